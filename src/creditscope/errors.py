@@ -1,0 +1,15 @@
+"""Errors that say what was expected, what came, and what to do."""
+
+from collections.abc import Iterable
+
+
+class CreditscopeError(ValueError):
+    """Bad input; the message is written for the user and the command line prints it alone."""
+
+
+class UnknownNameError(CreditscopeError):
+    """A name that no registry entry, tap or option has."""
+
+    def __init__(self, kind: str, name: str, choices: Iterable[str]):
+        listed = ", ".join(sorted(choices)) or "none"
+        super().__init__(f"Expected the name of a {kind}, but got {name!r}. Choices: {listed}.")

@@ -1,0 +1,64 @@
+"""Losses per row and their errors e = ∂ℓ/∂logits, computed without cancellation where a closed form is known."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from creditscope.errors import CreditscopeError
+
+RowLoss = Callable[[Tensor, Tensor], Tensor]
+"""A function (output, target) → one loss per row."""
+
+
+@dataclass(frozen=True)
+class RowErrors:
+    """Loss ℓ_i and error e_i of every row; `covered` rows are those the loss speaks of."""
+
+    loss: Tensor
+    error: Tensor
+    covered: Tensor
+    mask: Tensor | None
+    """The mask that was given, if any."""
+
+    @property
+    def count(self) -> Tensor | int:
+        """How many rows the mean is over: all of them, or those of the mask."""
+        return len(self.loss) if self.mask is None else self.mask.sum().clamp(min=1)
+
+    @property
+    def mean_loss(self) -> Tensor:
+        """Mean loss over those rows."""
+        return self.loss.sum() / self.count
+
+
+def row_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask: Tensor | None = None) -> RowErrors:
+    """Errors of every row under `loss` (default cross-entropy); rows outside `mask` get none.
+
+    For cross-entropy e = softmax − onehot, with 1 − p_y taken as −expm1(log p_y): exact even where p_y → 1.
+    """
+    output = output.detach()
+    if loss is None:
+        log_p = output.log_softmax(-1)
+        index = target.unsqueeze(-1)
+        log_p_y = log_p.gather(-1, index)
+        error = log_p.exp().scatter(-1, index, log_p_y.expm1())
+        losses = -log_p_y.squeeze(-1)
+        covered = torch.ones_like(losses, dtype=torch.bool) if mask is None else mask
+    else:
+        with torch.enable_grad():
+            leaf = output.requires_grad_()
+            losses = loss(leaf, target)
+            if losses.shape != output.shape[:1]:
+                raise CreditscopeError(
+                    f"Expected the loss to return one value per row, shape {tuple(output.shape[:1])}, "
+                    f"but got shape {tuple(losses.shape)}. Use reduction='none' and average within a row."
+                )
+            (error,) = torch.autograd.grad(losses.sum(), leaf)
+        losses = losses.detach()
+        covered = (error.flatten(1) != 0).any(1) if mask is None else mask
+    if mask is not None:
+        losses = losses * mask
+        error = error * mask.view(-1, *[1] * (error.ndim - 1))
+    return RowErrors(losses, error, covered, mask)

@@ -1,0 +1,1 @@
+"""Measurements: tensors in, tensors out; no thresholds here. `snapshot` takes them all at one moment."""

@@ -1,0 +1,37 @@
+"""Is a gradient above rounding noise? Recompute it in float64 and look."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from creditscope.errors import CreditscopeError
+from creditscope.losses import RowErrors
+from creditscope.measure.numerics import flat_rows, median_where, row_norms, usable
+from creditscope.taps import watch_forward
+
+
+def float64_gradients(
+    net: nn.Module, taps: Sequence[str], inputs: Any, errors_of: Callable[[Tensor], RowErrors]
+) -> list[Tensor]:
+    """The exact gradient at every tap with weights, buffers and inputs in float64; raises if the net cannot."""
+
+    def double(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(double(v) for v in value)
+        return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
+
+    tensors = {n: double(t.detach()) for n, t in (*net.named_parameters(), *net.named_buffers())}
+    forward = watch_forward(net, taps, double(inputs), tensors)
+    if forward.output.dtype != torch.float64:
+        raise CreditscopeError(f"its forward casts to {forward.output.dtype}")
+    errors = errors_of(forward.output)
+    found = torch.autograd.grad(forward.output, forward.states, errors.error, allow_unused=True)
+    return [torch.zeros_like(h) if g is None else g for h, g in zip(forward.states, found, strict=True)]
+
+
+def measure_noise(g: Tensor, g64: Tensor) -> Tensor:
+    """Median over rows of ‖g − g64‖ / ‖g64‖."""
+    reference = row_norms(flat_rows(g64))
+    return median_where(row_norms(flat_rows(g.double() - g64)) / reference, usable(reference))

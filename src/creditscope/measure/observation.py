@@ -1,0 +1,117 @@
+"""What every measurement is made from: one forward, the exact gradients, the rule's credit, the float64 twin."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from creditscope.errors import CreditscopeError
+from creditscope.losses import RowErrors, RowLoss, row_errors
+from creditscope.measure.noise import float64_gradients
+from creditscope.rules import AppliedRule, transport_of
+from creditscope.taps import leave_untouched, watch_forward
+
+
+@dataclass
+class Observation:
+    """Tensors of one moment; lists are per tap, dictionaries per weight and divided by the rows."""
+
+    errors: RowErrors
+    states: list[Tensor]
+    exact: list[Tensor]
+    """g_l, per sample."""
+    credits: list[Tensor]
+    """a_l, per sample, before normalisation."""
+    exact_weights: dict[str, Tensor]
+    rule_weights: dict[str, Tensor]
+    """What training would put in `.grad` on these rows."""
+    exact64: list[Tensor] | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def observe(
+    net: nn.Module,
+    applied: AppliedRule,
+    inputs: Any,
+    target: Tensor,
+    *,
+    loss: RowLoss | None = None,
+    mask: Tensor | None = None,
+    noise: bool = True,
+) -> Observation:
+    """One forward and two backwards (three with `noise`); credit and reference share the forward, masks and all."""
+
+    def errors_of(output: Tensor) -> RowErrors:
+        return row_errors(output, target, loss, mask)
+
+    parameters = {name: p for name, p in net.named_parameters() if p.requires_grad}
+    with leave_untouched(net) as buffers:
+        stream = _random_state(net)
+        forward = watch_forward(net, applied.anatomy.taps, inputs, buffers)
+        drew_on_cuda = any(not torch.equal(*pair) for pair in zip(stream[1:], _random_state(net)[1:], strict=True))
+        errors = errors_of(forward.output)
+        wanted = [*forward.states, *parameters.values()]
+        with exactly(net):
+            found = torch.autograd.grad(
+                forward.output, wanted, errors.error, retain_graph=True, allow_unused=True
+            )
+        found = [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=True)]
+        exact = found[: len(forward.states)]
+        by_rule = applied.measure_weight_gradients(forward, errors, exact, parameters)
+        exact_weights = {n: g / errors.count for n, g in zip(parameters, found[len(exact) :], strict=True)}
+        observation = Observation(
+            errors=errors,
+            states=[h.detach() for h in forward.states],
+            exact=exact,
+            credits=applied.measure_credit(forward, errors, exact),
+            exact_weights=exact_weights,
+            rule_weights=exact_weights | {n: g / errors.count for n, g in by_rule.items()},
+        )
+        del forward
+        if noise:
+            _set_random_state(net, stream)
+            _add_float64(observation, net, applied, inputs, errors_of, drew_on_cuda)
+    return observation
+
+
+def exactly(net: nn.Module):
+    """Inside, backward passes through `net` are exact whatever feedback it carries."""
+    transport = transport_of(net)
+    return transport.exactly() if transport else nullcontext()
+
+
+def _add_float64(
+    observation: Observation,
+    net: nn.Module,
+    applied: AppliedRule,
+    inputs: Any,
+    errors_of: Callable[[Tensor], RowErrors],
+    drew_on_cuda: bool,
+) -> None:
+    if observation.errors.loss.dtype == torch.float64:
+        observation.notes.append("g_noise not measured: the net is in float64 already")
+    elif drew_on_cuda:
+        observation.notes.append("g_noise not measured: random layers on CUDA draw other masks in float64")
+    else:
+        try:
+            with exactly(net):
+                observation.exact64 = float64_gradients(net, applied.anatomy.taps, inputs, errors_of)
+        except (RuntimeError, TypeError, CreditscopeError) as error:
+            observation.notes.append(f"g_noise not measured: the net does not run in float64 ({error})"[:300])
+
+
+def _cuda_devices(net: nn.Module) -> list[torch.device]:
+    return sorted({p.device for p in net.parameters() if p.device.type == "cuda"}, key=str)
+
+
+def _random_state(net: nn.Module) -> list[Tensor]:
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state(d) for d in _cuda_devices(net))]
+
+
+def _set_random_state(net: nn.Module, states: list[Tensor]) -> None:
+    torch.set_rng_state(states[0])
+    for device, state in zip(_cuda_devices(net), states[1:], strict=True):
+        torch.cuda.set_rng_state(state, device)

@@ -1,0 +1,108 @@
+"""Turn an observation into a snapshot: every measurement on the device, then one transfer to the host."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from creditscope.measure.alignment import measure_alignment
+from creditscope.measure.noise import measure_noise
+from creditscope.measure.numerics import error_resolution, flat_rows, row_norms
+from creditscope.measure.observation import Observation
+from creditscope.measure.scale import measure_scale
+from creditscope.measure.weights import cosines, gradient_sizes, measure_update
+from creditscope.record.schema import Facts, Snapshot, TapMeasures, WeightMeasures
+
+Measured = dict[str, Tensor]
+
+
+@torch.no_grad()
+def take_snapshot(
+    seen: Observation,
+    facts: Facts,
+    *,
+    epoch: int,
+    step: int = 0,
+    update: Mapping[str, Tensor] | None = None,
+    step_gradients: Mapping[str, Tensor] | None = None,
+    scalars: Mapping[str, Tensor] | None = None,
+    **given: Any,
+) -> Snapshot:
+    """All measurements of one moment.
+
+    `update` and `step_gradients` are what the last training step applied and left in `.grad`; `scalars`
+    are numbers on the device (accuracy, training loss) that travel with the rest; `given` are ready fields.
+    """
+    taps = _taps(seen)
+    weights = _weights(seen, update or {}, step_gradients or {}) if seen.exact_weights else {}
+    single = _gamma(taps, facts) | _rows(seen) | {"loss": seen.errors.mean_loss} | dict(scalars or {})
+    host = to_host([taps, weights, single])
+    return Snapshot(
+        epoch=epoch,
+        step=step,
+        rows=len(seen.errors.loss),
+        taps=TapMeasures(**host[0]),
+        weights=WeightMeasures(**host[1]) if weights else None,
+        notes=tuple(seen.notes),
+        **host[2],
+        **given,
+    )
+
+
+def _taps(seen: Observation) -> Measured:
+    rows = []
+    for i, (h, g, a) in enumerate(zip(seen.states, seen.exact, seen.credits, strict=True)):
+        noise = g.new_full((), math.nan) if seen.exact64 is None else measure_noise(g, seen.exact64[i])
+        rows.append(measure_scale(h, g, seen.errors.error) | measure_alignment(a, g) | {"g_noise": noise})
+    return {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
+
+
+def _weights(seen: Observation, update: Mapping[str, Tensor], step: Mapping[str, Tensor]) -> Measured:
+    names = list(seen.exact_weights)
+    exact, ruled = list(seen.exact_weights.values()), [seen.rule_weights[n] for n in names]
+    found = gradient_sizes(ruled) | {"cos": cosines(ruled, exact)}
+    found |= {f"exact_{key}": value for key, value in gradient_sizes(exact).items()}
+    found |= measure_update(update, seen.exact_weights)
+    if step:
+        found |= {f"step_{key}": value for key, value in gradient_sizes([step[n] for n in names]).items()}
+    else:
+        unknown = torch.full((len(names),), math.nan, device=exact[0].device)
+        found |= dict.fromkeys(("step_norm", "step_all_zero", "step_underflow"), unknown)
+    return found
+
+
+def _gamma(taps: Measured, facts: Facts) -> Measured:
+    """Γ = mean cosine over the block taps, over those without exact credit, and the null sd of the first."""
+    over = list(facts.gamma_taps)
+    inexact = [i for i in over if i not in facts.exact_taps]
+    return {
+        "gamma": taps["cos"][over].mean(),
+        "gamma_inexact": taps["cos"][inexact].mean(),
+        "gamma_null_sd": taps["null_sd"][over].square().sum().sqrt() / max(len(over), 1),
+    }
+
+
+def _rows(seen: Observation) -> Measured:
+    norms = row_norms(flat_rows(seen.errors.error))
+    fitted = seen.errors.covered & (norms < error_resolution(norms.dtype))
+    return {"rows_covered": seen.errors.covered.sum(), "rows_fitted": fitted.sum()}
+
+
+def to_host(groups: list[Measured]) -> list[dict[str, Any]]:
+    """Every tensor as plain numbers, in one transfer; counts and flags as int, NaN and infinity as None."""
+    tensors = [tensor for group in groups for tensor in group.values()]
+    flat = iter(torch.cat([t.detach().reshape(-1).double() for t in tensors]).tolist())
+
+    def number(kind: torch.dtype) -> float | int | None:
+        value = next(flat)
+        if not math.isfinite(value):
+            return None
+        return value if kind.is_floating_point else int(value)
+
+    def read(tensor: Tensor) -> Any:
+        values = tuple(number(tensor.dtype) for _ in range(tensor.numel()))
+        return values if tensor.ndim else values[0]
+
+    return [{key: read(tensor) for key, tensor in group.items()} for group in groups]

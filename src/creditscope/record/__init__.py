@@ -1,0 +1,32 @@
+"""Records: what is on disk; JSON that a person can read and code can check. Importing it imports no torch."""
+
+from creditscope.record.schema import (
+    SCHEMA_VERSION,
+    Facts,
+    Provenance,
+    RuleFacts,
+    RunSpec,
+    Snapshot,
+    TapMeasures,
+    WeightFact,
+    WeightMeasures,
+)
+from creditscope.record.store import Record, RecordWriter, load_records, read_record, run_folder, stored_record
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Facts",
+    "Provenance",
+    "Record",
+    "RecordWriter",
+    "RuleFacts",
+    "RunSpec",
+    "Snapshot",
+    "TapMeasures",
+    "WeightFact",
+    "WeightMeasures",
+    "load_records",
+    "read_record",
+    "run_folder",
+    "stored_record",
+]

@@ -1,0 +1,201 @@
+"""The shape of a record. `docs/records.md` describes every field; a test keeps the two together.
+
+`None` stands for a number that was not measured or does not exist (a cosine without usable rows).
+Lists called "per tap" or "per weight" follow `Facts.taps` and `Facts.weights`.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from creditscope.options import Scalar
+
+SCHEMA_VERSION = 1
+
+Number = float | None
+Series = tuple[Number, ...]
+Counts = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """What was asked of one run. Its hash is the run's name, so equal specs are one run."""
+
+    task: str
+    task_options: dict[str, Scalar] = field(default_factory=dict)
+    data_version: str = ""
+    net: str
+    net_options: dict[str, Scalar] = field(default_factory=dict)
+    rule: str
+    rule_options: dict[str, Scalar] = field(default_factory=dict)
+    rule_source: str = ""
+    credit_norm: Literal["none", "batch", "sample"] = "none"
+    penalty: float = 0.0
+    frozen: bool = False
+    optimiser: Literal["adamw", "sgd"] = "adamw"
+    lr: float = 1e-3
+    weight_decay: float = 0.01
+    batch: int = 128
+    epochs: int = 60
+    precision: Literal["float32", "float64"] = "float32"
+    seed: int = 42
+    eval_rows: int = 1024
+    snapshot_every: int = 1
+    noise: bool = True
+
+    def digest(self) -> str:
+        """Content hash over every field."""
+        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def name(self) -> str:
+        """Folder name: readable words, then the hash."""
+        rule = self.rule.rpartition(":")[2]
+        frozen = "-frozen" if self.frozen else ""
+        return f"{self.task}-{self.net}-{rule}{frozen}-s{self.seed}-{self.digest()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleFacts:
+    """What a rule states of itself."""
+
+    name: str
+    label: str
+    formula: str = ""
+    approximates: str = "gradient"
+    local: bool = False
+    needs_feedback: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightFact:
+    """One parameter: the stage it lies in (L + 1 = the head) and its role under the rule."""
+
+    name: str
+    stage: int
+    role: Literal["rule", "exact", "unused"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is true of the run from its first step to its last; checks and figures read it instead of torch."""
+
+    rule: RuleFacts
+    taps: tuple[str, ...]
+    tap_shapes: tuple[tuple[int, ...], ...]
+    stem_tap: bool
+    """Whether tap 0 is the stem's (shown apart, not in Γ)."""
+    exact_taps: tuple[int, ...] = ()
+    residual: tuple[bool, ...] = ()
+    rows_interact: bool = False
+    weights: tuple[WeightFact, ...] = ()
+    """The trained parameters, in the order of the per-weight lists."""
+    frozen_weights: tuple[str, ...] = ()
+    classes: int = 0
+    chance: Number = None
+    best_constant: Number = None
+    test_rows: int = 0
+    trainer: bool = True
+    """False for a watched model: nothing is known of how it was trained."""
+
+    @property
+    def gamma_taps(self) -> tuple[int, ...]:
+        """The taps Γ is over: all but the stem's."""
+        return tuple(range(1 if self.stem_tap else 0, len(self.taps)))
+
+    @property
+    def inexact_taps(self) -> tuple[int, ...]:
+        """Taps without exact credit."""
+        return tuple(i for i in range(len(self.taps)) if i not in self.exact_taps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Where a record comes from."""
+
+    schema_version: int = SCHEMA_VERSION
+    status: Literal["running", "complete", "diverged"] = "running"
+    diverged_epoch: int | None = None
+    creditscope: str = ""
+    commit: str = ""
+    python: str = ""
+    torch: str = ""
+    numpy: str = ""
+    platform: str = ""
+    device: str = ""
+    threads: int = 0
+    engine: str = ""
+    data_checksum: str = ""
+    parameters: int = 0
+    started: str = ""
+    finished: str = ""
+    seconds: float = 0.0
+    facts: Facts
+
+
+@dataclass(frozen=True, kw_only=True)
+class TapMeasures:
+    """Per tap. Gradients g and credit a are per sample; rows without either are left out and counted."""
+
+    h_norm: Series
+    h_norm_q25: Series
+    h_norm_q75: Series
+    h_rms: Series
+    g_norm: Series
+    g_norm_q25: Series
+    g_norm_q75: Series
+    g_rel: Series
+    g_noise: Series
+    cos: Series
+    cos_F: Series
+    angle: Series
+    null_sd: Series
+    z: Series
+    ratio: Series
+    rank_a: Series
+    rank_g: Series
+    rows_used: Counts
+    rows_no_gradient: Counts
+    rows_no_credit: Counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightMeasures:
+    """Per weight: the rule's gradient against the exact one, on the snapshot's rows unless it says `step`."""
+
+    norm: Series
+    exact_norm: Series
+    all_zero: Counts
+    underflow: Counts
+    exact_all_zero: Counts
+    exact_underflow: Counts
+    cos: Series
+    update_cos: Series
+    decrease_share: Series
+    step_norm: Series
+    step_all_zero: tuple[int | None, ...]
+    step_underflow: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """All measurements of a run at one moment."""
+
+    epoch: int
+    step: int
+    rows: int
+    rows_covered: int
+    rows_fitted: int
+    loss: Number
+    accuracy: Number
+    train_loss: Number = None
+    step_error: Number = None
+    gamma: Number = None
+    gamma_inexact: Number = None
+    gamma_null_sd: Number = None
+    taps: TapMeasures
+    weights: WeightMeasures | None = None
+    correct: str | None = None
+    """On the last snapshot: one bit per test row, packed, base64."""
+    notes: tuple[str, ...] = ()

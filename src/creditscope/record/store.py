@@ -1,0 +1,197 @@
+"""Read and write records: one folder a run, atomic writes, a lock while it is being made."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from creditscope.errors import CreditscopeError
+from creditscope.record.schema import SCHEMA_VERSION, Facts, Provenance, RunSpec, Snapshot
+
+SPEC, SNAPSHOTS, PROVENANCE, WEIGHTS, LOCK = (
+    "spec.json",
+    "snapshots.jsonl",
+    "provenance.json",
+    "weights.safetensors",
+    "lock",
+)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run as stored; `spec` is None for a watched model."""
+
+    spec: RunSpec | None
+    provenance: Provenance
+    snapshots: tuple[Snapshot, ...]
+    path: Path | None = None
+
+    @property
+    def facts(self) -> Facts:
+        """What holds throughout the run."""
+        return self.provenance.facts
+
+    @property
+    def last(self) -> Snapshot:
+        """The latest snapshot."""
+        if not self.snapshots:
+            raise CreditscopeError(f"Expected at least one snapshot in {self.path or 'the record'}, but got none.")
+        return self.snapshots[-1]
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end, well or diverged."""
+        return self.provenance.status != "running"
+
+
+@cache
+def _adapter(kind: type) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def run_folder(root: Path, spec: RunSpec) -> Path:
+    """Where a run's record lies under the record root."""
+    return root / spec.name()
+
+
+class RecordWriter:
+    """Writes one run's record; holds the run's lock from `open` to `close`."""
+
+    def __init__(self, root: Path, spec: RunSpec):
+        self.spec = spec
+        self.folder = run_folder(root, spec)
+
+    @contextmanager
+    def open(self) -> Iterator["RecordWriter"]:
+        """Create the folder, take the lock, start the record anew; refuse a folder of another spec."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with _locked(self.folder / LOCK):
+            stored = self.folder / SPEC
+            if stored.exists() and _holds_other_spec(self.folder, self.spec):
+                raise CreditscopeError(
+                    f"Expected {self.folder} to be empty or to hold this run, but it holds a record of "
+                    "another spec. Choose another output folder; nothing was overwritten."
+                )
+            write_atomically(stored, _dump(self.spec) + "\n")
+            (self.folder / SNAPSHOTS).write_text("")
+            yield self
+
+    def append(self, snapshot: Snapshot) -> None:
+        """Add one line; flushed to disk before returning."""
+        with open(self.folder / SNAPSHOTS, "a", encoding="utf-8") as file:
+            file.write(_dump(snapshot) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def write_provenance(self, provenance: Provenance) -> None:
+        """Replace provenance.json."""
+        write_atomically(self.folder / PROVENANCE, json.dumps(asdict(provenance), indent=1) + "\n")
+
+    @property
+    def weights_path(self) -> Path:
+        """Where weights and feedback go."""
+        return self.folder / WEIGHTS
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write beside, then rename: a reader sees the old file or the new one, never half."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(asdict(value), allow_nan=False, separators=(",", ":"))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """An advisory lock that the system releases when the process ends, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system: two writers are then the user's to avoid
+        yield
+        return
+    with open(path, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CreditscopeError(
+                f"Expected run {path.parent.name} to be free, but another process is writing it. "
+                "Wait for it or choose another output folder."
+            ) from None
+        yield
+
+
+def read_record(folder: Path) -> Record:
+    """One record; a folder that is not a whole, valid record raises with what is wrong."""
+    try:
+        spec = _adapter(RunSpec).validate_json((folder / SPEC).read_bytes())
+        raw = json.loads((folder / PROVENANCE).read_bytes())
+        if raw.get("schema_version") != SCHEMA_VERSION:
+            raise CreditscopeError(
+                f"Expected schema version {SCHEMA_VERSION}, but got {raw.get('schema_version')}; "
+                "read it with the creditscope that wrote it"
+            )
+        provenance = _adapter(Provenance).validate_python(raw)
+        lines = (folder / SNAPSHOTS).read_text(encoding="utf-8").splitlines()
+        snapshots = tuple(_adapter(Snapshot).validate_json(line) for line in lines)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise CreditscopeError(f"Record {folder.name} cannot be read: {reason[:300]}.") from error
+    if not folder.name.endswith(spec.digest()):
+        raise CreditscopeError(
+            f"Record {folder.name} cannot be read: Expected a spec with the hash in its name, "
+            f"but got {spec.digest()}; it was edited or renamed."
+        )
+    return Record(spec, provenance, snapshots, folder)
+
+
+def load_records(root: str | Path, *, problems: list[str]) -> list[Record]:
+    """All finished records under a folder, by name; what could not be used is named in `problems`."""
+    root = Path(root)
+    if not root.is_dir():
+        raise CreditscopeError(f"Expected a folder of records, but {root} does not exist.")
+    records = []
+    for folder in sorted(path.parent for path in root.rglob(SPEC)):
+        try:
+            record = read_record(folder) if (folder / PROVENANCE).exists() else None
+        except CreditscopeError as error:
+            problems.append(str(error))
+            continue
+        if record is None or not record.finished:
+            problems.append(f"Record {folder.name} is incomplete: its run did not finish. Run it again.")
+        else:
+            records.append(record)
+    return records
+
+
+def stored_record(root: Path, spec: RunSpec, *, problems: list[str]) -> Record | None:
+    """The finished record of this very run, if there is one; a damaged one is set aside and named."""
+    folder = run_folder(root, spec)
+    if not (folder / PROVENANCE).exists():
+        return None
+    try:
+        record = read_record(folder)
+    except CreditscopeError as error:
+        if (folder / SPEC).exists() and _holds_other_spec(folder, spec):
+            return None  # the writer will refuse it
+        aside = next(p for i in range(10_000) if not (p := folder.with_name(f"damaged-{i}-{folder.name}")).exists())
+        os.replace(folder, aside)
+        (aside / SPEC).rename(aside / f"{SPEC}.damaged") if (aside / SPEC).exists() else None
+        problems.append(f"{error} Set aside as {aside.name}.")
+        return None
+    return record if record.finished else None
+
+
+def _holds_other_spec(folder: Path, spec: RunSpec) -> bool:
+    try:
+        return json.loads((folder / SPEC).read_text()) != asdict(spec)
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,72 @@
+"""Names to things: a file in a package is an entry, and outsiders add theirs by decorator or entry point.
+
+`rules/dfa.py` is the rule "dfa": adding a file adds a rule and nothing else is edited. Listing names
+and summaries reads files without importing them, so it costs no torch.
+"""
+
+import ast
+import importlib
+import pkgutil
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, TypeVar
+
+from creditscope.errors import UnknownNameError
+
+T = TypeVar("T")
+
+
+class Registry:
+    """The names of one kind of thing (`kind`), found in `package` and in the entry points of that name."""
+
+    def __init__(self, kind: str, package: str):
+        self.kind = kind
+        self.package = package
+        self._registered: dict[str, Any] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Class or function decorator that makes `name` known."""
+
+        def keep(thing: T) -> T:
+            self._registered[name] = thing
+            return thing
+
+        return keep
+
+    def names(self) -> list[str]:
+        """Every known name: files of the package, registered things, entry points."""
+        outside = {point.name for point in entry_points(group=self.package)}
+        return sorted({*self._files(), *self._registered, *outside})
+
+    def get(self, name: str) -> Any:
+        """The thing called `name`; importing its file on the first use."""
+        if name not in self._registered:
+            if name in self._files():
+                importlib.import_module(f"{self.package}.{name}")
+            else:
+                for point in entry_points(group=self.package, name=name):
+                    self._registered[name] = point.load()
+        if name not in self._registered:
+            raise UnknownNameError(self.kind, name, self.names())
+        return self._registered[name]
+
+    def is_built_in(self, name: str) -> bool:
+        """Whether `name` is one of the files that ship with the package."""
+        return name in self._files()
+
+    def summary(self, name: str) -> str:
+        """The first line of the entry's docstring, read without importing the file."""
+        if name in self._files():
+            source = (self._folder() / f"{name}.py").read_text(encoding="utf-8")
+            text = ast.get_docstring(ast.parse(source)) or ""
+        else:
+            text = getattr(self.get(name), "__doc__", "") or ""
+        return text.strip().split("\n")[0]
+
+    def _folder(self) -> Path:
+        root = Path(__file__).parent
+        return root.joinpath(*self.package.split(".")[1:])
+
+    def _files(self) -> list[str]:
+        return [m.name for m in pkgutil.iter_modules([str(self._folder())]) if not m.name.startswith("_")]

@@ -1,0 +1,79 @@
+"""Put a rule to work on a net: feedback drawn, layers converted, every parameter accounted for."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from creditscope.errors import CreditscopeError
+from creditscope.rules._penalty import check_penalty
+from creditscope.rules._report import ConversionReport, report_roles
+from creditscope.rules._rule import CreditNorm, Rule
+from creditscope.rules._tap_rule import AppliedTapRule, TapRule
+from creditscope.rules._weight_rule import AppliedWeightRule, WeightRule
+from creditscope.taps import Anatomy, examine
+
+AppliedRule = AppliedTapRule | AppliedWeightRule
+
+
+@dataclass
+class Application:
+    """A rule at work on a net, and what that means for each parameter."""
+
+    applied: AppliedRule
+    anatomy: Anatomy
+    report: ConversionReport
+
+
+def apply_rule(
+    rule: Rule,
+    net: nn.Module,
+    taps: tuple[str, ...],
+    inputs: Any,
+    generator: torch.Generator,
+    *,
+    credit_norm: CreditNorm = "none",
+    penalty: float = 0.0,
+    freeze_blocks: bool = False,
+) -> Application:
+    """Bind `rule` to `net` (converted in place where the rule needs it); a few rows of `inputs` are enough."""
+    anatomy = examine(net, taps, inputs)
+    check_penalty(penalty, anatomy)
+    device = next(net.parameters()).device
+    if isinstance(rule, TapRule):
+        feedback = [
+            b.to(device, dtype=next(net.parameters()).dtype)
+            for b in rule.draw_feedback(anatomy.shapes, anatomy.classes, generator)
+        ]
+        applied = AppliedTapRule(rule, net, anatomy, feedback, credit_norm, penalty)
+    elif isinstance(rule, WeightRule):
+        if credit_norm != "none":
+            raise CreditscopeError(
+                f"Expected credit normalisation 'none' for rule {rule.name!r}, which has no tap credit to "
+                f"normalise, but got {credit_norm!r}."
+            )
+        rule.convert(net, anatomy, generator)
+        applied = AppliedWeightRule(rule, net, anatomy, penalty)
+    else:
+        raise CreditscopeError(
+            f"Expected a rule that is a TapRule or a WeightRule, but got {type(rule).__name__}."
+        )
+    frozen = block_parameters(anatomy) if freeze_blocks else frozenset()
+    report = report_roles(rule, net, anatomy, inputs, frozen)
+    for name in frozen:
+        net.get_parameter(name).requires_grad_(False)
+    return Application(applied, anatomy, report)
+
+
+def block_parameters(anatomy: Anatomy) -> frozenset[str]:
+    """Parameters of stages 1..L that neither the stem nor the head uses."""
+    blocks = {name for stage in anatomy.stages[1:-1] for name in stage}
+    return frozenset(blocks - set(anatomy.stages[0]) - set(anatomy.stages[-1]))
+
+
+def feedback_state(application: Application) -> dict[str, Tensor]:
+    """A tap rule's feedback by name, to be saved beside the weights (a weight rule's sits in the net's buffers)."""
+    if isinstance(application.applied, AppliedTapRule):
+        return {f"feedback.{i}": b for i, b in enumerate(application.applied.feedback)}
+    return {}

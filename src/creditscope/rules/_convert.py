@@ -1,0 +1,60 @@
+"""Swap the `nn.Linear` layers of a net for ones with feedback, and refuse what would silently stay backprop."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from creditscope.errors import CreditscopeError
+from creditscope.rules._feedback_linear import FeedbackLinear, Transport
+
+ELEMENTWISE = (
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.RMSNorm,
+    nn.PReLU,
+    nn.Embedding,
+    nn.modules.batchnorm._NormBase,
+)
+"""Modules with parameters whose backward transports no credit through a weight matrix."""
+
+
+def convert_linears(net: nn.Module, draw: Callable[[str, nn.Linear], Tensor | None]) -> None:
+    """Give every `nn.Linear` the feedback that `draw(name, layer)` returns; None leaves the layer exact."""
+    _refuse_unknown(net)
+    transport = Transport()
+    for name, layer in [(n, m) for n, m in net.named_modules() if type(m) is nn.Linear]:
+        feedback = draw(name, layer)
+        if feedback is None:
+            continue
+        if feedback.shape != layer.weight.shape:
+            raise CreditscopeError(
+                f"Expected feedback of the weight's shape {tuple(layer.weight.shape)} for {name!r}, "
+                f"but got {tuple(feedback.shape)}."
+            )
+        parent, _, child = name.rpartition(".")
+        setattr(net.get_submodule(parent), child, FeedbackLinear(layer, feedback, transport))
+
+
+def _refuse_unknown(net: nn.Module) -> None:
+    if isinstance(net, nn.Linear):
+        raise CreditscopeError("Expected a net that contains its Linear layers, but got a bare nn.Linear.")
+    added = getattr(net, "added_parameters", ())
+    for name, module in net.named_modules():
+        if isinstance(module, nn.MultiheadAttention):
+            raise CreditscopeError(
+                f"Expected layers that can be converted, but {name!r} is an nn.MultiheadAttention, which "
+                "bypasses its own sub-modules and would silently stay on backprop. Write the attention "
+                "with its own q, k, v and o nn.Linear layers, or use a tap rule (dfa, block_fa)."
+            )
+        if isinstance(module, FeedbackLinear):
+            raise CreditscopeError(f"Expected a net that is not converted yet, but {name!r} has feedback already.")
+        if type(module) is nn.Linear or isinstance(module, ELEMENTWISE):
+            continue
+        for own, parameter in module.named_parameters(name, recurse=False):
+            if parameter.ndim > 1 and own not in added:
+                raise CreditscopeError(
+                    f"Expected every weight matrix to sit in an nn.Linear, but {own!r} of shape "
+                    f"{tuple(parameter.shape)} belongs to a {type(module).__name__}; credit through it would "
+                    "stay exact. Use nn.Linear, or, if it is only added to a state (positions, a class "
+                    f"token), name it in the net's attribute added_parameters = ({own!r},)."
+                )

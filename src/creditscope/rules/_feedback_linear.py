@@ -1,0 +1,77 @@
+"""A linear map that sends credit down through a feedback matrix B instead of its weights W.
+
+Forward: y = x Wᵀ + b. Backward: ∂W and ∂b as usual, and δ_x = δ_y B, with B of W's shape. Whether B or W
+is used is read when the backward runs, so one forward serves the rule's credit and the exact reference.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Transport:
+    """The switch all converted layers of a net share: through the feedback, or exact."""
+
+    def __init__(self) -> None:
+        self.exact = False
+
+    @contextmanager
+    def exactly(self) -> Iterator[None]:
+        """Inside, backward passes use the true weights."""
+        before, self.exact = self.exact, True
+        try:
+            yield
+        finally:
+            self.exact = before
+
+
+class LinearWithFeedback(torch.autograd.Function):
+    """y = x Wᵀ + b with its own backward; any leading dimensions, and under `vmap`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None, feedback: Tensor, transport: Transport) -> Tensor:
+        return nn.functional.linear(x, weight, bias)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        x, weight, _, feedback, ctx.transport = inputs
+        ctx.save_for_backward(x, weight, feedback)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, ...]:
+        (delta,) = grad_outputs
+        x, weight, feedback = ctx.saved_tensors
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+        rows = delta.reshape(-1, delta.shape[-1])
+        down = delta @ (weight if ctx.transport.exact else feedback) if needs_x else None
+        grad_weight = rows.t() @ x.reshape(-1, x.shape[-1]) if needs_weight else None
+        grad_bias = rows.sum(0) if needs_bias else None
+        return down, grad_weight, grad_bias, None, None
+
+
+class FeedbackLinear(nn.Linear):
+    """`nn.Linear` with a `feedback` buffer of the weight's shape; its state dict carries both."""
+
+    feedback: Tensor
+
+    def __init__(self, linear: nn.Linear, feedback: Tensor, transport: Transport):
+        nn.Module.__init__(self)  # shares the parameters of `linear` instead of drawing new ones
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
+        self.transport = transport
+        self.register_buffer("feedback", feedback.to(linear.weight))
+        self.train(linear.training)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """As `nn.Linear`; only the backward differs."""
+        return LinearWithFeedback.apply(input, self.weight, self.bias, self.feedback, self.transport)
+
+
+def transport_of(net: nn.Module) -> Transport | None:
+    """The switch of a converted net; None if the net has no converted layer."""
+    return next((m.transport for m in net.modules() if isinstance(m, FeedbackLinear)), None)

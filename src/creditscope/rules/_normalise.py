@@ -1,0 +1,25 @@
+"""Credit normalisation: none (the textbook rule), by the RMS of the batch, or by the RMS of each sample."""
+
+from torch import Tensor
+
+from creditscope.errors import UnknownNameError
+from creditscope.rules._rule import CreditNorm
+
+EPS = 1e-6
+
+
+def normalise_credit(a: Tensor, how: CreditNorm) -> Tensor:
+    """a / (RMS(a) + 1e-6) with the RMS over the batch or over each row; a itself for "none".
+
+    >>> import torch
+    >>> normalise_credit(torch.tensor([[3.0, 4.0], [30.0, 40.0]]), "sample").round(decimals=3).tolist()
+    [[0.849, 1.131], [0.849, 1.131]]
+    """
+    if how == "none":
+        return a
+    if how == "batch":
+        return a / (a.square().mean().sqrt() + EPS)
+    if how == "sample":
+        over = tuple(range(1, a.ndim))
+        return a / (a.square().mean(dim=over, keepdim=True).sqrt() + EPS)
+    raise UnknownNameError("credit normalisation", how, ("none", "batch", "sample"))

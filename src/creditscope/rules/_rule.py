@@ -1,0 +1,26 @@
+"""What every rule states of itself; checks and figures read these facts, never a rule's name."""
+
+from typing import ClassVar, Literal
+
+CreditNorm = Literal["none", "batch", "sample"]
+
+
+class Rule:
+    """How credit reaches taps and weights. Options are the keyword arguments of the constructor."""
+
+    name: ClassVar[str] = ""
+    """Set by `register_rule`."""
+    label: ClassVar[str] = ""
+    """What tables and figures call it."""
+    formula: ClassVar[str] = ""
+    """The credit a_l, in the symbols of the manual."""
+    approximates: ClassVar[str] = "gradient"
+    """What the credit stands for; rules that do not aim at the gradient are not judged by alignment."""
+    local: ClassVar[bool] = False
+    """Whether each stage learns from its own credit alone."""
+    needs_feedback: ClassVar[bool] = False
+    """Whether it owns feedback matrices."""
+
+    def exact_taps(self, count: int) -> tuple[int, ...]:
+        """Which of the taps 0..count−1 are handed the true gradient."""
+        return ()

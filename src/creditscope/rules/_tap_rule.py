@@ -1,0 +1,142 @@
+"""Tap rules make the credit a_l at taps; each stage then learns from its own, with its input held fixed."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from creditscope.errors import CreditscopeError
+from creditscope.losses import RowErrors
+from creditscope.rules._normalise import normalise_credit
+from creditscope.rules._penalty import block_changes
+from creditscope.rules._rule import CreditNorm, Rule
+from creditscope.taps import Anatomy, Forward, cut_forward
+
+
+@dataclass(frozen=True)
+class CreditContext:
+    """All that a tap rule may look at; every tensor is per sample and detached."""
+
+    error: Tensor
+    """e, shape (rows, classes)."""
+    states: Sequence[Tensor]
+    """h_0 .. h_L, each (rows, …)."""
+    feedback: Sequence[Tensor]
+    """What `draw_feedback` returned."""
+    top_gradient: Tensor | None
+    """g_L, the exact gradient at the last tap, if the rule set `needs_top_gradient`."""
+    inputs: Tensor
+    mask: Tensor | None = None
+    """Rows that carry credit; None means all."""
+    normalise: Callable[[Tensor], Tensor] = field(default=lambda a: a)
+    """The run's credit normalisation, for rules whose credit is made from the credit above."""
+
+
+class TapRule(Rule):
+    """A rule that gives one credit tensor per tap."""
+
+    local = True
+    needs_top_gradient: ClassVar[bool] = False
+
+    def draw_feedback(
+        self, tap_shapes: Sequence[tuple[int, ...]], classes: int, generator: torch.Generator
+    ) -> list[Tensor]:
+        """Feedback tensors, drawn on the CPU from `generator` alone; none by default."""
+        return []
+
+    @abstractmethod
+    def credit(self, ctx: CreditContext) -> Sequence[Tensor]:
+        """One credit tensor per tap, each of the shape of its state, per sample, not divided by the rows."""
+
+
+@dataclass
+class AppliedTapRule:
+    """A tap rule at work on a net."""
+
+    rule: TapRule
+    net: nn.Module
+    anatomy: Anatomy
+    feedback: list[Tensor]
+    credit_norm: CreditNorm = "none"
+    penalty: float = 0.0
+
+    def backward(self, inputs: Tensor, errors_of: Callable[[Tensor], RowErrors]) -> RowErrors:
+        """Fill `.grad` of the trained parameters from one forward and no discarded product."""
+        forward = cut_forward(self.net, self.anatomy.taps, inputs, top_gradient=self.rule.needs_top_gradient)
+        errors = errors_of(forward.output)
+        n = errors.count
+        roots, gradients = [forward.output], [errors.error / n]
+        top = None
+        if self.rule.needs_top_gradient:
+            torch.autograd.backward(roots, gradients)
+            top = _gradient_of(forward.passed[-1]) * n
+            roots, gradients = [], []
+        credits = self._credits(forward, errors, top, self._normalise)
+        for state, credit in zip(forward.states, self._applied(forward, credits), strict=True):
+            if state.requires_grad:  # a frozen stage has no root
+                roots.append(state)
+                gradients.append(credit / n)
+        if roots:
+            torch.autograd.backward(roots, gradients)
+        return errors
+
+    def measure_credit(self, forward: Forward, errors: RowErrors, exact: Sequence[Tensor]) -> list[Tensor]:
+        """The credit at every tap of a watched forward, before any normalisation."""
+        return self._credits(forward, errors, exact[-1], lambda a: a)
+
+    def measure_weight_gradients(
+        self, forward: Forward, errors: RowErrors, exact: Sequence[Tensor], parameters: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """What training would put in `.grad` on these rows, times the rows; head parameters are left out."""
+        credits = self._credits(forward, errors, exact[-1], self._normalise)
+        found: dict[str, Tensor] = {}
+        applied = self._applied(forward, credits)
+        for state, credit, stage in zip(forward.states, applied, self.anatomy.stages, strict=False):
+            names = [name for name in stage if name in parameters]
+            if not names:
+                continue
+            inputs = [parameters[name] for name in names]
+            for name, gradient in zip(
+                names, torch.autograd.grad(state, inputs, credit, retain_graph=True), strict=True
+            ):
+                found[name] = found[name] + gradient if name in found else gradient
+        return found
+
+    def _normalise(self, a: Tensor) -> Tensor:
+        return normalise_credit(a, self.credit_norm)
+
+    def _credits(self, forward: Forward, errors: RowErrors, top: Tensor | None, normalise) -> list[Tensor]:
+        states = [h.detach() for h in forward.states]
+        context = CreditContext(
+            error=errors.error,
+            states=states,
+            feedback=self.feedback,
+            top_gradient=top if self.rule.needs_top_gradient else None,
+            inputs=forward.inputs,
+            mask=errors.mask,
+            normalise=normalise,
+        )
+        credits = list(self.rule.credit(context))
+        shapes, wanted = [tuple(a.shape) for a in credits], [tuple(h.shape) for h in states]
+        if shapes != wanted:
+            raise CreditscopeError(
+                f"Expected rule {self.rule.name or type(self.rule).__name__!r} to give one credit per tap "
+                f"of the state's shape, {wanted}, but got {shapes}."
+            )
+        return credits
+
+    def _applied(self, forward: Forward, credits: Sequence[Tensor]) -> list[Tensor]:
+        applied = [self._normalise(a) for a in credits]
+        if self.penalty:
+            for i, f in block_changes(forward, self.anatomy):
+                applied[i] = applied[i] + 2 * self.penalty * f
+        return applied
+
+
+def _gradient_of(leaf: Tensor) -> Tensor:
+    if leaf.grad is None:
+        raise CreditscopeError("Expected the head to depend on the last tap, but its gradient is missing.")
+    return leaf.grad

@@ -1,0 +1,51 @@
+"""Block-wise feedback alignment: the last block gets the exact g_L, each block below a_l = B_l a_{l+1}.
+
+The "vanilla FA" of published audit tables: credit goes from block to block through one fixed random
+matrix of entries N(0, 1/d), without a skip path backwards.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from creditscope.errors import CreditscopeError
+from creditscope.rules import CreditContext, TapRule, register_rule
+
+
+@register_rule("block_fa")
+class BlockFA(TapRule):
+    """a_L = g_L, a_l = B_l a_{l+1}; on tokens each token's credit comes from its own above."""
+
+    label = "block FA"
+    formula = "a_L = g_L,  a_l = B_l a_{l+1},  B_l ~ N(0, 1/d)"
+    needs_feedback = True
+    needs_top_gradient = True
+
+    def exact_taps(self, count: int) -> tuple[int, ...]:
+        """The last one."""
+        return (count - 1,)
+
+    def draw_feedback(
+        self, tap_shapes: Sequence[tuple[int, ...]], classes: int, generator: torch.Generator
+    ) -> list[Tensor]:
+        """B_l of shape (d_l, d_{l+1}) for every tap but the last."""
+        matrices = []
+        for below, above in zip(tap_shapes, tap_shapes[1:], strict=False):
+            if not below or below[:-1] != above[:-1]:
+                raise CreditscopeError(
+                    "Expected taps that differ in their last dimension at most for block FA, "
+                    f"but got states of shapes {below} and {above}."
+                )
+            d = above[-1]
+            matrices.append(torch.randn(below[-1], d, generator=generator) / math.sqrt(d))
+        return matrices
+
+    def credit(self, ctx: CreditContext) -> list[Tensor]:
+        """From the top down; a normalised chain is normalised at every link."""
+        assert ctx.top_gradient is not None
+        credits = [ctx.top_gradient]
+        for B in reversed(ctx.feedback):
+            credits.append(ctx.normalise(credits[-1]) @ B.T)
+        return credits[::-1]

@@ -1,0 +1,36 @@
+"""Direct feedback alignment: a_l = B_l e, with fixed random B_l of entries N(0, 1/C).
+
+Nøkland, "Direct feedback alignment provides learning in deep neural networks" (NeurIPS 2016).
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from creditscope.rules import CreditContext, TapRule, register_rule
+
+
+@register_rule("dfa")
+class DFA(TapRule):
+    """a_l = B_l e; every token of a sample gets the same credit."""
+
+    label = "DFA"
+    formula = "a_l = B_l e,  B_l ~ N(0, 1/C)"
+    needs_feedback = True
+
+    def draw_feedback(
+        self, tap_shapes: Sequence[tuple[int, ...]], classes: int, generator: torch.Generator
+    ) -> list[Tensor]:
+        """B_l of shape (features, C); tokens (T, d) share one of d features, other shapes are flattened."""
+        features = [shape[-1] if len(shape) == 2 else math.prod(shape) for shape in tap_shapes]
+        return [torch.randn(d, classes, generator=generator) / math.sqrt(classes) for d in features]
+
+    def credit(self, ctx: CreditContext) -> list[Tensor]:
+        """One product per tap."""
+        credits = []
+        for h, B in zip(ctx.states, ctx.feedback, strict=True):
+            a = ctx.error @ B.T
+            credits.append(a.unsqueeze(1).expand_as(h) if h.ndim == 3 else a.view_as(h))
+        return credits

@@ -1,0 +1,233 @@
+"""Taps: named places in any `nn.Module` where hidden states are read (*watch*) or credit is given (*cut*).
+
+*Watch* keeps the states in the graph, so one `torch.autograd.grad` gives every gradient at once.
+*Cut* hands the next stage a detached copy, so one backward from many roots sends each stage its own
+credit and nothing piles up through skip connections.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from creditscope.errors import CreditscopeError, UnknownNameError
+
+
+def resolve_taps(model: nn.Module, patterns: str | Sequence[str]) -> tuple[str, ...]:
+    """Module names that match the globs, in the order of `model.named_modules()`; `*` stays within one level.
+
+    >>> resolve_taps(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), "*")
+    ('0', '1')
+    """
+    names = [name for name, _ in model.named_modules() if name]
+    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
+    if not wanted:
+        raise UnknownNameError("tap", "", names)
+    found: set[str] = set()
+    for pattern in wanted:
+        hits = {name for name in names if _matches(name, pattern)}
+        if not hits:
+            raise UnknownNameError("tap", pattern, names)
+        found |= hits
+    return tuple(name for name in names if name in found)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    parts, globs = name.split("."), pattern.split(".")
+    return len(parts) == len(globs) and all(map(fnmatchcase, parts, globs))
+
+
+@dataclass
+class Forward:
+    """One forward pass: the output and, per tap, the state that stays in the graph and the one passed on."""
+
+    inputs: Any
+    output: Tensor
+    states: list[Tensor]
+    passed: list[Tensor]
+    order: tuple[str, ...]
+    """Tap names in the order in which they fired."""
+
+
+def watch_forward(model: nn.Module, taps: Sequence[str], inputs: Any, tensors: dict | None = None) -> Forward:
+    """A forward whose states all require grad and stay connected; `tensors` replace parameters or buffers.
+
+    The next module gets a copy, so that one that works in place cannot change what was read.
+    """
+
+    def keep(h: Tensor, name: str) -> tuple[Tensor, Tensor]:
+        h = h if h.requires_grad else h.detach().requires_grad_()
+        return h, h.clone()
+
+    return _forward(model, taps, inputs, keep, tensors)
+
+
+def cut_forward(model: nn.Module, taps: Sequence[str], inputs: Any, *, top_gradient: bool = False) -> Forward:
+    """A forward in stages: no gradient crosses a tap; the last copy asks for one if `top_gradient`."""
+    last = taps[-1]
+
+    def cut(h: Tensor, name: str) -> tuple[Tensor, Tensor]:
+        return h, h.detach().clone().requires_grad_(top_gradient and name == last)
+
+    return _forward(model, taps, inputs, cut)
+
+
+def _forward(
+    model: nn.Module,
+    taps: Sequence[str],
+    inputs: Any,
+    hand_over: Callable[[Tensor, str], tuple[Tensor, Tensor]],
+    tensors: dict | None = None,
+) -> Forward:
+    kept: dict[str, Tensor] = {}
+    passed: dict[str, Tensor] = {}
+
+    def make_hook(name: str):
+        def hook(module: nn.Module, args: Any, output: Any) -> Tensor:
+            if name in kept:
+                raise CreditscopeError(
+                    f"Expected tap {name!r} to run once in a forward, but it ran twice. "
+                    f"Tap a module around it instead; names there are: {_names(model)}."
+                )
+            if not isinstance(output, Tensor) or not output.is_floating_point():
+                raise CreditscopeError(
+                    f"Expected tap {name!r} to give one floating-point tensor, but got {_describe(output)}. "
+                    f"Tap a module that does; names there are: {_names(model)}."
+                )
+            kept[name], passed[name] = hand_over(output, name)
+            return passed[name]
+
+        return hook
+
+    handles = [model.get_submodule(name).register_forward_hook(make_hook(name)) for name in taps]
+    arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+    try:
+        output = functional_call(model, tensors, arguments) if tensors else model(*arguments)
+    finally:
+        for handle in handles:
+            handle.remove()
+    silent = [name for name in taps if name not in kept]
+    if silent:
+        raise CreditscopeError(
+            f"Expected every tap to run in a forward, but {', '.join(silent)} did not. "
+            f"Names there are: {_names(model)}."
+        )
+    if not isinstance(output, Tensor):
+        raise CreditscopeError(f"Expected the model to return one tensor, but got {_describe(output)}.")
+    return Forward(inputs, output, [kept[t] for t in taps], [passed[t] for t in taps], tuple(kept))
+
+
+def _names(model: nn.Module) -> str:
+    return ", ".join(name for name, _ in model.named_modules() if name)
+
+
+def _describe(value: Any) -> str:
+    return f"a tensor of {value.dtype}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
+@contextmanager
+def leave_untouched(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Measure inside: gradients on, autocast off, random streams put back; yields buffer copies to use."""
+    if torch.is_inference_mode_enabled():
+        raise CreditscopeError(
+            "Expected a caller outside torch.inference_mode(), because tensors made there can never "
+            "carry gradients, but it is on. Use torch.no_grad() instead; measuring works inside that."
+        )
+    tensors = [*model.parameters(), *model.buffers()]
+    devices = sorted({t.device.index for t in tensors if t.device.type == "cuda"})
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices=devices))
+        stack.enter_context(torch.enable_grad())
+        for kind in {t.device.type for t in tensors} | {"cpu"}:
+            stack.enter_context(torch.autocast(kind, enabled=False))
+        yield {name: b.detach().clone() for name, b in model.named_buffers()}
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """What one forward shows of a net: its taps, which parameters lie in which stage, where it adds."""
+
+    taps: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    """Shape of one row's state at each tap."""
+    classes: int
+    stages: tuple[tuple[str, ...], ...]
+    """Trainable parameters of each stage: stage l ends at tap l; one more for the head."""
+    residual: tuple[bool, ...]
+    """Whether stage l adds to the state of tap l − 1 (never for the first)."""
+    rows_interact: bool
+    """Whether one row's output depends on another row's state (train-mode BatchNorm, message passing)."""
+
+
+def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:
+    """Read a net's anatomy off the autograd graph of one forward on a few rows; leaves the model as it was."""
+    with leave_untouched(model) as buffers:
+        forward = watch_forward(model, taps, inputs, buffers)
+        taps = forward.order
+        forward = watch_forward(model, taps, inputs, buffers)
+        rows = forward.output.shape[0]
+        for name, h in zip(taps, forward.states, strict=True):
+            if h.ndim == 0 or h.shape[0] != rows:
+                raise CreditscopeError(
+                    f"Expected the state of tap {name!r} to have the {rows} rows of the output first, "
+                    f"but got shape {tuple(h.shape)}. Is the model batch first?"
+                )
+        nodes = [_node(h) for h in forward.states]
+        name_of = {id(p): name for name, p in model.named_parameters()}
+        stages = []
+        for root in (*nodes, _node(forward.output)):
+            found = leaves_below([root], stop=[n for n in nodes if n is not root])
+            stages.append(tuple(name_of[id(p)] for p in found if id(p) in name_of))
+        residual = [False] + [_adds(nodes[i], nodes[i - 1]) for i in range(1, len(nodes))]
+        return Anatomy(
+            taps=tuple(taps),
+            shapes=tuple(tuple(h.shape[1:]) for h in forward.states),
+            classes=forward.output.shape[-1],
+            stages=tuple(stages),
+            residual=tuple(residual),
+            rows_interact=_rows_interact(forward),
+        )
+
+
+def leaves_below(roots: Sequence[Any], stop: Sequence[Any] = ()) -> list[Tensor]:
+    """Leaf tensors that a backward from graph nodes `roots` reaches without crossing a node of `stop`."""
+    seen, todo, leaves = set(stop), [r for r in roots if r is not None], []
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            leaves.append(node.variable)
+        todo.extend(child for child, _ in node.next_functions if child is not None)
+    return leaves
+
+
+def _node(h: Tensor) -> Any:
+    return h.grad_fn if h.grad_fn is not None else torch.autograd.graph.get_gradient_edge(h).node
+
+
+def _adds(root: Any, below: Any) -> bool:
+    """Whether `below` reaches `root` through additions and copies alone."""
+    todo, seen = [root], set()
+    while todo:
+        node = todo.pop()
+        if node is below:
+            return True
+        if node in seen or not type(node).__name__.startswith(("AddBackward", "CloneBackward")):
+            continue
+        seen.add(node)
+        todo.extend(child for child, _ in node.next_functions if child is not None)
+    return False
+
+
+def _rows_interact(forward: Forward) -> bool:
+    first = forward.output[0].flatten()
+    weights = torch.linspace(0.5, 1.5, first.numel(), dtype=first.dtype, device=first.device)
+    (g,) = torch.autograd.grad((first * weights.cos()).sum(), forward.states[:1], allow_unused=True)
+    return g is not None and bool((g[1:] != 0).any())

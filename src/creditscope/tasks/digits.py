@@ -1,0 +1,27 @@
+"""scikit-learn's 1,797 images of 8×8 pixels: almost linear, so a control on which depth is not needed."""
+
+import numpy as np
+
+from creditscope.tasks import Task, register_task
+
+TEST_ROWS = 397
+
+
+@register_task("digits", version="digits-sklearn-split0")
+def digits() -> Task:
+    """1,400 training and 397 test rows by a fixed permutation, standardised with the training rows."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    images, labels = images[order].astype(np.float32), labels[order].astype(np.int64)
+    x_train, x_test = images[:-TEST_ROWS], images[-TEST_ROWS:]
+    mean, std = x_train.mean(), x_train.std()
+    return Task(
+        name="digits",
+        x_train=(x_train - mean) / std,
+        y_train=labels[:-TEST_ROWS],
+        x_test=(x_test - mean) / std,
+        y_test=labels[-TEST_ROWS:],
+        classes=10,
+    )

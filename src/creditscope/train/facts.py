@@ -1,0 +1,41 @@
+"""What holds throughout a run, read off the net and its rule once."""
+
+from typing import Any
+
+from creditscope.record.schema import Facts, RuleFacts, WeightFact
+from creditscope.rules import ConversionReport, Rule
+from creditscope.taps import Anatomy
+
+
+def rule_facts(rule: Rule) -> RuleFacts:
+    """A rule's class-level facts."""
+    return RuleFacts(
+        name=rule.name or type(rule).__name__,
+        label=rule.label or rule.name or type(rule).__name__,
+        formula=rule.formula,
+        approximates=rule.approximates,
+        local=rule.local,
+        needs_feedback=rule.needs_feedback,
+    )
+
+
+def gather_facts(rule: Rule, anatomy: Anatomy, report: ConversionReport, **others: Any) -> Facts:
+    """Facts of a rule at work on a net; `others` are those of the task or the caller."""
+    stage_of = {name: i for i, stage in reversed(list(enumerate(anatomy.stages))) for name in stage}
+    weights = tuple(
+        WeightFact(name=name, stage=stage_of.get(name, -1), role=role)
+        for name, role in report.roles.items()
+        if role != "frozen"
+    )
+    return Facts(
+        rule=rule_facts(rule),
+        taps=anatomy.taps,
+        tap_shapes=anatomy.shapes,
+        exact_taps=rule.exact_taps(len(anatomy.taps)),
+        residual=anatomy.residual,
+        rows_interact=anatomy.rows_interact,
+        weights=weights,
+        frozen_weights=tuple(report.names("frozen")),
+        classes=anatomy.classes,
+        **others,
+    )

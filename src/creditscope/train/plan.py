@@ -1,0 +1,94 @@
+"""From what a user asks to a complete, checked run spec."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from creditscope.errors import CreditscopeError
+from creditscope.nets import NETS
+from creditscope.options import resolve_options
+from creditscope.record.schema import RunSpec
+from creditscope.rules import rule_class, rule_source
+from creditscope.tasks import TASKS
+
+DEFAULT_SEEDS = (42, 123, 456)
+
+
+def choose_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    """A number of seeds (42, 123, 456, then 1, 2, …) or the seeds themselves, checked.
+
+    >>> choose_seeds(4)
+    (42, 123, 456, 1)
+    """
+    if isinstance(seeds, int):
+        if seeds < 1:
+            raise CreditscopeError(f"Expected at least one seed, but got {seeds}.")
+        return (*DEFAULT_SEEDS, *range(1, seeds))[:seeds]
+    chosen = tuple(seeds)
+    if not chosen:
+        raise CreditscopeError("Expected at least one seed, but got none.")
+    twice = sorted({s for s in chosen if chosen.count(s) > 1})
+    if twice:
+        raise CreditscopeError(f"Expected every seed once, but got {', '.join(map(str, twice))} more than once.")
+    return chosen
+
+
+def plan_run(
+    *,
+    task: str = "mnist1d",
+    net: str = "resmlp",
+    rule: str = "bp",
+    task_options: dict[str, Any] | None = None,
+    net_options: dict[str, Any] | None = None,
+    rule_options: dict[str, Any] | None = None,
+    **fields: Any,
+) -> RunSpec:
+    """A run spec with every option written out, so that a default and the same value typed are one run."""
+    factory = TASKS.get(task)
+    spec = RunSpec(
+        task=task,
+        task_options=resolve_options(factory, task_options or {}, owner=f"task {task!r}"),
+        data_version=getattr(factory, "data_version", ""),
+        net=net,
+        net_options=resolve_options(NETS.get(net), net_options or {}, owner=f"net {net!r}"),
+        rule=rule,
+        rule_options=resolve_options(rule_class(rule), rule_options or {}, owner=f"rule {rule!r}"),
+        rule_source=rule_source(rule),
+        **fields,
+    )
+    return check_spec(spec)
+
+
+def check_spec(spec: RunSpec) -> RunSpec:
+    """Refuse numbers no run should start with."""
+    for name, value, least in (
+        ("epochs", spec.epochs, 1),
+        ("batch", spec.batch, 1),
+        ("eval_rows", spec.eval_rows, 2),
+        ("snapshot_every", spec.snapshot_every, 0),
+        ("penalty", spec.penalty, 0),
+        ("weight_decay", spec.weight_decay, 0),
+    ):
+        if not value >= least:
+            raise CreditscopeError(f"Expected {name} >= {least}, but got {value}.")
+    if not spec.lr > 0:
+        raise CreditscopeError(f"Expected a learning rate lr > 0, but got {spec.lr}.")
+    for name, value, choices in (
+        ("credit_norm", spec.credit_norm, ("none", "batch", "sample")),
+        ("optimiser", spec.optimiser, ("adamw", "sgd")),
+        ("precision", spec.precision, ("float32", "float64")),
+    ):
+        if value not in choices:
+            raise CreditscopeError(f"Expected {name} to be one of {', '.join(choices)}, but got {value!r}.")
+    return spec
+
+
+def with_baselines(spec_fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """The run and what use of depth is judged against: its own frozen twin, BP, and frozen BP."""
+    plain = {**spec_fields, "rule": "bp", "rule_options": {}, "credit_norm": "none", "penalty": 0.0}
+    wanted = [
+        {**spec_fields, "frozen": False},
+        {**spec_fields, "frozen": True},
+        {**plain, "frozen": False},
+        {**plain, "frozen": True},
+    ]
+    return [fields for i, fields in enumerate(wanted) if fields not in wanted[:i]]
