@@ -9,20 +9,57 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "Audit": "creditscope.auditing",
+    "ConversionReport": "creditscope.rules",
     "CreditContext": "creditscope.rules",
+    "CreditscopeError": "creditscope.errors",
+    "Runs": "creditscope.runs",
+    "Scope": "creditscope.scope",
     "TapRule": "creditscope.rules",
-    "WeightRule": "creditscope.rules",
-    "register_rule": "creditscope.rules",
-    "register_net": "creditscope.nets",
-    "register_task": "creditscope.tasks",
     "Task": "creditscope.tasks",
+    "Thresholds": "creditscope.auditing",
+    "WeightRule": "creditscope.rules",
+    "audit": "creditscope.auditing",
+    "convert": "creditscope.scope",
+    "load_records": "creditscope.record",
+    "register_net": "creditscope.nets",
+    "register_rule": "creditscope.rules",
+    "register_task": "creditscope.tasks",
+    "run": "creditscope.runs",
+    "watch": "creditscope.scope",
 }
+"""Where each public name lives."""
 
-__all__ = [*_HOME, "__version__"]
+__all__ = [
+    "Audit",
+    "ConversionReport",
+    "CreditContext",
+    "CreditscopeError",
+    "Runs",
+    "Scope",
+    "TapRule",
+    "Task",
+    "Thresholds",
+    "WeightRule",
+    "__version__",
+    "audit",
+    "convert",
+    "load_records",
+    "register_net",
+    "register_rule",
+    "register_task",
+    "run",
+    "watch",
+]
 
 if TYPE_CHECKING:
+    from creditscope.auditing import Audit, Thresholds, audit
+    from creditscope.errors import CreditscopeError
     from creditscope.nets import register_net
-    from creditscope.rules import CreditContext, TapRule, WeightRule, register_rule
+    from creditscope.record import load_records
+    from creditscope.rules import ConversionReport, CreditContext, TapRule, WeightRule, register_rule
+    from creditscope.runs import Runs, run
+    from creditscope.scope import Scope, convert, watch
     from creditscope.tasks import Task, register_task
 
 

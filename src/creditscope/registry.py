@@ -55,6 +55,10 @@ class Registry:
         """Whether `name` is one of the files that ship with the package."""
         return name in self._files()
 
+    def is_local(self, name: str) -> bool:
+        """Whether `name` is known in this process alone, through a decorator in the user's own code."""
+        return not self.is_built_in(name) and not entry_points(group=self.package, name=name)
+
     def summary(self, name: str) -> str:
         """The first line of the entry's docstring, read without importing the file."""
         if name in self._files():
@@ -70,3 +74,11 @@ class Registry:
 
     def _files(self) -> list[str]:
         return [m.name for m in pkgutil.iter_modules([str(self._folder())]) if not m.name.startswith("_")]
+
+
+TASKS = Registry("task", "creditscope.tasks")
+NETS = Registry("net", "creditscope.nets")
+RULES = Registry("rule", "creditscope.rules")
+CHECKS = Registry("check", "creditscope.auditing.checks")
+STUDIES = Registry("study", "creditscope.studies")
+FIGURES = Registry("figure", "creditscope.figures")

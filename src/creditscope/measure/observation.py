@@ -19,6 +19,7 @@ from creditscope.taps import leave_untouched, watch_forward
 class Observation:
     """Tensors of one moment; lists are per tap, dictionaries per weight and divided by the rows."""
 
+    output: Tensor
     errors: RowErrors
     states: list[Tensor]
     exact: list[Tensor]
@@ -55,14 +56,13 @@ def observe(
         errors = errors_of(forward.output)
         wanted = [*forward.states, *parameters.values()]
         with exactly(net):
-            found = torch.autograd.grad(
-                forward.output, wanted, errors.error, retain_graph=True, allow_unused=True
-            )
+            found = torch.autograd.grad(forward.output, wanted, errors.error, retain_graph=True, allow_unused=True)
         found = [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=True)]
         exact = found[: len(forward.states)]
         by_rule = applied.measure_weight_gradients(forward, errors, exact, parameters)
         exact_weights = {n: g / errors.count for n, g in zip(parameters, found[len(exact) :], strict=True)}
         observation = Observation(
+            output=forward.output.detach(),
             errors=errors,
             states=[h.detach() for h in forward.states],
             exact=exact,

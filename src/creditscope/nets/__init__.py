@@ -4,9 +4,8 @@ A net class takes the input shape and the number of classes, then keyword option
 and names its taps: `stem` (tap 0) and `blocks` (taps 1..L, a glob).
 """
 
-from creditscope.registry import Registry
+from creditscope.registry import NETS
 
-NETS = Registry("net", "creditscope.nets")
 register_net = NETS.register
 
-__all__ = ["NETS", "register_net"]
+__all__ = ["register_net"]

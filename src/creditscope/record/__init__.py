@@ -11,7 +11,14 @@ from creditscope.record.schema import (
     WeightFact,
     WeightMeasures,
 )
-from creditscope.record.store import Record, RecordWriter, load_records, read_record, run_folder, stored_record
+from creditscope.record.store import (
+    Record,
+    RecordWriter,
+    load_records,
+    read_record,
+    run_folder,
+    stored_record,
+)
 
 __all__ = [
     "SCHEMA_VERSION",

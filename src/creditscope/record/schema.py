@@ -19,7 +19,37 @@ Counts = tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSpec:
+class Recipe:
+    """How a run is trained and measured; these fields are also the options of the command line."""
+
+    epochs: int = 60
+    """Passes over the training data."""
+    credit_norm: Literal["none", "batch", "sample"] = "none"
+    """Normalisation of a tap rule's credit."""
+    penalty: float = 0.0
+    """λ of the residual penalty λ‖f_l‖²."""
+    frozen: bool = False
+    """Do not train the blocks (stem, norm and head only)."""
+    optimiser: Literal["adamw", "sgd"] = "adamw"
+    """AdamW, or plain SGD."""
+    lr: float = 1e-3
+    """Learning rate at the start; cosine to 0."""
+    weight_decay: float = 0.01
+    """Weight decay (decoupled under AdamW)."""
+    batch: int = 128
+    """Rows per step; an incomplete last batch is dropped."""
+    precision: Literal["float32", "float64"] = "float32"
+    """Number format of weights and data."""
+    eval_rows: int = 1024
+    """Test rows that snapshots are taken on."""
+    snapshot_every: int = 1
+    """Epochs between snapshots; 0: only before and after training."""
+    noise: bool = True
+    """Recompute gradients in float64 to see whether they are resolved."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec(Recipe):
     """What was asked of one run. Its hash is the run's name, so equal specs are one run."""
 
     task: str
@@ -30,19 +60,8 @@ class RunSpec:
     rule: str
     rule_options: dict[str, Scalar] = field(default_factory=dict)
     rule_source: str = ""
-    credit_norm: Literal["none", "batch", "sample"] = "none"
-    penalty: float = 0.0
-    frozen: bool = False
-    optimiser: Literal["adamw", "sgd"] = "adamw"
-    lr: float = 1e-3
-    weight_decay: float = 0.01
-    batch: int = 128
-    epochs: int = 60
-    precision: Literal["float32", "float64"] = "float32"
+    """Digest of a user's own rule; empty for a built-in one."""
     seed: int = 42
-    eval_rows: int = 1024
-    snapshot_every: int = 1
-    noise: bool = True
 
     def digest(self) -> str:
         """Content hash over every field."""
@@ -62,6 +81,8 @@ class RuleFacts:
 
     name: str
     label: str
+    variant: str = ""
+    """Options that differ from the rule's defaults, in words."""
     formula: str = ""
     approximates: str = "gradient"
     local: bool = False
@@ -96,6 +117,7 @@ class Facts:
     chance: Number = None
     best_constant: Number = None
     test_rows: int = 0
+    precision: str = "float32"
     trainer: bool = True
     """False for a watched model: nothing is known of how it was trained."""
 
@@ -148,7 +170,7 @@ class TapMeasures:
     g_rel: Series
     g_noise: Series
     cos: Series
-    cos_F: Series
+    cos_F: Series  # noqa: N815 (the field's own symbol)
     angle: Series
     null_sd: Series
     z: Series

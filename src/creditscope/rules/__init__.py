@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from creditscope.errors import CreditscopeError
-from creditscope.registry import Registry
+from creditscope.registry import RULES
 from creditscope.rules._apply import Application, AppliedRule, apply_rule, block_parameters, feedback_state
 from creditscope.rules._convert import convert_linears
 from creditscope.rules._feedback_linear import FeedbackLinear, transport_of
@@ -16,8 +16,6 @@ from creditscope.rules._report import ConversionReport
 from creditscope.rules._rule import CreditNorm, Rule
 from creditscope.rules._tap_rule import AppliedTapRule, CreditContext, TapRule
 from creditscope.rules._weight_rule import AppliedWeightRule, WeightRule
-
-RULES = Registry("rule", "creditscope.rules")
 
 R = TypeVar("R", bound=type[Rule])
 
@@ -74,7 +72,6 @@ def rule_source(name: str) -> str:
 
 
 __all__ = [
-    "RULES",
     "Application",
     "AppliedRule",
     "AppliedTapRule",

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError
+from creditscope.rules._feedback_linear import transport_of
 from creditscope.rules._penalty import check_penalty
 from creditscope.rules._report import ConversionReport, report_roles
 from creditscope.rules._rule import CreditNorm, Rule
@@ -53,16 +54,16 @@ def apply_rule(
                 f"Expected credit normalisation 'none' for rule {rule.name!r}, which has no tap credit to "
                 f"normalise, but got {credit_norm!r}."
             )
-        rule.convert(net, anatomy, generator)
+        transport = transport_of(net)
+        if transport is None or transport.rule is not rule:  # a net that was converted before keeps its feedback
+            rule.convert(net, anatomy, generator)
         applied = AppliedWeightRule(rule, net, anatomy, penalty)
     else:
-        raise CreditscopeError(
-            f"Expected a rule that is a TapRule or a WeightRule, but got {type(rule).__name__}."
-        )
-    frozen = block_parameters(anatomy) if freeze_blocks else frozenset()
-    report = report_roles(rule, net, anatomy, inputs, frozen)
-    for name in frozen:
-        net.get_parameter(name).requires_grad_(False)
+        raise CreditscopeError(f"Expected a rule that is a TapRule or a WeightRule, but got {type(rule).__name__}.")
+    if freeze_blocks:
+        for name in block_parameters(anatomy):
+            net.get_parameter(name).requires_grad_(False)
+    report = report_roles(rule, net, anatomy, inputs)
     return Application(applied, anatomy, report)
 
 

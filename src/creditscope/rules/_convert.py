@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError
 from creditscope.rules._feedback_linear import FeedbackLinear, Transport
+from creditscope.rules._rule import Rule
 
 ELEMENTWISE = (
     nn.LayerNorm,
@@ -18,10 +19,10 @@ ELEMENTWISE = (
 """Modules with parameters whose backward transports no credit through a weight matrix."""
 
 
-def convert_linears(net: nn.Module, draw: Callable[[str, nn.Linear], Tensor | None]) -> None:
+def convert_linears(net: nn.Module, rule: Rule, draw: Callable[[str, nn.Linear], Tensor | None]) -> None:
     """Give every `nn.Linear` the feedback that `draw(name, layer)` returns; None leaves the layer exact."""
     _refuse_unknown(net)
-    transport = Transport()
+    transport = Transport(rule)
     for name, layer in [(n, m) for n, m in net.named_modules() if type(m) is nn.Linear]:
         feedback = draw(name, layer)
         if feedback is None:

@@ -11,11 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from creditscope.rules._rule import Rule
+
 
 class Transport:
-    """The switch all converted layers of a net share: through the feedback, or exact."""
+    """The switch all converted layers of a net share: through the feedback of `rule`, or exact."""
 
-    def __init__(self) -> None:
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
         self.exact = False
 
     @contextmanager

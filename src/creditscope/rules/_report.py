@@ -1,7 +1,7 @@
 """Which parameters a rule trains, which get exact gradients, which are frozen."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 
@@ -11,6 +11,12 @@ from creditscope.rules._tap_rule import TapRule
 from creditscope.taps import Anatomy, leave_untouched, leaves_below, watch_forward
 
 Role = Literal["rule", "exact", "frozen", "unused"]
+TITLES: dict[Role, str] = {
+    "rule": "rule-trained",
+    "exact": "exact gradient",
+    "frozen": "frozen",
+    "unused": "not used in the forward",
+}
 
 
 @dataclass(frozen=True)
@@ -26,19 +32,14 @@ class ConversionReport:
 
     def __str__(self) -> str:
         lines = [f"{self.rule}: {len(self.roles)} parameters"]
-        for role, title in (
-            ("rule", "rule-trained"),
-            ("exact", "exact gradient"),
-            ("frozen", "frozen"),
-            ("unused", "not used in the forward"),
-        ):
+        for role, title in TITLES.items():
             names = self.names(role)
             if names:
                 lines.append(f"  {title} ({len(names)}): {', '.join(names)}")
         return "\n".join(lines)
 
 
-def report_roles(rule: Rule, net: nn.Module, anatomy: Anatomy, inputs, frozen: frozenset[str]) -> ConversionReport:
+def report_roles(rule: Rule, net: nn.Module, anatomy: Anatomy, inputs: Any) -> ConversionReport:
     """The role of every parameter, read off the graph of the converted net."""
     if isinstance(rule, TapRule):
         exact_taps = rule.exact_taps(len(anatomy.taps))
@@ -48,8 +49,8 @@ def report_roles(rule: Rule, net: nn.Module, anatomy: Anatomy, inputs, frozen: f
         by_rule = _below_feedback(net, anatomy, inputs)
     in_use = {name for stage in anatomy.stages for name in stage}
     roles: dict[str, Role] = {}
-    for name, _ in net.named_parameters():
-        if name in frozen:
+    for name, parameter in net.named_parameters():
+        if not parameter.requires_grad:
             roles[name] = "frozen"
         elif name not in in_use:
             roles[name] = "unused"
@@ -58,7 +59,7 @@ def report_roles(rule: Rule, net: nn.Module, anatomy: Anatomy, inputs, frozen: f
     return ConversionReport(rule.label or rule.name or type(rule).__name__, roles)
 
 
-def _below_feedback(net: nn.Module, anatomy: Anatomy, inputs) -> set[str]:
+def _below_feedback(net: nn.Module, anatomy: Anatomy, inputs: Any) -> set[str]:
     """Parameters whose credit passed at least one feedback matrix."""
     if transport_of(net) is None:
         return set()

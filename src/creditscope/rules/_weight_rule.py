@@ -55,9 +55,7 @@ class AppliedWeightRule:
         if transport_of(self.net) is None and not self.penalty:
             return {}
         roots, gradients = self._roots(forward, errors)
-        found = torch.autograd.grad(
-            roots, list(parameters.values()), gradients, retain_graph=True, allow_unused=True
-        )
+        found = torch.autograd.grad(roots, list(parameters.values()), gradients, retain_graph=True, allow_unused=True)
         return {name: g for name, g in zip(parameters, found, strict=True) if g is not None}
 
     def _roots(self, forward: Forward, errors: RowErrors) -> tuple[list[Tensor], list[Tensor]]:

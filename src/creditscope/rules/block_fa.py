@@ -6,6 +6,7 @@ matrix of entries N(0, 1/d), without a skip path backwards.
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -32,7 +33,7 @@ class BlockFA(TapRule):
     ) -> list[Tensor]:
         """B_l of shape (d_l, d_{l+1}) for every tap but the last."""
         matrices = []
-        for below, above in zip(tap_shapes, tap_shapes[1:], strict=False):
+        for below, above in pairwise(tap_shapes):
             if not below or below[:-1] != above[:-1]:
                 raise CreditscopeError(
                     "Expected taps that differ in their last dimension at most for block FA, "

@@ -44,4 +44,4 @@ class FA(WeightRule):
                 std = float(layer.weight.detach().std())
             return torch.randn(layer.weight.shape, generator=generator) * std
 
-        convert_linears(net, draw)
+        convert_linears(net, self, draw)

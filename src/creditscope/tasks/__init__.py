@@ -1,11 +1,11 @@
 """Tasks: data with its splits and chance level; one file each, NumPy only."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
-from creditscope.registry import Registry
+from creditscope.options import Scalar
+from creditscope.registry import TASKS
 from creditscope.tasks._task import Task, check_task
-
-TASKS = Registry("task", "creditscope.tasks")
 
 
 def register_task(name: str, *, version: str) -> Callable[[Callable[..., Task]], Callable[..., Task]]:
@@ -18,9 +18,14 @@ def register_task(name: str, *, version: str) -> Callable[[Callable[..., Task]],
     return keep
 
 
-def load_task(name: str, **options) -> Task:
+def load_task(name: str, **options: Scalar) -> Task:
     """The task called `name`, checked: finite inputs, labels inside the classes, no empty split."""
-    return check_task(TASKS.get(name)(**options))
+    return _load(TASKS.get(name), tuple(sorted(options.items())))
 
 
-__all__ = ["TASKS", "Task", "check_task", "load_task", "register_task"]
+@lru_cache(maxsize=2)
+def _load(factory: Callable[..., Task], options: tuple[tuple[str, Scalar], ...]) -> Task:
+    return check_task(factory(**dict(options)))
+
+
+__all__ = ["Task", "check_task", "load_task", "register_task"]

@@ -49,15 +49,12 @@ def check_task(task: Task) -> Task:
         if len(x) == 0:
             raise CreditscopeError(f"Expected at least one row in {where}, but got none.")
         if len(x) != len(y):
-            raise CreditscopeError(
-                f"Expected one label per row in {where}, but got {len(x)} rows and {len(y)} labels."
-            )
+            raise CreditscopeError(f"Expected one label per row in {where}, but got {len(x)} rows and {len(y)} labels.")
         if not np.issubdtype(y.dtype, np.integer):
             raise CreditscopeError(f"Expected integer class labels in {where}, but got dtype {y.dtype}.")
         if y.min() < 0 or y.max() >= task.classes:
             raise CreditscopeError(
-                f"Expected labels from 0 to {task.classes - 1} in {where}, "
-                f"but got labels from {y.min()} to {y.max()}."
+                f"Expected labels from 0 to {task.classes - 1} in {where}, but got labels from {y.min()} to {y.max()}."
             )
         bad = np.size(x) - int(np.isfinite(x).sum())
         if bad:

@@ -12,9 +12,10 @@ def digits() -> Task:
     """1,400 training and 397 test rows by a fixed permutation, standardised with the training rows."""
     from sklearn.datasets import load_digits
 
-    images, labels = load_digits(return_X_y=True)
+    pixels, digit = load_digits(return_X_y=True)
+    images, labels = np.asarray(pixels, dtype=np.float32), np.asarray(digit, dtype=np.int64)
     order = np.random.default_rng(0).permutation(len(labels))
-    images, labels = images[order].astype(np.float32), labels[order].astype(np.int64)
+    images, labels = images[order], labels[order]
     x_train, x_test = images[:-TEST_ROWS], images[-TEST_ROWS:]
     mean, std = x_train.mean(), x_train.std()
     return Task(

@@ -2,16 +2,20 @@
 
 from typing import Any
 
+from creditscope.options import declared_options
 from creditscope.record.schema import Facts, RuleFacts, WeightFact
 from creditscope.rules import ConversionReport, Rule
 from creditscope.taps import Anatomy
 
 
 def rule_facts(rule: Rule) -> RuleFacts:
-    """A rule's class-level facts."""
+    """What a rule states of itself, and which of its options are not the default."""
+    usual = declared_options(type(rule))
+    unusual = {name: value for name, default in usual.items() if (value := getattr(rule, name, default)) != default}
     return RuleFacts(
         name=rule.name or type(rule).__name__,
         label=rule.label or rule.name or type(rule).__name__,
+        variant=", ".join(f"{name} {value}" for name, value in unusual.items()),
         formula=rule.formula,
         approximates=rule.approximates,
         local=rule.local,

@@ -14,9 +14,9 @@ from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors, row_errors
 from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import take_snapshot
-from creditscope.nets import NETS
 from creditscope.record.schema import Facts, RunSpec, Snapshot
 from creditscope.record.store import RecordWriter
+from creditscope.registry import NETS
 from creditscope.rng import generator, global_stream
 from creditscope.rules import Application, apply_rule, feedback_state, rule_class
 from creditscope.taps import resolve_taps
@@ -54,14 +54,18 @@ class Run:
         return {name: p for name, p in self.net.named_parameters() if p.requires_grad}
 
 
+def check_batch(spec: RunSpec, task: Task) -> None:
+    """Refuse a batch that the data cannot fill."""
+    if spec.batch > len(task.y_train):
+        raise CreditscopeError(
+            f"Expected a batch of at most the {len(task.y_train)} training rows of {spec.task!r}, but got {spec.batch}."
+        )
+
+
 def build_run(spec: RunSpec, task: Task | None = None, device: torch.device | None = None) -> Run:
     """Data, net, rule and optimiser of a run, all drawn from its seed; refuses data that do not fit."""
     task = task or load_task(spec.task, **spec.task_options)
-    if spec.batch > len(task.y_train):
-        raise CreditscopeError(
-            f"Expected a batch of at most the {len(task.y_train)} training rows of {spec.task!r}, "
-            f"but got {spec.batch}."
-        )
+    check_batch(spec, task)
     device = device or torch.device("cpu")
     dtype = getattr(torch, spec.precision)
     x_train, x_test = (torch.from_numpy(x).to(device, dtype) for x in (task.x_train, task.x_test))
@@ -85,6 +89,7 @@ def build_run(spec: RunSpec, task: Task | None = None, device: torch.device | No
         application.anatomy,
         application.report,
         stem_tap=True,
+        precision=spec.precision,
         chance=task.chance,
         best_constant=task.best_constant,
         test_rows=len(task.y_test),
@@ -218,8 +223,8 @@ def train_run(run: Run, *, audit: bool = True, on_epoch: OnEpoch | None = None, 
     return None
 
 
-def record_run(spec: RunSpec, root, *, task: Task | None = None, on_epoch: OnEpoch | None = None) -> None:
-    """Train and measure a run, and leave its whole record under `root`."""
+def record_run(spec: RunSpec, root, *, task: Task | None = None, on_epoch: OnEpoch | None = None) -> str:
+    """Train and measure a run, and leave its whole record under `root`; says how it ended."""
     from safetensors.torch import save_file
 
     started = time.perf_counter()
@@ -238,12 +243,9 @@ def record_run(spec: RunSpec, root, *, task: Task | None = None, on_epoch: OnEpo
         part = writer.weights_path.with_suffix(".part")
         save_file({name: tensor.contiguous() for name, tensor in state.items()}, part)
         part.replace(writer.weights_path)
+        status = "complete" if diverged is None else "diverged"
+        seconds = round(time.perf_counter() - started, 3)
         writer.write_provenance(
-            replace(
-                provenance,
-                status="complete" if diverged is None else "diverged",
-                diverged_epoch=diverged,
-                finished=now(),
-                seconds=round(time.perf_counter() - started, 3),
-            )
+            replace(provenance, status=status, diverged_epoch=diverged, finished=now(), seconds=seconds)
         )
+        return status

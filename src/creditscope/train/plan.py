@@ -1,14 +1,14 @@
 """From what a user asks to a complete, checked run spec."""
 
 from collections.abc import Sequence
+from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from creditscope.errors import CreditscopeError
-from creditscope.nets import NETS
 from creditscope.options import resolve_options
 from creditscope.record.schema import RunSpec
+from creditscope.registry import NETS, TASKS
 from creditscope.rules import rule_class, rule_source
-from creditscope.tasks import TASKS
 
 DEFAULT_SEEDS = (42, 123, 456)
 
@@ -82,13 +82,27 @@ def check_spec(spec: RunSpec) -> RunSpec:
     return spec
 
 
-def with_baselines(spec_fields: dict[str, Any]) -> list[dict[str, Any]]:
+def plan_runs(*, rules: Sequence[str], seeds: Sequence[int], baselines: bool = False, **fields: Any) -> list[RunSpec]:
+    """Specs of every rule and seed, and on wish of what use of depth is judged against.
+
+    A keyword that is no field of the run spec is taken as an option of the net: `depth=6`.
+    """
+    known = {f.name for f in dataclass_fields(RunSpec)}
+    for name in ("seed", "frozen") if baselines else ("seed",):
+        if name in fields:
+            raise CreditscopeError(f"Expected {name!r} to be chosen by the plan, but it was given.")
+    extra = {name: fields.pop(name) for name in list(fields) if name not in known}
+    if extra:
+        fields["net_options"] = {**fields.get("net_options", {}), **extra}
+    wanted = []
+    for rule in rules:
+        asked = {**fields, "rule": rule}
+        wanted += _with_baselines(asked) if baselines else [asked]
+    specs = [plan_run(**one, seed=seed) for one in wanted for seed in seeds]
+    return list({spec.digest(): spec for spec in specs}.values())
+
+
+def _with_baselines(fields: dict[str, Any]) -> list[dict[str, Any]]:
     """The run and what use of depth is judged against: its own frozen twin, BP, and frozen BP."""
-    plain = {**spec_fields, "rule": "bp", "rule_options": {}, "credit_norm": "none", "penalty": 0.0}
-    wanted = [
-        {**spec_fields, "frozen": False},
-        {**spec_fields, "frozen": True},
-        {**plain, "frozen": False},
-        {**plain, "frozen": True},
-    ]
-    return [fields for i, fields in enumerate(wanted) if fields not in wanted[:i]]
+    plain = {**fields, "rule": "bp", "rule_options": {}, "credit_norm": "none", "penalty": 0.0}
+    return [{**one, "frozen": frozen} for one in (fields, plain) for frozen in (False, True)]

@@ -1,0 +1,5 @@
+"""`python -m creditscope`."""
+
+from creditscope.cli import main
+
+main()

@@ -1,0 +1,66 @@
+"""What a check is: a code, a title, the line of the verdict it speaks to, and a judgement."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+from creditscope.auditing.findings import Finding, Outcome
+from creditscope.auditing.methods import Method
+from creditscope.auditing.thresholds import Thresholds
+from creditscope.record import Facts, Snapshot
+
+Line = Literal["reference", "credit", "depth"]
+
+
+class Check(ABC):
+    """Common to all checks."""
+
+    code: ClassVar[str]
+    title: ClassVar[str]
+    line: ClassVar[Line]
+    """Which question of the verdict it belongs to."""
+    sufficient: ClassVar[bool] = True
+    """Whether its pass alone answers that question with yes."""
+
+    def finding(self, outcome: Outcome, message: str, **others) -> Finding:
+        """A finding of this check."""
+        return Finding(code=self.code, title=self.title, outcome=outcome, message=message, **others)
+
+    def issue(self, message: str, **others) -> Finding:
+        """It is wrong."""
+        return self.finding(Outcome.ISSUE, message, **others)
+
+    def tip(self, message: str, **others) -> Finding:
+        """Worth knowing; changes no verdict."""
+        return self.finding(Outcome.TIP, message, **others)
+
+    def passed(self, message: str, **others) -> Finding:
+        """It is right."""
+        return self.finding(Outcome.PASSED, message, **others)
+
+    def undecided(self, message: str, **others) -> Finding:
+        """The data allow both answers."""
+        return self.finding(Outcome.UNDECIDED, message, **others)
+
+    def not_applicable(self, reason: str) -> Finding:
+        """The question has no meaning here."""
+        return self.finding(Outcome.NOT_APPLICABLE, reason)
+
+    def skipped(self, reason: str) -> Finding:
+        """An input is missing."""
+        return self.finding(Outcome.SKIPPED, reason)
+
+
+class RunCheck(Check):
+    """Judges one snapshot of one run."""
+
+    @abstractmethod
+    def judge(self, facts: Facts, snapshot: Snapshot, limits: Thresholds) -> Finding:
+        """The finding for this moment."""
+
+
+class MethodCheck(Check):
+    """Judges a method over its seeds and against its baselines."""
+
+    @abstractmethod
+    def judge(self, method: Method, limits: Thresholds) -> Finding:
+        """The finding for the method at its end."""

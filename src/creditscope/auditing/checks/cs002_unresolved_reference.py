@@ -1,0 +1,43 @@
+"""CS002, reference unresolved: the exact gradient drowns in rounding, or most rows have no error left."""
+
+from creditscope.auditing.checks import RunCheck, register_check
+from creditscope.auditing.findings import Finding
+from creditscope.auditing.thresholds import Thresholds
+from creditscope.record import Facts, Snapshot
+
+
+@register_check("cs002_unresolved_reference")
+class UnresolvedReference(RunCheck):
+    """Judged by recomputation in float64, not by size; the published floor on size is a tip."""
+
+    code = "CS002"
+    title = "reference gradient unresolved"
+    line = "reference"
+
+    def judge(self, facts: Facts, snapshot: Snapshot, limits: Thresholds) -> Finding:
+        """Noise first, then rows without error, then the published floor."""
+        top = snapshot.taps.g_norm[-1]
+        below_floor = top is not None and top < limits.floor
+        if snapshot.rows_covered and snapshot.rows_fitted / snapshot.rows_covered > limits.fitted_rows:
+            return self.issue(
+                f"{snapshot.rows_fitted} of {snapshot.rows_covered} rows have no resolvable error left",
+                published=below_floor,
+            )
+        if not any(snapshot.taps.rows_used):
+            return self.issue("no row has a gradient at any tap", published=below_floor)
+        noise = {tap: value for tap, value in enumerate(snapshot.taps.g_noise) if value is not None}
+        if not noise and facts.precision == "float64":
+            return self.not_applicable("the run is in float64 already; there is nothing finer to compare with")
+        if not noise:
+            return self.skipped("; ".join(snapshot.notes) or "g_noise was not measured")
+        tap, worst = max(noise.items(), key=lambda item: item[1])
+        said = f"rounding noise {worst:.1e} of the gradient at worst (tap {tap})"
+        if worst > limits.noise:
+            return self.issue(f"{said}; the limit is {limits.noise:g}", value=worst, published=below_floor)
+        if below_floor:
+            return self.tip(
+                f"{said}, so it is resolved, although ‖g_L‖ = {top:.1e} is under the published floor",
+                value=worst,
+                published=True,
+            )
+        return self.passed(said, value=worst, published=False)

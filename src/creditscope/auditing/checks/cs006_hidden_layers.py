@@ -1,0 +1,44 @@
+"""CS006, the mean hides the layers: Γ is above its null but at most half of the taps in it are."""
+
+from creditscope.auditing.checks import RunCheck, register_check
+from creditscope.auditing.checks._orientation import informed_taps, list_taps, not_about_gradients
+from creditscope.auditing.findings import Finding
+from creditscope.auditing.stats import z_limit
+from creditscope.auditing.thresholds import Thresholds
+from creditscope.record import Facts, Snapshot
+
+
+@register_check("cs006_hidden_layers")
+class HiddenLayers(RunCheck):
+    """A positive Γ can come from one tap, or from the tap that is handed the gradient."""
+
+    code = "CS006"
+    title = "the mean cosine hides the layers"
+    line = "credit"
+
+    def judge(self, facts: Facts, snapshot: Snapshot, limits: Thresholds) -> Finding:
+        """Counts informed taps among those of Γ without exact credit."""
+        reason = not_about_gradients(facts)
+        if reason:
+            return self.not_applicable(reason)
+        taps = [tap for tap in facts.gamma_taps if tap in facts.inexact_taps]
+        if len(taps) < limits.hidden_taps:
+            return self.not_applicable(
+                f"{len(taps)} block taps without exact credit, the question needs {limits.hidden_taps}"
+            )
+        if snapshot.gamma is None or not snapshot.gamma_null_sd:
+            return self.skipped("Γ has no null: no usable rows at some tap")
+        informed = informed_taps(facts, snapshot, limits)
+        share = sum(informed.get(tap, False) for tap in taps) / len(taps)
+        blind = [tap for tap in taps if not informed.get(tap, False)]
+        if snapshot.gamma / snapshot.gamma_null_sd <= z_limit(limits.orientation):
+            return self.passed(
+                f"Γ = {snapshot.gamma:+.3f} is not above chance itself, so it hides nothing", value=share
+            )
+        if share <= limits.hidden_share:
+            return self.issue(
+                f"Γ = {snapshot.gamma:+.3f} looks informative, but {list_taps(blind)} of {len(taps)} block taps "
+                "without exact credit are no better than chance",
+                value=share,
+            )
+        return self.passed(f"{len(taps) - len(blind)} of {len(taps)} block taps are above chance", value=share)

@@ -1,0 +1,48 @@
+"""CS007, weight gradients vanish: all elements exactly zero, or a float32 norm that underflows (told apart)."""
+
+from creditscope.auditing.checks import RunCheck, register_check
+from creditscope.auditing.findings import Finding
+from creditscope.auditing.thresholds import Thresholds
+from creditscope.record import Facts, Snapshot
+
+
+@register_check("cs007_vanishing_weight_gradients")
+class VanishingWeightGradients(RunCheck):
+    """Speaks of the rule's gradient on the last training batch, and of BP's on the snapshot's rows."""
+
+    code = "CS007"
+    title = "weight gradients vanish"
+    line = "reference"
+
+    def judge(self, facts: Facts, snapshot: Snapshot, limits: Thresholds) -> Finding:
+        """Issue if a weight in use gets nothing although there is an error to learn from."""
+        weights = snapshot.weights
+        if weights is None:
+            return self.skipped("no weight gradients were measured")
+        if snapshot.rows_fitted >= snapshot.rows_covered:
+            return self.not_applicable("no row has an error to send down")
+        trained = weights.step_all_zero[0] is not None and bool(snapshot.step_error)
+        own = (weights.step_all_zero, weights.step_underflow) if trained else (weights.all_zero, weights.underflow)
+        said = []
+        for whose, zero, underflow in (
+            ("the rule's gradient", *own),
+            ("BP's gradient", weights.exact_all_zero, weights.exact_underflow),
+        ):
+            dead, tiny = self._names(facts, zero), self._names(facts, underflow)
+            if dead:
+                said.append(f"{whose} is exactly zero for {_listed(dead)}")
+            if tiny:
+                said.append(f"{whose} is not zero but its float32 norm underflows for {_listed(tiny)}")
+        in_use = sum(w.role != "unused" for w in facts.weights)
+        if said:
+            return self.issue("; ".join(said))
+        return self.passed(f"all {in_use} weights get a gradient")
+
+    @staticmethod
+    def _names(facts: Facts, flags: tuple[int | None, ...]) -> list[str]:
+        return [w.name for w, flag in zip(facts.weights, flags, strict=True) if flag and w.role != "unused"]
+
+
+def _listed(names: list[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

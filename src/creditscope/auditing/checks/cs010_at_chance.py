@@ -1,0 +1,31 @@
+"""CS010, at chance: the lower bound of accuracy does not clear the best constant predictor."""
+
+from creditscope.auditing.checks import RunCheck, register_check
+from creditscope.auditing.findings import Finding
+from creditscope.auditing.stats import binomial_lower
+from creditscope.auditing.thresholds import Thresholds
+from creditscope.record import Facts, Snapshot
+
+
+@register_check("cs010_at_chance")
+class AtChance(RunCheck):
+    """Exact binomial bound over the test rows."""
+
+    code = "CS010"
+    title = "accuracy at chance"
+    line = "depth"
+    sufficient = False
+
+    def judge(self, facts: Facts, snapshot: Snapshot, limits: Thresholds) -> Finding:
+        """Compared with always naming the most frequent class."""
+        if facts.best_constant is None or snapshot.accuracy is None:
+            return self.not_applicable("the targets are not classes")
+        rows = facts.test_rows or snapshot.rows
+        low = binomial_lower(snapshot.accuracy, rows, confidence=limits.chance_confidence)
+        said = f"accuracy {snapshot.accuracy:.3f} (lower bound {low:.3f} over {rows} rows)"
+        if low <= facts.best_constant:
+            return self.issue(
+                f"{said} does not clear the best constant guess, {facts.best_constant:.3f}",
+                value=snapshot.accuracy,
+            )
+        return self.passed(f"{said} clears the best constant guess, {facts.best_constant:.3f}", value=snapshot.accuracy)

@@ -1,0 +1,292 @@
+"""The command line. Importing it imports no torch; commands import what they use when they run."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from creditscope.errors import CreditscopeError
+from creditscope.record.schema import Recipe
+
+Jobs = Annotated[int | None, tyro.conf.arg(metavar="N", help="Worker processes; default one per core.")]
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Train BP, FA, block FA and DFA on embedded data, print the verdicts, draw the figure (a few minutes).
+
+    Example: creditscope demo --out out
+    """
+
+    out: Path = Path("out")
+    """Where records and figures go; records that are there are reused."""
+    jobs: Jobs = None
+    quiet: bool = False
+    """No progress."""
+
+    def run(self) -> None:
+        """Collect, audit, draw."""
+        from creditscope.auditing import audit
+        from creditscope.auditing.show import make_console, print_audit
+        from creditscope.figures import save_figure
+        from creditscope.figures.audit_hero import plot_audit_hero
+        from creditscope.studies import collect
+        from creditscope.studies.demo import demo
+
+        problems: list[str] = []
+        records = collect(demo(), self.out / "records", train=True, jobs=self.jobs, quiet=self.quiet, problems=problems)
+        console = make_console()
+        print_audit(audit(records), console)
+        main_task = [r for r in records if r.spec and r.spec.task == "mnist1d"]
+        for path in save_figure(plot_audit_hero(main_task), self.out / "figures", "audit_hero"):
+            console.print(f"wrote {path}")
+        console.print(f"records in {self.out / 'records'}; judge them again: creditscope audit {self.out / 'records'}")
+        for problem in problems:
+            console.print(f"note: {problem}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Recipe):
+    """Train one rule over seeds, measure it, and judge it.
+
+    Example: creditscope run --task mnist1d --rule dfa --epochs 60 --baselines
+    """
+
+    task: str = "mnist1d"
+    """Data to learn (creditscope list tasks)."""
+    net: str = "resmlp"
+    """Network (creditscope list nets)."""
+    rule: str = "bp"
+    """Learning rule (creditscope list rules), or your own: path/to/file.py:Class."""
+    seeds: tuple[int, ...] = (42, 123, 456)
+    """The seeds themselves, each once."""
+    depth: int | None = None
+    """Blocks of the net; default: the net's own."""
+    width: int | None = None
+    """Width of the net; default: the net's own."""
+    set: tuple[str, ...] = ()
+    """Further options, as net.NAME=VALUE, rule.NAME=VALUE or task.NAME=VALUE."""
+    baselines: bool = False
+    """Also train what use of depth is judged against: frozen blocks, BP, frozen BP."""
+    out: Path = Path("out")
+    """Where records go; runs that are there are reused."""
+    jobs: Jobs = None
+    quiet: bool = False
+    """No progress."""
+    json: bool = False
+    """Print the audit as JSON."""
+
+    def run(self) -> None:
+        """Plan, train what is missing, audit."""
+        from creditscope.runs import run
+
+        asked: dict[str, Any] = dict(vars(self)) | parse_settings(self.set)
+        for name in ("depth", "width"):
+            size = asked.pop(name)
+            if size is not None:
+                asked["net_options"][name] = size
+        for name in ("set", "json", *(["frozen"] if self.baselines else [])):
+            asked.pop(name)
+        runs = run(**asked)
+        if self.frozen:
+            say([f"{r.path.name}: accuracy {r.last.accuracy:.3f}" for r in runs.records if r.path and r.last.accuracy])
+        else:
+            show_audit(runs.audit(), as_json=self.json)
+        say([f"note: {problem}" for problem in runs.problems])
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Judge stored records; needs no torch, so thresholds can be tried in a second.
+
+    Example: creditscope audit out/records --set growth=20 --json
+    """
+
+    records: tyro.conf.Positional[Path] = Path("out/records")
+    """A folder of records."""
+    set: tuple[str, ...] = ()
+    """Other thresholds, as NAME=VALUE (creditscope list thresholds)."""
+    mute: tuple[str, ...] = ()
+    """Codes to leave out of the verdict; they are named beside it."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        """Load, judge, print."""
+        from creditscope.auditing import Thresholds, audit
+
+        changed = {name: _number(name, value) for name, value in map(_pair, self.set)}
+        limits = Thresholds().changed(**changed)
+        show_audit(audit(self.records, limits=limits, mute=self.mute), as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Draw a figure from records; runs that it needs and that are missing are trained first.
+
+    Example: creditscope figure audit_hero --records out/records --out out/figures
+    """
+
+    name: tyro.conf.Positional[str]
+    """Which figure (creditscope list figures)."""
+    records: Path = Path("out/records")
+    out: Path = Path("out/figures")
+    train: bool = True
+    """Train what is missing; with --no-train it is left as a marked gap."""
+    jobs: Jobs = None
+    quiet: bool = False
+    """No progress."""
+
+    def run(self) -> None:
+        """Collect the study of that name, draw, save."""
+        from creditscope.figures import save_figure
+        from creditscope.registry import FIGURES, STUDIES
+        from creditscope.studies import collect
+
+        plot, study, problems = FIGURES.get(self.name), STUDIES.get(self.name)(), []
+        records = collect(study, self.records, train=self.train, jobs=self.jobs, quiet=self.quiet, problems=problems)
+        say([f"wrote {path}" for path in save_figure(plot(records), self.out, self.name)])
+        say([f"note: {problem}" for problem in problems])
+
+
+@dataclass(frozen=True)
+class List:
+    """List what there is: rules, nets, tasks, checks, figures, thresholds.
+
+    Example: creditscope list rules
+    """
+
+    kind: tyro.conf.Positional[Literal["all", "rules", "nets", "tasks", "checks", "figures", "thresholds"]] = "all"
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        """Names and first docstring lines, read without importing the files."""
+        found = {kind: rows for kind, rows in list_everything().items() if self.kind in ("all", kind)}
+        if self.json:
+            print(json.dumps(found, indent=1, ensure_ascii=False))
+            return
+        for kind, rows in found.items():
+            print(kind)
+            width = max(len(name) for name in rows)
+            say([f"  {name:<{width}}  {summary}" for name, summary in rows.items()])
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Versions, devices, threads, and where data would be looked for.
+
+    Example: creditscope doctor
+    """
+
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        """Look and say."""
+        from creditscope.doctor import examine_machine
+
+        found = examine_machine()
+        if self.json:
+            print(json.dumps(found, indent=1))
+        else:
+            say([f"{name:<14} {value}" for name, value in found.items()])
+
+
+Command = (
+    Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Run, tyro.conf.subcommand("run")]
+    | Annotated[Audit, tyro.conf.subcommand("audit")]
+    | Annotated[Figure, tyro.conf.subcommand("figure")]
+    | Annotated[List, tyro.conf.subcommand("list")]
+    | Annotated[Doctor, tyro.conf.subcommand("doctor")]
+)
+
+
+def say(lines: list[str]) -> None:
+    """Plain lines on standard output."""
+    for line in lines:
+        print(line)
+
+
+def show_audit(found: Any, *, as_json: bool) -> None:
+    """Print an audit for a person or for a machine."""
+    if as_json:
+        print(json.dumps(found.to_dict(), indent=1, ensure_ascii=False))
+    else:
+        found.show()
+
+
+def parse_settings(settings: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """`net.depth=6` and the like, by owner.
+
+    >>> parse_settings(("net.depth=6",))["net_options"]
+    {'depth': '6'}
+    """
+    options: dict[str, dict[str, Any]] = {"task_options": {}, "net_options": {}, "rule_options": {}}
+    for setting in settings:
+        name, value = _pair(setting)
+        owner, dot, option = name.partition(".")
+        if not dot or f"{owner}_options" not in options:
+            raise CreditscopeError(
+                f"Expected --set net.NAME=VALUE, rule.NAME=VALUE or task.NAME=VALUE, but got {setting!r}."
+            )
+        options[f"{owner}_options"][option] = value
+    return options
+
+
+def _pair(setting: str) -> tuple[str, str]:
+    name, equals, value = setting.partition("=")
+    if not equals:
+        raise CreditscopeError(f"Expected --set NAME=VALUE, but got {setting!r}.")
+    return name, value
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise CreditscopeError(f"Expected a number for threshold {name!r}, but got {value!r}.") from None
+
+
+def list_everything() -> dict[str, dict[str, str]]:
+    """Kind → name → one line."""
+    from creditscope.auditing.thresholds import table
+    from creditscope.registry import CHECKS, FIGURES, NETS, RULES, TASKS
+
+    registries = {"rules": RULES, "nets": NETS, "tasks": TASKS, "checks": CHECKS, "figures": FIGURES}
+    found = {kind: {name: r.summary(name) for name in r.names()} for kind, r in registries.items()}
+    found["thresholds"] = {
+        row["name"]: f"{row['value']:g} ({row['check']}): {row['meaning']}"
+        + (f"; published: {row['published']}" if row["published"] else "")
+        for row in table()
+    }
+    return found
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse, run, and turn errors into one clear line."""
+    run: Callable[[], None] = tyro.cli(
+        Command,  # pyright: ignore[reportArgumentType]
+        prog="creditscope",
+        description="An instrument for credit assignment in deep networks.",
+        args=arguments,
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
+    ).run
+    try:
+        run()
+    except CreditscopeError as error:
+        print(f"creditscope: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print(
+            "creditscope: stopped. Finished runs are on record; the same command goes on from there.",
+            file=sys.stderr,
+        )
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        raise SystemExit(0) from None

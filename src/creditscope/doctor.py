@@ -1,0 +1,52 @@
+"""What a user needs to say when something does not work."""
+
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import creditscope
+
+LIBRARIES = (
+    "torch",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "mnist1d",
+    "matplotlib",
+    "xarray",
+    "pydantic",
+    "tyro",
+    "rich",
+)
+
+
+def data_root() -> Path:
+    """Where data files are looked for: CREDITSCOPE_DATA, or a folder in the user's cache."""
+    given = os.environ.get("CREDITSCOPE_DATA")
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return Path(given) if given else (Path(cache) if cache else Path.home() / ".cache") / "creditscope"
+
+
+def examine_machine() -> dict[str, str]:
+    """Versions, devices, threads and folders, as text."""
+    import torch
+
+    root = data_root()
+    found = {
+        "creditscope": creditscope.__version__,
+        "python": f"{platform.python_version()} ({sys.executable})",
+        "platform": platform.platform(),
+    }
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    found["devices"] = ", ".join(["cpu", *gpus])
+    found["cores"] = str(len(os.sched_getaffinity(0)))
+    found["torch threads"] = f"{torch.get_num_threads()} (workers use 1 each)"
+    found["data folder"] = f"{root} ({'found' if root.is_dir() else 'not there; embedded tasks need none'})"
+    return found

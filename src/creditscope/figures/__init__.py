@@ -1,0 +1,28 @@
+"""Figures: one file each, drawn from records alone. Importing this imports neither torch nor matplotlib."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from creditscope.registry import Registry
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FIGURES = Registry("figure", "creditscope.figures")
+register_figure = FIGURES.register
+
+
+def save_figure(fig: "Figure", folder: str | Path, name: str) -> list[Path]:
+    """Write NAME.png and NAME.pdf (Type-42 fonts, no date, so equal figures are equal files)."""
+    from creditscope.figures._style import styled
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"
+    with styled():
+        fig.savefig(png)
+        fig.savefig(pdf, metadata={"CreationDate": None})
+    return [png, pdf]
+
+
+__all__ = ["FIGURES", "register_figure", "save_figure"]

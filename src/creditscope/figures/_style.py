@@ -1,0 +1,185 @@
+"""The one style of all figures: colours, markers, sizes, and text that is measured before it is placed."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Literal
+
+import numpy as np
+from matplotlib import style
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import FancyBboxPatch
+from matplotlib.textpath import text_to_path
+
+WIDTH = 7.2
+"""Double-column width, inches."""
+FONT = "DejaVu Sans"  # ships with matplotlib: the same figure everywhere
+Corner = Literal["upper left", "upper right"]
+BODY, SMALL = 7.0, 6.2
+PAD = 0.06
+"""Room around the text of a caption box, inches."""
+INK, GREY, FAINT, BAND = "#222222", "#666666", "#8c8c8c", "#dedede"
+
+RC = {
+    "font.family": FONT,
+    "font.size": BODY,
+    "axes.titlesize": BODY,
+    "axes.labelsize": BODY,
+    "axes.labelpad": 2.0,
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "ytick.minor.width": 0.4,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "ytick.minor.size": 1.5,
+    "xtick.major.pad": 2.0,
+    "ytick.major.pad": 2.0,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4.5,
+    "legend.fontsize": SMALL,
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "savefig.dpi": 300,
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw and save in this style; the caller's settings come back afterwards (an `rc_context` inside)."""
+    with style.context(["default", RC]):
+        yield
+
+
+@dataclass(frozen=True)
+class RuleStyle:
+    """How one rule looks in every panel."""
+
+    label: str
+    colour: str
+    marker: str
+
+
+_KNOWN = {
+    "bp": RuleStyle("BP", "#2166ac", "o"),
+    "fa": RuleStyle("FA", "#e08214", "s"),
+    "block_fa": RuleStyle("FA (block)", "#e08214", "s"),
+    "dfa": RuleStyle("DFA", "#b2182b", "D"),
+}
+_BOTH_FA = {"fa": RuleStyle("FA", "#35978f", "^"), "block_fa": RuleStyle("block FA", "#e08214", "s")}
+_OTHERS = (("#762a83", "v"), ("#4d4d4d", "P"), ("#dd77aa", "X"), ("#8c6d1f", "<"))
+
+
+def rule_styles(rules: Sequence[str], *, labels: dict[str, str]) -> dict[str, RuleStyle]:
+    """A style per rule, by name; `labels` are what rules without a fixed style call themselves.
+
+    >>> [s.label for s in rule_styles(["fa", "block_fa", "mine"], labels={"mine": "My rule"}).values()]
+    ['FA', 'block FA', 'My rule']
+    """
+    known = _KNOWN | (_BOTH_FA if "fa" in rules and "block_fa" in rules else {})
+    free = cycle(_OTHERS)
+    return {
+        rule: known[rule] if rule in known else RuleStyle(labels.get(rule, rule.rpartition(":")[2]), *next(free))
+        for rule in rules
+    }
+
+
+def superscript(number: int) -> str:
+    """The number raised, in plain Unicode.
+
+    >>> "10" + superscript(-12)
+    '10⁻¹²'
+    """
+    return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def subscript(symbol: str, index: int) -> str:
+    """The symbol with a lowered index, in plain Unicode.
+
+    >>> subscript("h", 12)
+    'h₁₂'
+    """
+    return symbol + str(index).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+
+
+def text_width(text: str, *, size: float = SMALL, italic: bool = False, bold: bool = False) -> float:
+    """Width of one line in inches, measured from the font."""
+    slant, weight = "italic" if italic else "normal", "bold" if bold else "normal"
+    font = FontProperties(family=FONT, size=size, style=slant, weight=weight)
+    return text_to_path.get_text_width_height_descent(text, font, ismath=False)[0] / 72
+
+
+def wrap_text(text: str, *, width: float, size: float = SMALL, italic: bool = False) -> list[str]:
+    """Break at spaces into lines of at most `width` inches (a single longer word keeps its own line)."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(longer, size=size, italic=italic) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
+def line_height(size: float = SMALL) -> float:
+    """Distance of two lines of text in inches."""
+    return 1.28 * size / 72
+
+
+def draw_caption(fig: Figure, lines: Sequence[str], *, x: float, y: float, width: float, height: float) -> None:
+    """Italic lines in a box whose lower left corner is at (x, y) inches of the page."""
+    box = FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=0.04")
+    box.set(transform=fig.dpi_scale_trans, facecolor="#fafafa", edgecolor="#c8c8c8", linewidth=0.6)
+    fig.add_artist(box)
+    where = {"transform": fig.dpi_scale_trans, "va": "top", "style": "italic", "size": SMALL, "linespacing": 1.2}
+    fig.text(x + PAD, y + height - PAD, "\n".join(lines), **where)
+
+
+def key_height(keys: Sequence[Artist]) -> float:
+    """Inches that `draw_key` needs; labels may have several lines."""
+    return sum(1 + str(key.get_label()).count("\n") for key in keys) * 1.28 * SMALL / 72 + 0.02 * len(keys)
+
+
+def draw_key(ax: Axes, keys: Sequence[Artist], *, x: float, y: float, loc: Corner) -> None:
+    """A legend of `ax` with its corner `loc` at (x, y) inches of the page; an axes may have several."""
+    page = ax.figure.dpi_scale_trans
+    spacing = {"borderpad": 0, "borderaxespad": 0, "labelspacing": 0.25, "handlelength": 1.6, "handletextpad": 0.5}
+    ax.add_artist(ax.legend(handles=keys, loc=loc, bbox_to_anchor=(x, y), bbox_transform=page, **spacing))
+
+
+def label_points(ax: Axes, points: Sequence[tuple[RuleStyle, float, float]]) -> None:
+    """Write each rule's label beside its point, at the side where it touches least; limits must be set."""
+    inch = ax.figure.dpi
+    places = [ax.transData.transform((x, y)) / inch for _, x, y in points]
+    taken: list[tuple[float, float, float]] = []
+    for (look, _, _), (x, y) in zip(points, places, strict=True):
+        width = text_width(look.label, size=BODY, bold=True)
+        sides = ((x + 0.09, y), (x - width / 2, y + 0.13), (x - width / 2, y - 0.13), (x - width - 0.09, y))
+        boxes = [(left, middle, width) for left, middle in sides]
+        others = [place for place in places if tuple(place) != (x, y)]
+        box = boxes[int(np.argmin([_count_clashes(ax, box, others, taken) for box in boxes]))]
+        taken.append(box)
+        at = ax.transData.inverted().transform((box[0] * inch, box[1] * inch))
+        ax.text(at[0], at[1], look.label, color=look.colour, size=BODY, weight="bold", va="center", zorder=6)
+
+
+def _count_clashes(ax: Axes, box: tuple[float, float, float], points: Sequence, taken: Sequence) -> int:
+    """How many points, labels and borders a label (left, middle, width; inches) would touch."""
+    left, middle, width = box
+    height = 0.13
+    frame = ax.bbox.x0 / ax.figure.dpi + 0.03, ax.bbox.x1 / ax.figure.dpi - 0.03
+    count = 10 * (left < frame[0] or left + width > frame[1])
+    count += sum(left - 0.06 < x < left + width + 0.06 and abs(y - middle) < height for x, y in points)
+    return count + sum(left < x + w and x < left + width and abs(y - middle) < height for x, y, w in taken)

@@ -1,0 +1,58 @@
+"""Records with named axes: an xarray data set over rule, seed, epoch and layer."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+import numpy as np
+
+from creditscope.errors import CreditscopeError
+from creditscope.record.schema import TapMeasures
+from creditscope.record.store import Record
+
+SCALARS = ("accuracy", "loss", "train_loss", "gamma", "gamma_inexact", "gamma_null_sd")
+
+
+def to_xarray(records: Sequence[Record]):
+    """Every per-tap measurement as (rule, seed, epoch, layer), the scalars as (rule, seed, epoch); gaps are NaN.
+
+    A layer is a tap; frozen runs are rules of their own, called "… frozen".
+    """
+    import xarray as xr
+
+    if not records:
+        raise CreditscopeError("Expected at least one record to view, but got none.")
+    rules = list(dict.fromkeys(map(_rule_name, records)))
+    seeds = sorted({_seed(r) for r in records})
+    epochs = sorted({s.epoch for r in records for s in r.snapshots})
+    layers = max((r.facts.taps for r in records), key=len)
+    shape = (len(rules), len(seeds), len(epochs))
+    taps = {f.name: np.full((*shape, len(layers)), np.nan) for f in fields(TapMeasures)}
+    scalars = {name: np.full(shape, np.nan) for name in SCALARS}
+    for record in records:
+        for snapshot in record.snapshots:
+            at = (rules.index(_rule_name(record)), seeds.index(_seed(record)), epochs.index(snapshot.epoch))
+            for name, array in taps.items():
+                values = np.array(getattr(snapshot.taps, name), dtype=float)
+                array[at][: len(values)] = values
+            for name, array in scalars.items():
+                array[at] = np.nan if (value := getattr(snapshot, name)) is None else value
+    axes = ("rule", "seed", "epoch")
+    return xr.Dataset(
+        {name: ((*axes, "layer"), array) for name, array in taps.items()}
+        | {name: (axes, array) for name, array in scalars.items()},
+        coords={"rule": rules, "seed": seeds, "epoch": epochs, "layer": list(layers)},
+    )
+
+
+def _rule_name(record: Record) -> str:
+    spec, rule = record.spec, record.facts.rule
+    extra = [rule.variant] if rule.variant else []
+    if spec is not None:
+        extra += [f"norm {spec.credit_norm}"] * (spec.credit_norm != "none")
+        extra += [f"λ {spec.penalty:g}"] * bool(spec.penalty)
+        extra += ["frozen"] * spec.frozen
+    return ", ".join([rule.name, *extra])
+
+
+def _seed(record: Record) -> int:
+    return record.spec.seed if record.spec else 0

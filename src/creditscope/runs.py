@@ -1,0 +1,63 @@
+"""Train runs from Python and look at them: `creditscope.run`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from creditscope.auditing import Audit, audit
+from creditscope.record import Record
+from creditscope.record.view import to_xarray
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Finished runs; every view is made from their records."""
+
+    records: list[Record]
+    problems: tuple[str, ...] = ()
+
+    def audit(self, **options: Any) -> Audit:
+        """Judge them."""
+        return audit(self, **options)
+
+    def to_xarray(self):
+        """Named axes: rule, seed, epoch, layer."""
+        return to_xarray(self.records)
+
+    def frame(self):
+        """A long pandas table, one row per rule, seed, epoch and layer."""
+        return self.to_xarray().to_dataframe().reset_index()
+
+    def plot(self):
+        """The audit figure of these runs, as a matplotlib Figure."""
+        from creditscope.figures.audit_hero import plot_audit_hero
+
+        drawn = dict.fromkeys(r.spec.rule for r in self.records if r.spec and not r.spec.frozen)
+        return plot_audit_hero(self.records, rules=tuple(drawn))
+
+
+def run(
+    *,
+    rule: str | Sequence[str] = "bp",
+    seeds: int | Sequence[int] = 3,
+    baselines: bool = False,
+    out: str | Path = "out",
+    jobs: int | None = None,
+    quiet: bool = True,
+    **fields: Any,
+) -> Runs:
+    """Train and measure a rule (or several) over seeds; runs that are on record under `out` are reused.
+
+    `baselines` adds what use of depth is judged against: frozen blocks under the same rule, BP, and frozen BP.
+    Other arguments are those of the run spec (task, net, epochs, lr, penalty, …) and of the net (depth, width).
+    """
+    from creditscope.train.plan import choose_seeds, plan_runs
+    from creditscope.train.progress import choose_progress
+    from creditscope.train.runner import run_all
+
+    rules = [rule] if isinstance(rule, str) else list(rule)
+    specs = plan_runs(rules=rules, seeds=choose_seeds(seeds), baselines=baselines, **fields)
+    problems: list[str] = []
+    records = run_all(specs, Path(out) / "records", jobs=jobs, progress=choose_progress(quiet=quiet), problems=problems)
+    return Runs(records, tuple(problems))

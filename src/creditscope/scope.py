@@ -1,0 +1,196 @@
+"""Watch a model of your own: per-layer states, exact gradients and credit, without touching anything of it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from creditscope.auditing import Audit, audit
+from creditscope.errors import CreditscopeError
+from creditscope.losses import RowLoss
+from creditscope.measure.observation import observe
+from creditscope.measure.snapshot import take_snapshot
+from creditscope.record import Facts, Record, Snapshot
+from creditscope.rng import generator
+from creditscope.rules import (
+    Application,
+    ConversionReport,
+    CreditContext,
+    Rule,
+    TapRule,
+    WeightRule,
+    apply_rule,
+    rule_class,
+    transport_of,
+)
+from creditscope.taps import resolve_taps
+from creditscope.train.facts import gather_facts
+from creditscope.train.provenance import begin_provenance
+
+SAMPLE_ROWS = 8
+
+
+class Scope:
+    """Takes snapshots of a model between training steps; made by `watch`."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        taps: tuple[str, ...],
+        *,
+        stem: bool,
+        rule: Rule,
+        loss: RowLoss | None,
+        seed: int,
+    ):
+        self.model, self.taps, self.stem, self.rule, self.loss, self.seed = (
+            model,
+            taps,
+            stem,
+            rule,
+            loss,
+            seed,
+        )
+        self.snapshots: list[Snapshot] = []
+        self._application: Application | None = None
+        self._facts: Facts | None = None
+
+    def snapshot(
+        self,
+        inputs: Any,
+        target: Tensor,
+        *,
+        epoch: int | None = None,
+        mask: Tensor | None = None,
+        noise: bool = True,
+    ) -> Snapshot:
+        """Measure on these rows; the model's `.grad`, buffers, mode, hooks and the random streams stay as they are.
+
+        `inputs` is a tensor or a tuple of arguments; rows outside `mask` carry no loss; `noise` also recomputes
+        the gradients in float64 to see whether they are resolved.
+        """
+        rows = len(target)
+        if rows < 2:
+            raise CreditscopeError(f"Expected at least 2 rows to measure, but got {rows}.")
+        application = self._application = self._application or self._apply(inputs)
+        facts = self._facts = self._facts or self._gather(application, target)
+        trained = [name for name, p in self.model.named_parameters() if p.requires_grad]
+        if trained != [w.name for w in facts.weights]:
+            raise CreditscopeError(
+                "Expected the same trainable parameters at every snapshot, but some were frozen or freed since "
+                "the first. Start a new watch."
+            )
+        seen = observe(self.model, application.applied, inputs, target, loss=self.loss, mask=mask, noise=noise)
+        scalars = {}
+        if self.loss is None:
+            hits = (seen.output.argmax(-1) == target) & seen.errors.covered
+            scalars["accuracy"] = hits.sum() / seen.errors.count
+        taken = take_snapshot(seen, facts, epoch=len(self.snapshots) if epoch is None else epoch, scalars=scalars)
+        self.snapshots.append(taken)
+        return taken
+
+    @property
+    def report(self) -> ConversionReport:
+        """Which parameters the watched rule trains, which get exact gradients, which are frozen."""
+        if self._application is None:
+            raise CreditscopeError("Expected a snapshot before the report, but none was taken.")
+        return self._application.report
+
+    @property
+    def records(self) -> list[Record]:
+        """The snapshots as one record, for audits, views and figures."""
+        if self._facts is None:
+            raise CreditscopeError("Expected at least one snapshot, but none was taken. Call snapshot(x, y) first.")
+        provenance = begin_provenance(self._facts, device=next(self.model.parameters()).device, engine="watch")
+        return [Record(None, provenance, tuple(self.snapshots))]
+
+    def audit(self, **options: Any) -> Audit:
+        """The verdict, layer by layer; use of depth is not tested, because a watched model has no trainer."""
+        return audit(self.records, **options)
+
+    def _apply(self, inputs: Any) -> Application:
+        return apply_rule(self.rule, self.model, self.taps, _few_rows(inputs), generator(self.seed, "feedback"))
+
+    def _gather(self, application: Application, target: Tensor) -> Facts:
+        anatomy = application.anatomy
+        facts: dict[str, Any] = {}
+        if self.loss is None:
+            shares = torch.bincount(target.flatten(), minlength=anatomy.classes) / target.numel()
+            facts = {"chance": 1 / anatomy.classes, "best_constant": float(shares.max())}
+        return gather_facts(
+            self.rule,
+            anatomy,
+            application.report,
+            stem_tap=self.stem,
+            precision=str(next(self.model.parameters()).dtype).removeprefix("torch."),
+            trainer=False,
+            **facts,
+        )
+
+
+class _GivenCredit(TapRule):
+    """Credit that a user's function computes."""
+
+    needs_top_gradient = True
+    label = "given credit"
+
+    def __init__(self, function: Callable[[CreditContext], Sequence[Tensor]]):
+        self.function = function
+
+    def credit(self, ctx: CreditContext) -> Sequence[Tensor]:
+        return self.function(ctx)
+
+
+def watch(
+    model: nn.Module,
+    *,
+    taps: str | Sequence[str],
+    stem: str | None = None,
+    rule: str | Rule | None = None,
+    credit: Callable[[CreditContext], Sequence[Tensor]] | None = None,
+    loss: RowLoss | None = None,
+    seed: int = 0,
+) -> Scope:
+    """A scope on `model` at the modules that `taps` name (globs such as "blocks.*"), and `stem` as tap 0.
+
+    Without a rule the credit is what backprop gives (for a model converted by `convert`, what its feedback
+    gives). `rule` is a tap rule by name or instance; `credit` a function from `CreditContext` to one tensor per
+    tap. `loss` maps (output, target) to one loss per row; the default is cross-entropy on class labels.
+    """
+    if rule is not None and credit is not None:
+        raise CreditscopeError("Expected a rule or a credit function, but got both.")
+    transport = transport_of(model)
+    if credit is not None:
+        chosen: Rule = _GivenCredit(credit)
+    elif rule is None:
+        chosen = transport.rule if transport else rule_class("bp")()
+    else:
+        chosen = rule_class(rule)() if isinstance(rule, str) else rule
+        if isinstance(chosen, WeightRule) and chosen.needs_feedback and transport is None:
+            raise CreditscopeError(
+                f"Expected a model converted to rule {chosen.name!r} before it is watched under it, but it has "
+                f"no feedback. Call creditscope.convert(model, {chosen.name!r}, ...) first."
+            )
+    names = resolve_taps(model, [*([stem] if stem else []), *([taps] if isinstance(taps, str) else taps)])
+    return Scope(model, names, stem=stem is not None, rule=chosen, loss=loss, seed=seed)
+
+
+def convert(
+    model: nn.Module, rule: str, *, taps: str | Sequence[str], inputs: Any, seed: int = 0, **options: Any
+) -> ConversionReport:
+    """Give the linear layers of `model` the feedback of a weight rule, in place; then train it as usual.
+
+    The report lists every parameter as rule-trained, exact or frozen; what cannot be converted is refused.
+    """
+    chosen = rule_class(rule)(**options)
+    if not isinstance(chosen, WeightRule) or not chosen.needs_feedback:
+        raise CreditscopeError(f"Expected a weight rule such as 'fa' to convert a model to, but got {rule!r}.")
+    names, feedback_stream = resolve_taps(model, taps), generator(seed, "feedback")
+    return apply_rule(chosen, model, names, _few_rows(inputs), feedback_stream).report
+
+
+def _few_rows(inputs: Any) -> tuple:
+    """Rows enough to read a model's anatomy off one forward."""
+    arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+    return tuple(v[:SAMPLE_ROWS] if isinstance(v, Tensor) else v for v in arguments)

@@ -1,0 +1,65 @@
+"""A study states its runs as partial specs; records are matched against them without planning a run."""
+
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from creditscope.errors import CreditscopeError
+from creditscope.record import Record, RunSpec, load_records
+
+DEFAULTS = {f.name: f.default for f in fields(RunSpec) if f.default is not MISSING}
+
+
+@dataclass(frozen=True)
+class Study:
+    """Wanted runs: fields of the run spec; what is left out is the spec's default, options may be partial."""
+
+    name: str
+    runs: tuple[dict[str, Any], ...]
+
+
+def matches(spec: RunSpec, wanted: dict[str, Any]) -> bool:
+    """Whether a stored spec is the wanted run."""
+    for name, default in DEFAULTS.items():
+        if name not in ("data_version", "rule_source") and getattr(spec, name) != wanted.get(name, default):
+            return False
+    if any(getattr(spec, name) != wanted[name] for name in ("task", "net", "rule")):
+        return False
+    return all(
+        getattr(spec, options).get(name) == value
+        for options in ("task_options", "net_options", "rule_options")
+        for name, value in wanted.get(options, {}).items()
+    )
+
+
+def find_missing(study: Study, records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Wanted runs that are not on record."""
+    specs = [r.spec for r in records if r.spec is not None]
+    return [wanted for wanted in study.runs if not any(matches(spec, wanted) for spec in specs)]
+
+
+def collect(
+    study: Study, root: Path, *, train: bool, jobs: int | None, quiet: bool, problems: list[str]
+) -> list[Record]:
+    """The study's records under `root`; missing runs are trained, or named in `problems`."""
+    records = load_records(root, problems=problems) if root.is_dir() else []
+    missing = find_missing(study, records)
+    if missing and train:
+        from creditscope.train.plan import plan_run
+        from creditscope.train.progress import choose_progress
+        from creditscope.train.runner import run_all
+
+        specs = [plan_run(**wanted) for wanted in missing]
+        records += run_all(specs, root, jobs=jobs, progress=choose_progress(quiet=quiet), problems=problems)
+    elif missing:
+        problems.append(f"{len(missing)} of {len(study.runs)} runs are not on record: {_words(missing)}.")
+    found = [r for r in records if r.spec and any(matches(r.spec, wanted) for wanted in study.runs)]
+    if not found:
+        raise CreditscopeError(f"Expected records of study {study.name!r} under {root}, but got none.")
+    return found
+
+
+def _words(missing: list[dict[str, Any]]) -> str:
+    names = [f"{w['rule']} seed {w.get('seed', DEFAULTS['seed'])}" for w in missing]
+    return ", ".join(names[:6]) + (" …" if len(names) > 6 else "")

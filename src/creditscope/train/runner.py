@@ -1,0 +1,141 @@
+"""Train a set of runs: those on record are reused, the others go to one single-threaded worker per core."""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from creditscope.errors import CreditscopeError
+from creditscope.record import Record, RunSpec, read_record, run_folder, stored_record
+from creditscope.registry import NETS, RULES, TASKS
+from creditscope.tasks import load_task
+from creditscope.train.loop import check_batch, record_run
+from creditscope.train.progress import Progress, Silent
+
+
+def run_all(
+    specs: Sequence[RunSpec],
+    root: str | Path,
+    *,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    problems: list[str] | None = None,
+) -> list[Record]:
+    """Records of all `specs`, in their order; data are checked before the first run starts.
+
+    A run that fails does not stop the others; its error is raised after they are done.
+    """
+    root, progress = Path(root), progress or Silent()
+    problems = problems if problems is not None else []
+    unique = list({spec.digest(): spec for spec in specs}.values())
+    missing = [spec for spec in unique if stored_record(root, spec, problems=problems) is None]
+    for spec in {s.task + str(s.task_options) + str(s.batch): s for s in missing}.values():
+        check_batch(spec, load_task(spec.task, **spec.task_options))
+    failures: list[str] = []
+    if missing:
+        progress.begin(missing, len(unique) - len(missing))
+        try:
+            cores = jobs or len(os.sched_getaffinity(0))
+            if min(cores, len(missing)) == 1 or any(map(_only_in_this_process, missing)):
+                _run_here(missing, root, progress, failures)
+            else:
+                _run_in_workers(missing, root, progress, failures, min(cores, len(missing)))
+        finally:
+            progress.close()
+    if failures:
+        raise CreditscopeError("\n".join(failures))
+    return [read_record(run_folder(root, spec)) for spec in specs]
+
+
+def _only_in_this_process(spec: RunSpec) -> bool:
+    """Whether the run uses something registered by a decorator in the caller's own code."""
+    own_rule = ":" not in spec.rule and RULES.is_local(spec.rule)
+    return own_rule or NETS.is_local(spec.net) or TASKS.is_local(spec.task)
+
+
+def _run_here(specs: Sequence[RunSpec], root: Path, progress: Progress, failures: list[str]) -> None:
+    for spec in specs:
+        try:
+            outcome = record_run(spec, root, on_epoch=lambda done, loss, spec=spec: progress.epoch(spec, done, loss))
+            progress.end_run(spec, outcome)
+        except CreditscopeError as error:
+            failures.append(str(error))
+            progress.end_run(spec, "failed")
+
+
+def _run_in_workers(specs: Sequence[RunSpec], root: Path, progress: Progress, failures: list[str], count: int) -> None:
+    todo: queue.SimpleQueue[RunSpec] = queue.SimpleQueue()
+    for spec in specs:
+        todo.put(spec)
+    workers = [_Worker(root, todo, progress, failures) for _ in range(count)]
+    for worker in workers:
+        worker.start()
+    try:
+        for worker in workers:
+            worker.join()
+    except KeyboardInterrupt:
+        for worker in workers:
+            worker.stop()
+        raise
+
+
+class _Worker(threading.Thread):
+    """A thread that feeds one worker process and listens to it; a process that dies costs its run alone."""
+
+    def __init__(self, root: Path, todo: "queue.SimpleQueue[RunSpec]", progress: Progress, failures: list[str]):
+        super().__init__(daemon=True)
+        self.root, self.todo, self.progress, self.failures = root, todo, progress, failures
+        self.process: subprocess.Popen[str] | None = None
+
+    def run(self) -> None:
+        while True:
+            try:
+                spec = self.todo.get_nowait()
+            except queue.Empty:
+                break
+            outcome = self._train(spec)
+            self.progress.end_run(spec, outcome)
+        self.stop()
+
+    def _train(self, spec: RunSpec) -> str:
+        process = self.process = self.process or self._launch()
+        assert process.stdin
+        assert process.stdout
+        try:
+            process.stdin.write(json.dumps(asdict(spec)) + "\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it died; reading finds the end
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["event"] == "epoch":
+                self.progress.epoch(spec, event["done"], event["loss"])
+            elif event["event"] == "end":
+                return event["outcome"]
+            else:
+                self.failures.append(f"Run {spec.name()} failed: {event['reason']}")
+                return "failed"
+        code = process.wait()
+        self.process = None
+        self.failures.append(f"Run {spec.name()} failed: its worker ended with exit code {code}.")
+        return "failed"
+
+    def _launch(self) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "creditscope.train.worker", str(self.root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        )
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait()
+            self.process = None
