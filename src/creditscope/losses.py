@@ -36,15 +36,16 @@ class RowErrors:
 def row_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask: Tensor | None = None) -> RowErrors:
     """Errors of every row under `loss` (default cross-entropy); rows outside `mask` get none.
 
-    For cross-entropy e = softmax − onehot, with 1 − p_y taken as −expm1(log p_y): exact even where p_y → 1.
+    For cross-entropy e = softmax − onehot, with 1 − p_y summed from the other classes: exact even where p_y → 1.
+    (log p_y itself rounds to 0 there, so −expm1(log p_y) would lose it.)
     """
     output = output.detach()
     if loss is None:
         log_p = output.log_softmax(-1)
         index = target.unsqueeze(-1)
-        log_p_y = log_p.gather(-1, index)
-        error = log_p.exp().scatter(-1, index, log_p_y.expm1())
-        losses = -log_p_y.squeeze(-1)
+        others = log_p.exp().scatter(-1, index, 0.0)
+        error = others.scatter(-1, index, -others.sum(-1, keepdim=True))
+        losses = -log_p.gather(-1, index).squeeze(-1)
         covered = torch.ones_like(losses, dtype=torch.bool) if mask is None else mask
     else:
         with torch.enable_grad():

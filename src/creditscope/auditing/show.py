@@ -12,6 +12,7 @@ from rich.text import Text
 from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.stats import Interval
+from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
 from creditscope.auditing.verdict import Verdict
 
@@ -48,7 +49,7 @@ def _render(audit: Audit) -> Group:
         methods = [m for m in audit.methods if m.setting == setting]
         seeds = sorted({seed for m in methods for seed in m.seeds})
         parts += [Text(f"{setting} · {len(seeds)} seed{'s' * (len(seeds) != 1)}", style="bold")]
-        parts += [_summary(methods), _taps(methods), _checks(methods)]
+        parts += [_summary(methods), _taps(methods), _checks(methods, audit.limits)]
         parts += [_explain(m) for m in methods]
     parts += [Text(f"note: {problem}", style="yellow") for problem in audit.problems]
     return Group(*parts)
@@ -106,8 +107,8 @@ def _tap(m: MethodAudit, i: int) -> str:
     return "= 1" if i in m.exact_taps and cos > 0.999 else f"{cos:+.2f} ({_number(m.z[i], '.1f')})"
 
 
-def _checks(methods: list[MethodAudit]) -> Table:
-    limits, published = _by_code("limit"), _by_code("published")
+def _checks(methods: list[MethodAudit], used: Thresholds) -> Table:
+    limits, published = _by_code(used, "limit"), _by_code(used, "published")
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption_justify="left")
     for name in ("check", "limit", "published", *(m.method for m in methods)):
         table.add_column(name)
@@ -119,10 +120,10 @@ def _checks(methods: list[MethodAudit]) -> Table:
     return table
 
 
-def _by_code(column: str) -> dict[str, str]:
+def _by_code(used: Thresholds, column: str) -> dict[str, str]:
     """Limits of each check, ours or published, in one string."""
     found: dict[str, list[str]] = {}
-    for row in threshold_table():
+    for row in threshold_table(used):
         text = f"{row['name']} {row['value']:g}" if column == "limit" else row["published"].split(",")[0]
         if text:
             found.setdefault(row["check"], []).append(text)

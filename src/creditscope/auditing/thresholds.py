@@ -60,6 +60,7 @@ class Thresholds:
         return replace(self, **values)
 
 
-def table() -> list[dict[str, Any]]:
+def table(limits: Thresholds | None = None) -> list[dict[str, Any]]:
     """One row per threshold: name, value, check, meaning, published."""
-    return [{"name": f.name, "value": f.default, **f.metadata} for f in fields(Thresholds)]
+    limits = limits or Thresholds()
+    return [{"name": f.name, "value": getattr(limits, f.name), **f.metadata} for f in fields(limits)]

@@ -63,16 +63,17 @@ def reach_verdict(findings: Sequence[Finding], *, diverged: str = "") -> Verdict
 
 
 def _answer(question: str, findings: Sequence[Finding], sufficient: frozenset[str]) -> VerdictLine:
-    def line(answer: Answer, chosen: Sequence[Finding]) -> VerdictLine:
-        return VerdictLine(question, answer, "; ".join(f"{f.code} {f.message}" for f in chosen))
+    def line(answer: Answer, *chosen: Finding) -> VerdictLine:
+        return VerdictLine(question, answer, "; ".join(f"{f.code} {f.message}" for f in (*chosen, *meaningless)))
 
+    meaningless = [f for f in findings if f.code in sufficient and f.outcome == Outcome.NOT_APPLICABLE]
     issues = [f for f in findings if f.outcome == Outcome.ISSUE]
     unsettled = [f for f in findings if f.outcome in OPEN]
-    if issues:
-        return line("no", issues)
-    if unsettled:
-        return line("open", unsettled)
     held = [f for f in findings if f.outcome in (Outcome.PASSED, Outcome.TIP)]
+    if issues:
+        return line("no", *issues)
+    if unsettled:
+        return line("open", *unsettled)
     if any(f.code in sufficient for f in held):
-        return line("yes", held)
-    return line("not applicable", [f for f in findings if f.code in sufficient])
+        return line("yes", *held)
+    return line("not applicable")

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from creditscope.registry import Registry
+from creditscope.registry import FIGURES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FIGURES = Registry("figure", "creditscope.figures")
+
 register_figure = FIGURES.register
 
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from creditscope.figures._style import FAINT, INK, SMALL, subscript, wrap_text
+from creditscope.figures._style import BODY, FAINT, GREY, INK, SMALL, fit_size, subscript, wrap_text
 
 FORWARD, LANE, HEADING = 0.55, 0.40, 0.16
 """Heights of the forward pass, of one lane and of the heading, inches."""
-LABELS, NAME = 1.70, 0.70
+LABELS, NAME = 1.84, 0.70
 """Room at the left for what a lane is called and does, and for the name alone."""
 MOST_BLOCKS = 5
 """Deeper nets are drawn with their middle left out."""
@@ -52,7 +52,7 @@ def draw_architecture(ax: Axes, *, taps: int, stem: bool, lanes: Sequence[Lane],
     ax.set(xlim=(0, width), ylim=(0, height))
     ax.axis("off")
     ax.text(0, height, "Where each rule sends credit", weight="bold", va="top")
-    ax.text(width, height, "solid: exact   dashed: fixed random B", size=SMALL, color=FAINT, ha="right", va="top")
+    ax.text(width, height, "solid: exact   dashed: fixed random B", size=SMALL, color=GREY, ha="right", va="top")
     y = height - HEADING - 0.32
     positions, error = _draw_forward(ax, shown_taps(taps), stem=stem, y=y, width=width)
     for _, x in positions:
@@ -83,7 +83,7 @@ def _draw_forward(
         names.append("stem" if stem and tap == 0 else f"block {tap}")
         after.append(tap)
     pitch = (width - LABELS - 0.32) / (len(names) + 1)
-    half = 0.31 * pitch
+    half = 0.34 * pitch
     middles = [LABELS + 0.12 + pitch * (i + 0.5) for i in range(len(names) + 1)]
     error = middles[-1] + 0.5 * pitch + 0.1
     _draw_arrow(ax, (LABELS + 0.02, y), (middles[0] - half, y), INK)
@@ -105,7 +105,7 @@ def _draw_box(ax: Axes, name: str, x: float, y: float, half: float) -> None:
         box = FancyBboxPatch((x - half, y - 0.12), 2 * half, 0.24, boxstyle="round,pad=0,rounding_size=0.04")
         box.set(facecolor="#f4f4f4", edgecolor=INK, linewidth=0.7, zorder=3)
         ax.add_patch(box)
-    ax.text(x, y, name, ha="center", va="center", zorder=4)
+    ax.text(x, y, name, ha="center", va="center", size=fit_size(name, width=2 * half - 0.04), zorder=4)
 
 
 def _draw_lane(ax: Axes, lane: Lane, track: Track, *, width: float) -> None:
@@ -113,9 +113,11 @@ def _draw_lane(ax: Axes, lane: Lane, track: Track, *, width: float) -> None:
     tint = Rectangle((0, track.y - 0.46 * LANE), width, 0.92 * LANE, facecolor=lane.colour, alpha=0.07, lw=0)
     ax.add_patch(tint)
     route, words = _ROUTES.get(lane.rule, (_draw_formula, "by its own formula"))
-    lines = wrap_text(words, width=LABELS - NAME - 0.05, size=5.6)
-    ax.text(0.05, track.y, lane.label, color=lane.colour, weight="bold", va="center")
-    ax.text(NAME, track.y, "\n".join(lines), size=5.6, color=INK, va="center", linespacing=1.15)
+    label = wrap_text(lane.label, width=NAME, size=BODY)
+    size = min(fit_size(line, width=NAME - 0.1, bold=True) for line in label)
+    ax.text(0.05, track.y, "\n".join(label), color=lane.colour, size=size, weight="bold", va="center")
+    lines = wrap_text(words, width=LABELS - NAME - 0.05)
+    ax.text(NAME, track.y, "\n".join(lines), size=SMALL, color=INK, va="center", linespacing=1.15)
     route(ax, lane, track)
 
 
@@ -130,10 +132,10 @@ def _draw_chain(ax: Axes, lane: Lane, track: Track, exact: Callable[[int], bool]
     """From e to the last tap and on from tap to tap; `exact` says which arrivals carry the gradient."""
     y = track.y - 0.05
     _draw_ends(ax, lane, track, taps=y, error=y)
-    sources = [x - DOT for _, x in track.taps[1:]] + [track.error - 0.07]
-    for (tap, x), source in zip(track.taps, sources, strict=True):
+    above = [(tap, x - DOT) for tap, x in track.taps[1:]] + [(track.taps[-1][0] + 1, track.error - 0.07)]
+    for (tap, x), (next_tap, source) in zip(track.taps, above, strict=True):
         _draw_arrow(ax, (source, y), (x + DOT, y), lane.colour, dashed=not exact(tap))
-        symbol = subscript("g" if exact(tap) else "B", tap)
+        symbol = subscript("g" if exact(tap) else "B", tap) if next_tap == tap + 1 else "⋯"
         ax.text((source + x) / 2, y + 0.04, symbol, size=SMALL, ha="center", va="bottom", color=lane.colour)
 
 

@@ -12,6 +12,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.legend import Legend
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.textpath import text_to_path
 
@@ -48,6 +49,8 @@ RC = {
     "lines.markersize": 4.5,
     "legend.fontsize": SMALL,
     "legend.frameon": False,
+    "text.hinting": "none",  # widths then do not depend on the resolution
+    "figure.dpi": 200,
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "savefig.dpi": 300,
@@ -133,6 +136,11 @@ def wrap_text(text: str, *, width: float, size: float = SMALL, italic: bool = Fa
     return lines
 
 
+def fit_size(text: str, *, width: float, bold: bool = False) -> float:
+    """The body size, or the smaller one at which the line is `width` inches wide."""
+    return BODY * min(1.0, width / text_width(text, size=BODY, bold=bold))
+
+
 def line_height(size: float = SMALL) -> float:
     """Distance of two lines of text in inches."""
     return 1.28 * size / 72
@@ -149,29 +157,32 @@ def draw_caption(fig: Figure, lines: Sequence[str], *, x: float, y: float, width
 
 def key_height(keys: Sequence[Artist]) -> float:
     """Inches that `draw_key` needs; labels may have several lines."""
-    return sum(1 + str(key.get_label()).count("\n") for key in keys) * 1.28 * SMALL / 72 + 0.02 * len(keys)
+    return sum(1 + str(key.get_label()).count("\n") for key in keys) * 1.2 * SMALL / 72 + 0.015 * len(keys)
 
 
 def draw_key(ax: Axes, keys: Sequence[Artist], *, x: float, y: float, loc: Corner) -> None:
     """A legend of `ax` with its corner `loc` at (x, y) inches of the page; an axes may have several."""
     page = ax.figure.dpi_scale_trans
     spacing = {"borderpad": 0, "borderaxespad": 0, "labelspacing": 0.25, "handlelength": 1.6, "handletextpad": 0.5}
-    ax.add_artist(ax.legend(handles=keys, loc=loc, bbox_to_anchor=(x, y), bbox_transform=page, **spacing))
+    labels = [str(key.get_label()) for key in keys]
+    ax.add_artist(Legend(ax, keys, labels, loc=loc, bbox_to_anchor=(x, y), bbox_transform=page, **spacing))
 
 
 def label_points(ax: Axes, points: Sequence[tuple[RuleStyle, float, float]]) -> None:
-    """Write each rule's label beside its point, at the side where it touches least; limits must be set."""
+    """Write each rule's label beside its point, where it touches least; limits and other texts come first."""
     inch = ax.figure.dpi
     places = [ax.transData.transform((x, y)) / inch for _, x, y in points]
-    taken: list[tuple[float, float, float]] = []
+    boxes = [text.get_window_extent() for text in ax.texts]
+    taken = [(box.x0 / inch, (box.y0 + box.y1) / 2 / inch, box.width / inch) for box in boxes]
     for (look, _, _), (x, y) in zip(points, places, strict=True):
         width = text_width(look.label, size=BODY, bold=True)
-        sides = ((x + 0.09, y), (x - width / 2, y + 0.13), (x - width / 2, y - 0.13), (x - width - 0.09, y))
-        boxes = [(left, middle, width) for left, middle in sides]
+        lefts, middles = (x + 0.09, x - width - 0.09, x - width / 2), (y, y + 0.14, y - 0.14)
+        sides = [(left, middle) for middle in middles for left in lefts if (left, middle) != (lefts[2], y)]
         others = [place for place in places if tuple(place) != (x, y)]
-        box = boxes[int(np.argmin([_count_clashes(ax, box, others, taken) for box in boxes]))]
-        taken.append(box)
-        at = ax.transData.inverted().transform((box[0] * inch, box[1] * inch))
+        clashes = [_count_clashes(ax, (*side, width), others, taken) for side in sides]
+        left, middle = sides[int(np.argmin(clashes))]
+        taken.append((left, middle, width))
+        at = ax.transData.inverted().transform((left * inch, middle * inch))
         ax.text(at[0], at[1], look.label, color=look.colour, size=BODY, weight="bold", va="center", zorder=6)
 
 

@@ -3,55 +3,70 @@
 import torch
 from torch import Tensor
 
-from creditscope.measure.nulls import rotation_null_sd
-from creditscope.measure.numerics import angles, flat_rows, mean_where, median_where, unit_rows, usable
+from creditscope.measure.nulls import cross_moment_square, cross_moment_square_from_grams, rotation_null_sd
+from creditscope.measure.numerics import angles, mean_where, median_where, unit_rows, usable
 
 RANK_ROWS = 256
 """Participation ratios are taken over at most this many rows."""
 
 
 def measure_alignment(a: Tensor, g: Tensor) -> dict[str, Tensor]:
-    """Cosines, angle, rotation null, sizes and ranks of credit and gradient, each (rows, …) and per sample.
+    """Cosines, angle, rotation null, sizes and ranks of credit and gradient, each (…, rows, features), per sample.
 
     `cos` is the mean over rows that have both; `cos_F` = ⟨A, G⟩ / (‖A‖ ‖G‖) over all rows.
     """
-    a, g = flat_rows(a), flat_rows(g)
     unit_a, norm_a = unit_rows(a)
     unit_g, norm_g = unit_rows(g)
     has_a, has_g = usable(norm_a), usable(norm_g)
     keep = has_a & has_g
-    unit_a = torch.where(keep[:, None], unit_a, 0)
-    unit_g = torch.where(keep[:, None], unit_g, 0)
-    cosines = (unit_a * unit_g).sum(1)
+    unit_a = unit_a.masked_fill(~keep[..., None], 0)
+    unit_g = unit_g.masked_fill(~keep[..., None], 0)
+    cosines = (unit_a * unit_g).sum(-1)
     cos = mean_where(cosines, keep)
-    null_sd = rotation_null_sd(unit_a, unit_g)
     size_a, size_g = _relative(norm_a, has_a), _relative(norm_g, has_g)
-    size_a_kept, size_g_kept = torch.where(keep, size_a, 0), torch.where(keep, size_g, 0)
-    inner = (cosines * size_a_kept * size_g_kept).sum()
+    inner = (cosines * size_a * size_g).sum(-1)
+    square, rank_a, rank_g = _second_moments(unit_a, unit_g, size_a, size_g)
+    null_sd = rotation_null_sd(square, keep.sum(-1), a.shape[-1])
     return {
         "cos": cos,
-        "cos_F": inner / (size_a.norm() * size_g.norm()),
+        "cos_F": inner / (size_a.norm(dim=-1) * size_g.norm(dim=-1)),
         "angle": mean_where(angles(unit_a, unit_g), keep),
         "null_sd": null_sd,
         "z": cos / null_sd,
         "ratio": median_where(norm_a / norm_g, keep),
-        "rank_a": participation_ratio(unit_a, size_a_kept),
-        "rank_g": participation_ratio(unit_g, size_g_kept),
-        "rows_used": keep.sum(),
-        "rows_no_gradient": (~has_g).sum(),
-        "rows_no_credit": (~has_a).sum(),
+        "rank_a": rank_a,
+        "rank_g": rank_g,
+        "rows_used": keep.sum(-1),
+        "rows_no_gradient": (~has_g).sum(-1),
+        "rows_no_credit": (~has_a).sum(-1),
     }
 
 
 def _relative(norms: Tensor, keep: Tensor) -> Tensor:
     """Norms over the largest of them, so that their squares neither overflow nor vanish; 0 where not kept."""
     norms = torch.where(keep, norms, 0)
-    largest = norms.max()
+    largest = norms.amax(-1, keepdim=True)
     return norms / torch.where(largest == 0, 1.0, largest)
 
 
-def participation_ratio(units: Tensor, sizes: Tensor) -> Tensor:
-    """(Σλ)² / Σλ² of the second moment Σ x xᵀ over rows x = size · unit: how many directions are in use."""
-    rows = units[:RANK_ROWS] * sizes[:RANK_ROWS, None]
-    gram = rows.T @ rows if rows.shape[1] <= rows.shape[0] else rows @ rows.T
-    return gram.diagonal().sum().square() / gram.square().sum()
+def _second_moments(a: Tensor, g: Tensor, size_a: Tensor, size_g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """‖Σ ĝ_i â_iᵀ‖²_F and the ranks of credit and gradient, from n×n or d×d products, whichever are smaller."""
+    n, d = a.shape[-2:]
+    few = min(n, RANK_ROWS)
+    if n <= d:
+        gram_a, gram_g = a @ a.mT, g @ g.mT
+        square = cross_moment_square_from_grams(gram_a, gram_g)
+        moments = [
+            gram[..., :few, :few] * size[..., :few, None] * size[..., None, :few]
+            for gram, size in ((gram_a, size_a), (gram_g, size_g))
+        ]
+    else:
+        square = cross_moment_square(a, g)
+        rows = [units[..., :few, :] * size[..., :few, None] for units, size in ((a, size_a), (g, size_g))]
+        moments = [x.mT @ x if d <= few else x @ x.mT for x in rows]
+    return square, participation_ratio(moments[0]), participation_ratio(moments[1])
+
+
+def participation_ratio(moment: Tensor) -> Tensor:
+    """(Σλ)² / Σλ² of a second moment Σ x xᵀ (or of the Gram matrix): how many directions are in use."""
+    return moment.diagonal(dim1=-2, dim2=-1).sum(-1).square() / moment.square().sum((-2, -1))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors
-from creditscope.measure.numerics import flat_rows, median_where, row_norms, usable
+from creditscope.measure.numerics import median_where, row_norms, usable
 from creditscope.taps import watch_forward
 
 
@@ -17,13 +17,9 @@ def float64_gradients(
 ) -> list[Tensor]:
     """The exact gradient at every tap with weights, buffers and inputs in float64; raises if the net cannot."""
 
-    def double(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(double(v) for v in value)
-        return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
-
-    tensors = {n: double(t.detach()) for n, t in (*net.named_parameters(), *net.named_buffers())}
-    forward = watch_forward(net, taps, double(inputs), tensors)
+    tensors = {n: _double(t.detach()) for n, t in (*net.named_parameters(), *net.named_buffers())}
+    doubled = tuple(map(_double, inputs)) if isinstance(inputs, tuple) else _double(inputs)
+    forward = watch_forward(net, taps, doubled, tensors)
     if forward.output.dtype != torch.float64:
         raise CreditscopeError(f"its forward casts to {forward.output.dtype}")
     errors = errors_of(forward.output)
@@ -32,6 +28,13 @@ def float64_gradients(
 
 
 def measure_noise(g: Tensor, g64: Tensor) -> Tensor:
-    """Median over rows of ‖g − g64‖ / ‖g64‖."""
-    reference = row_norms(flat_rows(g64))
-    return median_where(row_norms(flat_rows(g.double() - g64)) / reference, usable(reference))
+    """Median over rows of ‖g − g64‖ / ‖g64‖, both (…, rows, features)."""
+    reference = row_norms(g64)
+    return median_where(row_norms(g.double() - g64) / reference, usable(reference))
+
+
+def _double(value: Any) -> Any:
+    """Floating tensors in float64, others as copies, so that a forward that counts (BatchNorm) counts in the copy."""
+    if not isinstance(value, Tensor):
+        return value
+    return value.double() if value.is_floating_point() else value.clone()

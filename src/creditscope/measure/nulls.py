@@ -8,15 +8,19 @@ import torch
 from torch import Tensor
 
 
-def rotation_null_sd(a: Tensor, g: Tensor) -> Tensor:
-    """Null sd of the mean cosine of unit rows a and g, both (n, d); rows left out must be zero in both.
+def rotation_null_sd(square: Tensor, rows: Tensor, features: int) -> Tensor:
+    """Null sd of a mean cosine over `rows` rows from `square` = ‖Σ ĝ_i â_iᵀ‖²_F: ‖M‖_F / √d."""
+    return square.sqrt() / rows / features**0.5
 
-    ‖M‖²_F is taken from the d×d matrix or from the two n×n Gram matrices, whichever is smaller.
-    """
-    rows, d = a.shape
-    count = (g != 0).any(dim=1).sum()
-    square = (g.T @ a).square().sum() if d <= rows else ((g @ g.T) * (a @ a.T)).sum().clamp(min=0)
-    return square.sqrt() / count / d**0.5
+
+def cross_moment_square(a: Tensor, g: Tensor) -> Tensor:
+    """‖Σ ĝ_i â_iᵀ‖²_F of unit rows, both (…, n, d), by the d×d matrix; rows left out must be zero in both."""
+    return (g.mT @ a).square().sum((-2, -1))
+
+
+def cross_moment_square_from_grams(gram_a: Tensor, gram_g: Tensor) -> Tensor:
+    """The same from the n×n Gram matrices ââᵀ and ĝĝᵀ: Σ_ij (â_i·â_j)(ĝ_i·ĝ_j); smaller where n < d."""
+    return (gram_a * gram_g).sum((-2, -1)).clamp(min=0)
 
 
 def haar_rotation(d: int, generator: torch.Generator, dtype: torch.dtype = torch.float64) -> Tensor:

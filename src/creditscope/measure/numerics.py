@@ -1,7 +1,7 @@
 """Norms and directions that are right from 1e-30 to 1e30; nothing is clamped.
 
 A float32 Σx² underflows below 1e-19 per entry and overflows above 1e19, so every row is first divided
-by its largest entry.
+by its largest entry. Rows are the last axis but one, features the last; axes before them (taps, seeds) are kept.
 """
 
 import torch
@@ -19,24 +19,24 @@ def unit_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     """Rows divided by their norm, and the norms; a zero row stays zero, a row with a NaN is all NaN.
 
     >>> units, norms = unit_rows(torch.tensor([[3e-30, 4e-30], [0.0, 0.0]]))
-    >>> units.round(decimals=6).tolist(), [f"{n:.1e}" for n in norms.tolist()]
-    ([[0.6, 0.8], [0.0, 0.0]], ['5.0e-30', '0.0e+00'])
+    >>> [f"{u:.2f}" for u in units.flatten()], [f"{n:.1e}" for n in norms]
+    (['0.60', '0.80', '0.00', '0.00'], ['5.0e-30', '0.0e+00'])
     """
-    largest = x.abs().amax(dim=1, keepdim=True)
-    scaled = x / torch.where(largest == 0, 1.0, largest)
-    length = scaled.square().sum(dim=1, keepdim=True).sqrt()
-    units = scaled / torch.where(length == 0, 1.0, length)
-    return units, (length * largest).squeeze(1)
+    scaled, largest = _scaled(x)
+    length = scaled.norm(dim=-1, keepdim=True)
+    return scaled / torch.where(length == 0, 1.0, length), (length * largest).squeeze(-1)
 
 
 def row_norms(x: Tensor) -> Tensor:
     """‖x_i‖ of every row."""
-    return unit_rows(x)[1]
+    scaled, largest = _scaled(x)
+    return scaled.norm(dim=-1) * largest.squeeze(-1)
 
 
-def total_norm(x: Tensor) -> Tensor:
-    """‖x‖ over all entries."""
-    return row_norms(x.reshape(1, -1))[0]
+def _scaled(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows over their largest entry in size, and that entry."""
+    largest = x.abs().amax(-1, keepdim=True)
+    return x / torch.where(largest == 0, 1.0, largest), largest
 
 
 def usable(norms: Tensor) -> Tensor:
@@ -45,31 +45,26 @@ def usable(norms: Tensor) -> Tensor:
 
 
 def mean_where(values: Tensor, keep: Tensor) -> Tensor:
-    """Mean of the values kept; NaN if none is."""
-    return torch.where(keep, values, 0).sum() / keep.sum()
+    """Mean over rows (the last axis) of the values kept; NaN if none is."""
+    return torch.where(keep, values, 0).sum(-1) / keep.sum(-1)
 
 
 def quartiles_where(values: Tensor, keep: Tensor) -> Tensor:
-    """Lower quartile, median and upper quartile of the values kept; NaN if none is."""
+    """Lower quartile, median and upper quartile over rows of the values kept, first axis; NaN if none is."""
     levels = torch.tensor(QUARTILES, dtype=values.dtype, device=values.device)
-    return torch.nanquantile(torch.where(keep, values, torch.nan), levels)
+    return torch.nanquantile(torch.where(keep, values, torch.nan), levels, dim=-1)
 
 
 def median_where(values: Tensor, keep: Tensor) -> Tensor:
-    """Median of the values kept; NaN if none is."""
+    """Median over rows of the values kept; NaN if none is."""
     return quartiles_where(values, keep)[1]
 
 
 def angles(a: Tensor, g: Tensor) -> Tensor:
     """Angle in degrees between unit rows, by 2·atan2(‖â − ĝ‖, ‖â + ĝ‖): accurate near 0 and 180."""
-    return torch.rad2deg(2 * torch.atan2((a - g).norm(dim=1), (a + g).norm(dim=1)))
+    return torch.rad2deg(2 * torch.atan2((a - g).norm(dim=-1), (a + g).norm(dim=-1)))
 
 
 def error_resolution(dtype: torch.dtype) -> float:
     """The smallest ‖e‖ whose rounding unit is still a normal number; below it a row counts as fitted."""
     return torch.finfo(dtype).tiny / torch.finfo(dtype).eps
-
-
-def naive_norm_underflows(x: Tensor) -> Tensor:
-    """Whether the plain float32 √Σx² is 0 although x is not."""
-    return (x.float().square().sum() == 0) & (x != 0).any()

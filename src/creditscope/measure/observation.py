@@ -17,7 +17,7 @@ from creditscope.taps import leave_untouched, watch_forward
 
 @dataclass
 class Observation:
-    """Tensors of one moment; lists are per tap, dictionaries per weight and divided by the rows."""
+    """Tensors of one moment; lists are per tap, dictionaries per weight and summed over the rows."""
 
     output: Tensor
     errors: RowErrors
@@ -28,7 +28,7 @@ class Observation:
     """a_l, per sample, before normalisation."""
     exact_weights: dict[str, Tensor]
     rule_weights: dict[str, Tensor]
-    """What training would put in `.grad` on these rows."""
+    """What training would put in `.grad` on these rows, times their number; weights left out get the exact one."""
     exact64: list[Tensor] | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -59,16 +59,15 @@ def observe(
             found = torch.autograd.grad(forward.output, wanted, errors.error, retain_graph=True, allow_unused=True)
         found = [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=True)]
         exact = found[: len(forward.states)]
-        by_rule = applied.measure_weight_gradients(forward, errors, exact, parameters)
-        exact_weights = {n: g / errors.count for n, g in zip(parameters, found[len(exact) :], strict=True)}
+        credits, rule_weights = applied.measure(forward, errors, exact, parameters)
         observation = Observation(
             output=forward.output.detach(),
             errors=errors,
             states=[h.detach() for h in forward.states],
             exact=exact,
-            credits=applied.measure_credit(forward, errors, exact),
-            exact_weights=exact_weights,
-            rule_weights=exact_weights | {n: g / errors.count for n, g in by_rule.items()},
+            credits=credits,
+            exact_weights=dict(zip(parameters, found[len(exact) :], strict=True)),
+            rule_weights=rule_weights,
         )
         del forward
         if noise:

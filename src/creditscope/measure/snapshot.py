@@ -12,7 +12,7 @@ from creditscope.measure.noise import measure_noise
 from creditscope.measure.numerics import error_resolution, flat_rows, row_norms
 from creditscope.measure.observation import Observation
 from creditscope.measure.scale import measure_scale
-from creditscope.measure.weights import cosines, gradient_sizes, measure_update
+from creditscope.measure.weights import Direction, gradient_sizes, measure_update
 from creditscope.record.schema import Facts, Snapshot, TapMeasures, WeightMeasures
 
 Measured = dict[str, Tensor]
@@ -35,10 +35,11 @@ def take_snapshot(
     `update` and `step_gradients` are what the last training step applied and left in `.grad`; `scalars`
     are numbers on the device (accuracy, training loss) that travel with the rest; `given` are ready fields.
     """
-    taps = _taps(seen)
-    weights = _weights(seen, update or {}, step_gradients or {}) if seen.exact_weights else {}
-    single = _gamma(taps, facts) | _rows(seen) | {"loss": seen.errors.mean_loss} | dict(scalars or {})
-    host = to_host([taps, weights, single])
+    with torch.autocast(seen.output.device.type, enabled=False):
+        taps = _taps(seen)
+        weights = _weights(seen, update or {}, step_gradients or {}) if seen.exact_weights else {}
+        single = _gamma(taps, facts) | _rows(seen) | {"loss": seen.errors.mean_loss} | dict(scalars or {})
+        host = to_host([taps, weights, single])
     return Snapshot(
         epoch=epoch,
         step=step,
@@ -52,25 +53,38 @@ def take_snapshot(
 
 
 def _taps(seen: Observation) -> Measured:
-    rows = []
-    for i, (h, g, a) in enumerate(zip(seen.states, seen.exact, seen.credits, strict=True)):
-        noise = g.new_full((), math.nan) if seen.exact64 is None else measure_noise(g, seen.exact64[i])
-        rows.append(measure_scale(h, g, seen.errors.error) | measure_alignment(a, g) | {"g_noise": noise})
-    return {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
+    """Every per-tap measurement; taps of equal shape are measured together."""
+    groups: dict[torch.Size, list[int]] = {}
+    for tap, h in enumerate(seen.states):
+        groups.setdefault(h.shape, []).append(tap)
+    found: list[Measured] = []
+    for taps in groups.values():
+        h, g, a = (torch.stack([flat_rows(x[t]) for t in taps]) for x in (seen.states, seen.exact, seen.credits))
+        measured = measure_scale(h, g, seen.errors.error) | measure_alignment(a, g)
+        if seen.exact64 is None:
+            measured["g_noise"] = g.new_full((len(taps),), math.nan)
+        else:
+            measured["g_noise"] = measure_noise(g, torch.stack([flat_rows(seen.exact64[t]) for t in taps]))
+        found.append(measured)
+    order = [tap for taps in groups.values() for tap in taps]
+    back = [order.index(tap) for tap in range(len(order))]
+    return {key: torch.cat([measured[key] for measured in found])[back] for key in found[0]}
 
 
 def _weights(seen: Observation, update: Mapping[str, Tensor], step: Mapping[str, Tensor]) -> Measured:
-    names = list(seen.exact_weights)
-    exact, ruled = list(seen.exact_weights.values()), [seen.rule_weights[n] for n in names]
-    found = gradient_sizes(ruled) | {"cos": cosines(ruled, exact)}
-    found |= {f"exact_{key}": value for key, value in gradient_sizes(exact).items()}
-    found |= measure_update(update, seen.exact_weights)
+    rows = seen.errors.count
+    exact = {name: Direction.of(g) for name, g in seen.exact_weights.items()}
+    ruled = exact | {name: Direction.of(g) for name, g in seen.rule_weights.items()}
+    found = gradient_sizes(list(ruled.values()), rows)
+    found |= {f"exact_{key}": value for key, value in gradient_sizes(list(exact.values()), rows).items()}
+    found["cos"] = torch.stack([ruled[name].cosine(exact[name]) for name in exact])
+    found |= measure_update(update, exact)
     if step:
-        found |= {f"step_{key}": value for key, value in gradient_sizes([step[n] for n in names]).items()}
+        steps = gradient_sizes([Direction.of(step[name]) for name in exact], 1)
     else:
-        unknown = torch.full((len(names),), math.nan, device=exact[0].device)
-        found |= dict.fromkeys(("step_norm", "step_all_zero", "step_underflow"), unknown)
-    return found
+        unknown = found["norm"].new_full((len(exact),), math.nan)
+        steps = dict.fromkeys(("norm", "all_zero", "underflow"), unknown)
+    return found | {f"step_{key}": value for key, value in steps.items()}
 
 
 def _gamma(taps: Measured, facts: Facts) -> Measured:

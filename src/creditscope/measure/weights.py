@@ -1,41 +1,64 @@
-"""What each weight is told: the rule's gradient against the exact one, and the update that was applied."""
+"""What each weight is told: the rule's gradient against the exact one, and the update that was applied.
 
-from collections.abc import Mapping, Sequence
+Weights differ in shape, so they are measured one by one; every gradient is read as few times as possible.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from creditscope.measure.numerics import naive_norm_underflows, unit_rows
+
+@dataclass(frozen=True)
+class Direction:
+    """A vector as its largest entry times a scaled copy, so that no square overflows or vanishes."""
+
+    scaled: Tensor
+    largest: Tensor
+    length: Tensor
+
+    @classmethod
+    def of(cls, vector: Tensor) -> "Direction":
+        """Split a gradient of any shape."""
+        flat = vector.detach().reshape(-1)
+        low, high = torch.aminmax(flat)
+        largest = torch.maximum(-low, high)
+        scaled = flat / torch.where(largest == 0, 1.0, largest)
+        return cls(scaled, largest, torch.linalg.vector_norm(scaled))
+
+    @property
+    def norm(self) -> Tensor:
+        """‖x‖."""
+        return self.length * self.largest
+
+    def cosine(self, other: "Direction") -> Tensor:
+        """Cosine with another; NaN where one has no direction."""
+        return torch.dot(self.scaled, other.scaled) / (self.length * other.length)
 
 
-def gradient_sizes(gradients: Sequence[Tensor]) -> dict[str, Tensor]:
-    """Per weight: safe norm, whether every element is 0, whether only the float32 norm is 0."""
+def gradient_sizes(directions: list[Direction], rows: Tensor | int) -> dict[str, Tensor]:
+    """Per weight, of a gradient summed over rows: norm of its mean, and the two kinds of zero.
+
+    All zero: every element is 0. Underflow: not all zero, but the plain float32 √Σx² is 0, which is so exactly
+    when the square of the largest element is.
+    """
+    largest = torch.stack([d.largest for d in directions]) / rows
     return {
-        "norm": torch.stack([unit_rows(g.reshape(1, -1))[1][0] for g in gradients]),
-        "all_zero": torch.stack([(g == 0).all() for g in gradients]),
-        "underflow": torch.stack([naive_norm_underflows(g) for g in gradients]),
+        "norm": torch.stack([d.norm for d in directions]) / rows,
+        "all_zero": largest == 0,
+        "underflow": (largest.float().square() == 0) & (largest != 0),
     }
 
 
-def cosines(first: Sequence[Tensor], second: Sequence[Tensor]) -> Tensor:
-    """Cosine of each pair; NaN where one has no direction."""
-    values = []
-    for a, b in zip(first, second, strict=True):
-        (unit_a, norm_a), (unit_b, norm_b) = unit_rows(a.reshape(1, -1)), unit_rows(b.reshape(1, -1))
-        values.append(torch.where((norm_a > 0) & (norm_b > 0), (unit_a * unit_b).sum(), torch.nan)[0])
-    return torch.stack(values)
-
-
-def measure_update(update: Mapping[str, Tensor], exact: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def measure_update(update: Mapping[str, Tensor], exact: Mapping[str, Direction]) -> dict[str, Tensor]:
     """Cosine of the applied update with −∇ per weight, and its share of the first-order decrease −⟨Δθ, ∇⟩."""
-    missing = torch.full((), torch.nan, dtype=torch.float64)
     cos, decrease = [], []
     for name, gradient in exact.items():
         if name not in update:
-            cos.append(missing.to(gradient.device))
-            decrease.append(missing.to(gradient.device))
-            continue
-        cos.append(-cosines([update[name]], [gradient])[0].double())
-        decrease.append(-(update[name].double() * gradient.double()).sum())
+            return dict.fromkeys(("update_cos", "decrease_share"), gradient.norm.new_full((len(exact),), torch.nan))
+        applied = Direction.of(update[name])
+        cos.append(-applied.cosine(gradient))
+        decrease.append((cos[-1] * applied.norm).double() * gradient.norm.double())
     shares = torch.stack(decrease)
     return {"update_cos": torch.stack(cos), "decrease_share": shares / shares.nansum()}

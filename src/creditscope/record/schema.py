@@ -210,7 +210,7 @@ class Snapshot:
     rows_covered: int
     rows_fitted: int
     loss: Number
-    accuracy: Number
+    accuracy: Number = None
     train_loss: Number = None
     step_error: Number = None
     gamma: Number = None

@@ -83,27 +83,26 @@ class AppliedTapRule:
             torch.autograd.backward(roots, gradients)
         return errors
 
-    def measure_credit(self, forward: Forward, errors: RowErrors, exact: Sequence[Tensor]) -> list[Tensor]:
-        """The credit at every tap of a watched forward, before any normalisation."""
-        return self._credits(forward, errors, exact[-1], lambda a: a)
-
-    def measure_weight_gradients(
+    def measure(
         self, forward: Forward, errors: RowErrors, exact: Sequence[Tensor], parameters: Mapping[str, Tensor]
-    ) -> dict[str, Tensor]:
-        """What training would put in `.grad` on these rows, times the rows; head parameters are left out."""
-        credits = self._credits(forward, errors, exact[-1], self._normalise)
-        found: dict[str, Tensor] = {}
-        applied = self._applied(forward, credits)
+    ) -> tuple[list[Tensor], dict[str, Tensor]]:
+        """Credit at every tap of a watched forward before any normalisation, and the weight gradients of training
+        times the rows, without the head's, which are exact.
+        """
+        credits = self._credits(forward, errors, exact[-1], lambda a: a)
+        trained_on = credits
+        if self.credit_norm != "none":
+            trained_on = self._credits(forward, errors, exact[-1], self._normalise)
+        weights: dict[str, Tensor] = {}
+        applied = self._applied(forward, trained_on)
         for state, credit, stage in zip(forward.states, applied, self.anatomy.stages, strict=False):
             names = [name for name in stage if name in parameters]
             if not names:
                 continue
-            inputs = [parameters[name] for name in names]
-            for name, gradient in zip(
-                names, torch.autograd.grad(state, inputs, credit, retain_graph=True), strict=True
-            ):
-                found[name] = found[name] + gradient if name in found else gradient
-        return found
+            found = torch.autograd.grad(state, [parameters[n] for n in names], credit, retain_graph=True)
+            for name, gradient in zip(names, found, strict=True):
+                weights[name] = weights[name] + gradient if name in weights else gradient
+        return credits, weights
 
     def _normalise(self, a: Tensor) -> Tensor:
         return normalise_credit(a, self.credit_norm)

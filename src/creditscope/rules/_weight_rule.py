@@ -42,21 +42,27 @@ class AppliedWeightRule:
             output.backward(errors.error / errors.count)
         return errors
 
-    def measure_credit(self, forward: Forward, errors: RowErrors, exact: Sequence[Tensor]) -> list[Tensor]:
-        """The credit at every tap of a watched forward; the exact gradients themselves for backprop."""
-        if transport_of(self.net) is None:
-            return list(exact)
-        return list(torch.autograd.grad(forward.output, forward.states, errors.error, retain_graph=True))
-
-    def measure_weight_gradients(
+    def measure(
         self, forward: Forward, errors: RowErrors, exact: Sequence[Tensor], parameters: Mapping[str, Tensor]
-    ) -> dict[str, Tensor]:
-        """What training would put in `.grad` on these rows, times the rows; {} where that is the exact one."""
-        if transport_of(self.net) is None and not self.penalty:
-            return {}
-        roots, gradients = self._roots(forward, errors)
-        found = torch.autograd.grad(roots, list(parameters.values()), gradients, retain_graph=True, allow_unused=True)
-        return {name: g for name, g in zip(parameters, found, strict=True) if g is not None}
+    ) -> tuple[list[Tensor], dict[str, Tensor]]:
+        """Credit at every tap of a watched forward, and the weight gradients of training times the rows.
+
+        Both are the exact ones for backprop, so nothing is computed; a penalty costs one more backward.
+        """
+        credits, weights = list(exact), {}
+        wanted = list(parameters.values())
+        if transport_of(self.net) is not None:
+            credited = wanted if not self.penalty else []
+            found = torch.autograd.grad(
+                forward.output, [*forward.states, *credited], errors.error, retain_graph=True, allow_unused=True
+            )
+            credits = [torch.zeros_like(h) if a is None else a for h, a in zip(exact, found, strict=False)]
+            weights = dict(zip(parameters, found[len(exact) :], strict=False))
+        if self.penalty:
+            roots, gradients = self._roots(forward, errors)
+            found = torch.autograd.grad(roots, wanted, gradients, retain_graph=True, allow_unused=True)
+            weights = dict(zip(parameters, found, strict=True))
+        return credits, {name: g for name, g in weights.items() if g is not None}
 
     def _roots(self, forward: Forward, errors: RowErrors) -> tuple[list[Tensor], list[Tensor]]:
         roots, gradients = [forward.output], [errors.error]

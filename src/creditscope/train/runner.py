@@ -120,8 +120,8 @@ class _Worker(threading.Thread):
             else:
                 self.failures.append(f"Run {spec.name()} failed: {event['reason']}")
                 return "failed"
-        code = process.wait()
-        self.process = None
+        process.communicate()
+        code, self.process = process.returncode, None
         self.failures.append(f"Run {spec.name()} failed: its worker ended with exit code {code}.")
         return "failed"
 
@@ -135,7 +135,7 @@ class _Worker(threading.Thread):
         )
 
     def stop(self) -> None:
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait()
-            self.process = None
+        process, self.process = self.process, None
+        if process is not None:
+            process.terminate()
+            process.communicate()  # waits, and closes both pipes

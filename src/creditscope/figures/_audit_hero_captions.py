@@ -1,0 +1,159 @@
+"""The sentences of figure F1, computed from the records: they change when the data do."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from creditscope.auditing.stats import z_limit
+from creditscope.auditing.thresholds import Thresholds
+from creditscope.figures._selection import Group, Selection, mean_sd, plural, spec_of
+from creditscope.figures._style import subscript, superscript
+
+REFERENCE = "bp"
+RANDOM = "no better than random"
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(mean_sd(values)[0])
+
+
+def number(value: float, *, digits: int = 2) -> str:
+    """A decimal with a true minus sign."""
+    return "unmeasured" if np.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
+
+
+def _power(value: float) -> str:
+    mantissa, exponent = f"{value:.0e}".split("e")
+    return f"{mantissa}×10{superscript(int(exponent))}" if value else "0"
+
+
+def _name_taps(taps: Sequence[int]) -> str:
+    """h₁, h₂ or, from three in a row, h₁–h₃."""
+    if len(taps) > 2 and list(taps) == list(range(taps[0], taps[-1] + 1)):
+        return f"{subscript('h', taps[0])}–{subscript('h', taps[-1])}"
+    return ", ".join(subscript("h", tap) for tap in taps)
+
+
+def caption_pair(hero: Selection) -> str:
+    """A: for how many rules Γ > 0 and accuracy > chance."""
+    chance = hero.facts.chance
+    if chance is None:
+        return "Chance is not on record, so the pair cannot be read."
+    pairs = [(g.style.label, _mean(g.per_run("gamma")), _mean(g.per_run("accuracy"))) for g in hero.drawn]
+    pairs = [pair for pair in pairs if not np.isnan(pair[1:]).any()]
+    others = [(label, x, y) for label, x, y in pairs if not (x > 0 and y > chance)]
+    count, total = len(pairs) - len(others), len(pairs)
+    if not total:
+        return "Γ or accuracy is unmeasured for every rule, so the pair cannot be read."
+    how_many = {1: "the one rule", 2: "both rules"}.get(total, f"all {total} rules")
+    how_many = f"{count} of {total} rules" if others else how_many
+    text = (
+        f"Accuracy and Γ look like learning for {how_many} (Γ\u00a0>\u00a00, accuracy above chance, {number(chance)})"
+    )
+    if not others:
+        return f"{text}: the pair alone raises no doubt."
+    named = ", ".join(f"{label} (Γ\u00a0=\u00a0{number(x)}, accuracy\u00a0{number(y)})" for label, x, y in others)
+    return f"{text}; not for {named}."
+
+
+def caption_cosine(hero: Selection) -> str:
+    """B: the taps whose cosine is no better than that of a random orientation, by mean z over seeds."""
+    limit = z_limit(Thresholds().orientation)
+    judged = [g for g in hero.drawn if g.facts.inexact_taps and g.facts.rule.approximates == "gradient"]
+    if not judged:
+        return "No tap is judged: all are handed the exact gradient, or their rule does not approximate it."
+    blind = [(group, _blind_taps(group, limit)) for group in judged]
+    blocks = [(group, [tap for tap in taps if tap in group.facts.gamma_taps]) for group, taps in blind]
+    places = [
+        (f"{_name_taps(b)} under {g.style.label} (Γ\u00a0=\u00a0{number(_mean(g.per_run('gamma')))})", g)
+        for g, b in blocks
+        if b
+    ]
+    hidden = "; ".join(place for place, group in places if _gamma_z(group) >= limit)
+    open_ = "; ".join(place for place, group in places if _gamma_z(group) < limit)
+    stems = ", ".join(g.style.label for (g, taps), (_, b) in zip(blind, blocks, strict=True) if len(taps) > len(b))
+    unknown = ", ".join(g.style.label for g in judged if np.isnan(g.per_tap("z")[:, g.facts.inexact_taps]).any())
+    below, above = f"mean z\u00a0<\u00a0{number(limit)}", f"mean z\u00a0≥\u00a0{number(limit)}"
+    sentences = [
+        f"Γ hides layers whose credit is {RANDOM} ({below}): {hidden}." if hidden else "",
+        f"These layers and Γ itself are {RANDOM} ({below}): {open_}." if open_ else "",
+        "" if places else f"No block is hidden: where credit is not exact it is better than random ({above}).",
+        f"The stem h₀, not in Γ, is {RANDOM} under {stems}." if stems else "",
+        f"z is unmeasured at some taps of {unknown}." if unknown else "",
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _blind_taps(group: Group, limit: float) -> list[int]:
+    """Taps without exact credit whose mean z is below the limit."""
+    z = mean_sd(group.per_tap("z"))[0]
+    return [tap for tap in group.facts.inexact_taps if z[tap] < limit]
+
+
+def _gamma_z(group: Group) -> float:
+    """Γ in its null sds, mean over seeds; infinite if there is no null to compare with."""
+    null = group.per_run("gamma_null_sd")
+    z = _mean(group.per_run("gamma") / np.where(null > 0, null, np.nan))
+    return np.inf if np.isnan(z) else z
+
+
+def caption_gradient(hero: Selection) -> str:
+    """C: orders of magnitude between ‖g_L‖ under each rule and under BP, and whether g is resolved."""
+    last = {g.rule: g.log_gradient()[:, -1] for g in hero.drawn}
+    orders = [
+        (g.style.label, *mean_sd(last[g.rule] - last[REFERENCE]))
+        for g in hero.drawn
+        if REFERENCE in last and g.rule != REFERENCE
+    ]
+    if orders:
+        compared = ", ".join(f"{_compare(mean, sd)} under {label}" for label, mean, sd in orders)
+        tap, spread = subscript("h", len(hero.facts.taps) - 1), " (mean ± sd)" if len(hero.seeds) > 1 else ""
+        text = f"Reference gradient at {tap} against BP, in orders of magnitude{spread}: {compared}."
+    elif REFERENCE in last:
+        text = "Only BP is on record: there is nothing to compare with it."
+    else:
+        text = "BP is not on record to compare with."
+    return f"{text} {_say_noise(hero, shrunk=[label for label, mean, _ in orders if mean < 0])}"
+
+
+def _compare(mean: np.ndarray, sd: np.ndarray) -> str:
+    spread = "" if np.isnan(sd) else f"\u00a0±\u00a0{number(float(sd), digits=1)}"
+    direction = "smaller" if mean < 0 else "larger"
+    return "unmeasured" if np.isnan(mean) else f"{number(abs(float(mean)), digits=1)}{spread} {direction}"
+
+
+def _say_noise(hero: Selection, *, shrunk: Sequence[str]) -> str:
+    """Whether float64 confirms the gradients: the largest g_noise over taps and seeds of each rule."""
+    limit = Thresholds().noise
+    noise = {g.style.label: g.per_tap("g_noise") for g in hero.drawn}
+    worst = {label: float(np.nanmax(values)) for label, values in noise.items() if not np.isnan(values).all()}
+    absent = ", ".join(label for label in noise if label not in worst)
+    unmeasured = f"Rounding noise is unmeasured for {absent}." if absent else ""
+    if not worst:
+        return unmeasured
+    poor = ", ".join(f"{label} ({value:.2g})" for label, value in worst.items() if not value < limit)
+    if poor:
+        text = f"Unresolved: relative rounding noise at the worst tap is not under {limit:g} for {poor}."
+    else:
+        resolved = "Small, but not rounding noise" if set(shrunk) & set(worst) else "Resolved, not rounding noise"
+        text = f"{resolved}: relative noise at the worst tap is at most {_power(max(worst.values()))}."
+    return f"{text} {unmeasured}".strip()
+
+
+def footer(hero: Selection) -> str:
+    """Task, net, seeds, what the bars are, options of rules."""
+    first, facts, n = hero.drawn[0].records[0], hero.facts, len(hero.seeds)
+    spec = spec_of(first)
+    shape = {"width": facts.tap_shapes[-1][-1], "depth": len(facts.gamma_taps)}
+    options = ", ".join(f"{name} {value}" for name, value in {**shape, **spec.net_options}.items())
+    bars = "Points are means and bars ± sd over seeds (ddof 1; in C of log10)" if n > 1 else "One seed, so no bars"
+    parts = [
+        f"{spec.task}, {spec.net} ({options}), {spec.epochs} epochs, {plural('seed', hero.seeds)} (n\u00a0=\u00a0{n})",
+        f"{bars}; cosine and ‖g‖ on {first.last.rows} test rows",
+    ]
+    for group in hero.drawn:
+        chosen = spec_of(group.records[0])
+        variant = {**chosen.rule_options, "credit_norm": chosen.credit_norm}
+        said = ", ".join(f"{name} {value}" for name, value in variant.items() if value != "none")
+        parts += [f"{group.style.label}: {said}"] if said else []
+    return ". ".join(parts) + "."

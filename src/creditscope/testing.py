@@ -1,0 +1,118 @@
+"""A test kit for rules: `assert_rule` checks a rule of your own as the built-in ones are checked."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from creditscope.losses import row_errors
+from creditscope.measure.observation import Observation, observe
+from creditscope.nets.resmlp import ResMLP
+from creditscope.rng import generator, global_stream
+from creditscope.rules import Application, Rule, apply_rule, block_parameters, feedback_state, rule_class
+from creditscope.taps import resolve_taps
+
+ROWS, INPUTS, CLASSES, DEPTH, WIDTH = 16, 10, 5, 3, 12
+
+
+def assert_rule(rule: str | type[Rule] | Rule) -> None:
+    """Raise AssertionError if a rule breaks what training and measuring rely on.
+
+    Checked on a small residual MLP: the same seed gives the same feedback and credit; one credit per tap of the
+    state's shape; credit is per sample (a row's credit does not depend on how many rows there are); taps it
+    declares exact are; every trained parameter gets a finite gradient; frozen parts do not move; the global random
+    stream is untouched.
+
+    >>> assert_rule("dfa")
+    """
+    make = _maker(rule)
+    before = torch.get_rng_state()
+    first, second = _apply(make()), _apply(make())
+    _check_determinism(first, second)
+    seen = _observe(first, ROWS)
+    _check_per_sample(seen, _observe(first, ROWS // 2))
+    _check_exact_taps(make(), seen)
+    _check_gradients(first)
+    _check_frozen(make())
+    assert torch.equal(before, torch.get_rng_state()), (
+        "Expected the global random stream to stay untouched, but the rule drew from it; use the generator it is given."
+    )
+
+
+def _maker(rule: str | type[Rule] | Rule) -> Callable[[], Rule]:
+    if isinstance(rule, Rule):
+        return lambda: rule
+    return rule_class(rule) if isinstance(rule, str) else rule
+
+
+def _data() -> tuple[Tensor, Tensor]:
+    stream = generator(0, "testing")
+    x = torch.randn(ROWS, INPUTS, generator=stream)
+    return x, torch.randint(CLASSES, (ROWS,), generator=stream)
+
+
+def _apply(rule: Rule, *, freeze_blocks: bool = False) -> Application:
+    with global_stream(0, "init"):
+        net = ResMLP((INPUTS,), CLASSES, depth=DEPTH, width=WIDTH)
+        for name, parameter in net.named_parameters():
+            if name.endswith("w2.weight"):  # away from the near-identity start, so that the blocks matter
+                torch.nn.init.normal_(parameter, std=0.2)
+    taps = resolve_taps(net, ["stem", "blocks.*"])
+    return apply_rule(rule, net, taps, _data()[0], generator(0, "feedback"), freeze_blocks=freeze_blocks)
+
+
+def _observe(application: Application, rows: int) -> Observation:
+    x, y = _data()
+    return observe(application.applied.net, application.applied, x[:rows], y[:rows], noise=False)
+
+
+def _check_determinism(first: Application, second: Application) -> None:
+    ours, theirs = ({**a.applied.net.state_dict(), **feedback_state(a)} for a in (first, second))
+    for name, tensor in ours.items():
+        assert torch.equal(tensor, theirs[name]), f"Expected the same seed to give the same {name!r}, but it differs."
+    credits = zip(_observe(first, ROWS).credits, _observe(second, ROWS).credits, strict=True)
+    for tap, (a, b) in enumerate(credits):
+        assert torch.equal(a, b), f"Expected the same credit twice at tap {tap}, but it differs; is something drawn?"
+
+
+def _check_per_sample(whole: Observation, half: Observation) -> None:
+    for tap, (a, b) in enumerate(zip(whole.credits, half.credits, strict=True)):
+        assert torch.isfinite(a).all(), f"Expected finite credit at tap {tap}, but got NaN or infinity."
+        assert torch.allclose(a[: len(b)], b, rtol=1e-4, atol=1e-6), (
+            f"Expected credit per sample at tap {tap}: a row's credit must not depend on the number of rows, "
+            "but it does. Do not divide by the rows; training does."
+        )
+
+
+def _check_exact_taps(rule: Rule, seen: Observation) -> None:
+    for tap in rule.exact_taps(DEPTH + 1):
+        assert torch.allclose(seen.credits[tap], seen.exact[tap], rtol=1e-4, atol=1e-7), (
+            f"Expected the exact gradient at tap {tap}, which exact_taps names, but the credit differs from it."
+        )
+
+
+def _backward(application: Application) -> None:
+    x, y = _data()
+    application.applied.backward(x, lambda output: row_errors(output, y))
+
+
+def _check_gradients(application: Application) -> None:
+    _backward(application)
+    for name, parameter in application.applied.net.named_parameters():
+        assert parameter.grad is not None, f"Expected a gradient for {name!r}, but got none."
+        assert torch.isfinite(parameter.grad).all(), f"Expected a finite gradient for {name!r}, but got NaN."
+
+
+def _check_frozen(rule: Rule) -> None:
+    application = _apply(rule, freeze_blocks=True)
+    net = application.applied.net
+    before = {name: p.detach().clone() for name, p in net.named_parameters()}
+    optimiser = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=1.0)
+    _backward(application)
+    optimiser.step()
+    frozen = block_parameters(application.anatomy)
+    for name in frozen:
+        assert torch.equal(before[name], net.get_parameter(name)), f"Expected frozen {name!r} to stay, but it moved."
+    assert any(not torch.equal(before[n], p) for n, p in net.named_parameters() if n not in frozen), (
+        "Expected stem and head to learn while the blocks are frozen, but nothing moved."
+    )

@@ -1,0 +1,141 @@
+"""An audit as people and as machines read it."""
+
+import json
+
+import numpy as np
+import pytest
+from builders import make_family, make_record, make_snapshot
+from scipy import stats
+
+from creditscope.auditing import Audit, Thresholds, audit
+from creditscope.cli import show_audit
+
+COS = (0.14, 0.25, 0.03, -0.05, 0.06)
+Z = (6.8, 9.3, 1.0, -1.8, 2.1)
+
+
+@pytest.fixture(scope="module")
+def found() -> Audit:
+    """DFA over three seeds, two taps of it blind, one block overwriting the stream; BP beside it."""
+    taps = {"cos": COS, "z": Z, "h_rms": (1, 1, 326, 326, 326), "g_norm": (1, 1, 1, 1, 0.011)}
+    return audit(make_family(accuracy=0.5, taps=taps))
+
+
+def row(text: str, first: str, number: int = 0) -> str:
+    """The nth line that begins with this word."""
+    return [line.strip() for line in text.splitlines() if line.strip().startswith(f"{first} ")][number]
+
+
+def test_summary_has_every_column(found):
+    head = row(str(found), "rule")
+    columns = ["accuracy", "frozen, own stem", "frozen, BP stem", "Γ", "Γ inexact", "growth", "‖g_L‖", "verdict"]
+    assert [head.index(column) for column in columns] == sorted(head.index(column) for column in columns)
+
+
+def test_summary_has_every_number(found):
+    line = row(str(found), "DFA")
+    for base in (0.5, 0.4):
+        values = base + 0.002 * np.array([1, 2, 3])
+        low, high = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
+        assert f"{values.mean():.3f} ± {(high - low) / 2:.3f}" in line
+    for expected in ("+0.500", "326", "1.1e-02", "walk back (CS001, CS005, CS006)"):
+        assert expected in line
+    assert line.count("0.404 ± 0.005") == 2  # both frozen baselines
+
+
+def test_every_tap_has_its_cosine_and_z(found):
+    text = str(found)
+    head = row(text, "cos(a_l,")
+    assert all(f"tap {i} {name}" in head for i, name in enumerate(found.methods[0].taps))
+    assert row(text, "DFA", 1).split()[1:] == [
+        s for c, z in zip(COS, Z, strict=True) for s in (f"{c:+.2f}", f"({z:.1f})")
+    ]
+    assert row(text, "BP", 1).split()[1:] == ["=", "1"] * 5
+
+
+def test_a_deep_net_keeps_all_its_taps():
+    """A mean over layers is never shown without the layers."""
+    cos = [round(0.11 + 0.01 * i, 2) for i in range(13)]
+    z = [round(5.1 + 0.1 * i, 1) for i in range(13)]
+    text = str(audit([make_record(facts={"depth": 12}, taps={"cos": cos, "z": z})]))
+    assert [i for i in range(13) if f"{cos[i]:+.2f} ({z[i]:.1f})" not in text] == []
+
+
+def test_checks_with_limits_and_outcomes(found):
+    text = str(found)
+    assert "growth 50" in row(text, "CS001")
+    assert row(text, "CS001").split()[-3:] == ["passed", "issue", "†"]  # BP, then DFA; the published limit fires
+    assert row(text, "CS007").split()[-2:] == ["passed", "passed"]
+    assert "growth 400" in row(str(audit([make_record()], limits=Thresholds(growth=400))), "CS001")
+
+
+def test_verdicts_are_explained(found):
+    text = " ".join(str(found).split())
+    assert "BP: trustworthy: accuracy and alignment may be reported as they are" in text
+    assert "DFA: walk back (CS001, CS005, CS006): do not claim that this method assigns credit" in text
+    assert "Does credit carry information? no. CS001 all seeds, e.g. tap 2 (blocks.1) is 326 times" in text
+    assert "Is depth used? yes. CS004 +10.0 pp over the" in text
+    assert "First an issue in training: CS001 at epoch 1, CS005 at epoch 1" in text
+
+
+def test_tips_divergence_and_problems_are_said():
+    record = make_record(diverged=3, taps={"g_norm": 1e-6})
+    found = audit([record, make_record(seed=7, snapshots=[])])
+    text = " ".join(str(found).split())
+    assert "Diverged: seed 42 at epoch 3" in text
+    assert "Tip CS002: rounding noise 1.0e-07 of the gradient at worst (tap 0), so it is resolved" in text
+    assert "note: Record ? holds no snapshot; left out." in text
+
+
+def test_one_seed_has_no_interval():
+    assert "0.700 (n = 1)" in row(str(audit([make_record()])), "DFA")
+
+
+def test_what_was_not_measured_is_a_dash():
+    empty = make_snapshot(gamma=None, gamma_inexact=None, taps={"cos": (None, 0.5, 0.5, 0.5, 0.5), "z": None})
+    text = str(audit([make_record(snapshots=[empty])]))
+    assert row(text, "DFA").split()[5:9] == ["–", "–", "–", "–"]
+    assert row(text, "DFA", 1).split()[1] == "–"
+
+
+def test_settings_that_differ_are_told_apart():
+    """Two learning rates must not be two rows of one name in one table."""
+    found = audit([make_record(lr=0.001), make_record(lr=0.01)])
+    assert len({(m.setting, m.method) for m in found.methods}) == 2
+
+
+def refuse(constant: str):
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def test_json_has_everything_and_no_nan(found, capsys):
+    show_audit(found, as_json=True)
+    read = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert [m["method"] for m in read["methods"]] == ["BP", "DFA"]
+    dfa = read["methods"][1]
+    assert dfa["accuracy"]["mean"] == pytest.approx(0.504)
+    assert (dfa["cos"], dfa["taps"][0]) == (pytest.approx(COS), "stem")
+    assert (dfa["verdict"]["word"], dfa["verdict"]["codes"]) == ("walk back", ["CS001", "CS005", "CS006"])
+    assert dfa["findings"][0]["outcome"] == "issue"
+    assert read["limits"]["growth"] == 50
+
+
+def test_json_of_a_poor_record_has_no_nan(capsys):
+    poor = make_snapshot(accuracy=None, gamma=None, weights=None, taps={"cos": None, "z": None, "h_rms": None})
+    show_audit(audit([make_record(snapshots=[poor])]), as_json=True)
+    (method,) = json.loads(capsys.readouterr().out, parse_constant=refuse)["methods"]
+    assert (method["accuracy"], method["growth"], method["cos"]) == (None, None, [None] * 5)
+
+
+def test_show_prints_the_same(found, capsys):
+    found.show()
+    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert "\n".join(printed).strip("\n") == str(found)
+
+
+def test_frame_is_one_row_per_method(found):
+    frame = found.frame().set_index("method")
+    assert list(frame.index) == ["BP", "DFA"]
+    assert frame.loc["DFA", "cos_1"] == pytest.approx(0.25)
+    assert frame.loc["DFA", "codes"] == "CS001 CS005 CS006"
+    assert frame.loc["DFA", "seeds"] == 3

@@ -1,0 +1,92 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from creditscope.auditing.stats import binomial_lower, holm, t_bounds, t_interval, z_limit
+
+SEVERAL = st.lists(st.floats(0, 1), min_size=2, max_size=8).filter(lambda v: np.std(v) > 1e-9)
+Z = st.lists(st.floats(-6, 6), min_size=1, max_size=6)
+
+
+@given(SEVERAL, st.floats(0.5, 0.999))
+def test_t_interval_is_scipys(values, confidence):
+    found = t_interval(values, confidence=confidence)
+    low, high = stats.t.interval(confidence, len(values) - 1, np.mean(values), stats.sem(values))
+    assert (found.mean, found.n) == (pytest.approx(np.mean(values)), len(values))
+    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+
+
+@given(SEVERAL, st.floats(0.6, 0.999))
+def test_t_bounds_are_one_sided(values, confidence):
+    low, high = t_bounds(values, confidence=confidence)
+    above = stats.ttest_1samp(values, 0, alternative="greater").confidence_interval(confidence)
+    below = stats.ttest_1samp(values, 0, alternative="less").confidence_interval(confidence)
+    assert (low, high) == (pytest.approx(above.low), pytest.approx(below.high))
+
+
+def test_one_value_has_no_interval():
+    assert t_bounds([0.5], confidence=0.95) == (None, None)
+    assert str(t_interval([0.5])) == "0.500 (n = 1)"
+
+
+def test_interval_reads_as_mean_and_half_width():
+    # sd 0.1, n = 4, t(0.975, 3) = 3.1824
+    values = np.array([-1.5, -0.5, 0.5, 1.5]) * 0.1 / np.std([-1.5, -0.5, 0.5, 1.5], ddof=1) + 0.6
+    assert str(t_interval(list(values))) == "0.600 ± 0.159"
+
+
+@given(st.integers(1, 2000), st.floats(0, 1), st.sampled_from([0.9, 0.95, 0.99]))
+def test_binomial_lower_is_the_exact_interval(rows, share, confidence):
+    hits = round(share * rows)
+    # the two-sided interval at 2c − 1 has the one-sided bound at c as its low end
+    exact = stats.binomtest(hits, rows).proportion_ci(2 * confidence - 1, method="exact").low
+    assert binomial_lower(hits / rows, rows, confidence=confidence) == pytest.approx(exact, abs=1e-12)
+
+
+def test_binomial_lower_at_its_ends():
+    assert binomial_lower(0.0, 10, confidence=0.95) == 0.0
+    assert binomial_lower(1.0, 10, confidence=0.95) == pytest.approx(0.05 ** (1 / 10))  # p^10 = 0.05
+
+
+def test_holm_by_hand():
+    # p = .01, .04, .03, .005 at .05: .005 ≤ .05/4, .01 ≤ .05/3, then .03 > .05/2 ends it
+    z = [float(stats.norm.isf(p)) for p in (0.01, 0.04, 0.03, 0.005)]
+    assert holm(z, level=0.05) == [True, False, False, True]
+    # Bonferroni would stop at .0125 for all: it rejects .01 too, but not .016, which Holm does
+    z = [float(stats.norm.isf(p)) for p in (0.001, 0.016, 0.04)]
+    assert holm(z, level=0.05) == [True, True, True]
+
+
+@given(Z, st.sampled_from([0.01, 0.05]))
+def test_holm_is_closed_testing_with_bonferroni(z, level):
+    """z_i is rejected if and only if every set of hypotheses around it is, each by Bonferroni."""
+    p = stats.norm.sf(z)
+    n = len(p)
+    sets = [s for size in range(1, n + 1) for s in combinations(range(n), size)]
+    expected = [all(min(p[j] for j in s) <= level / len(s) for s in sets if i in s) for i in range(n)]
+    assert holm(z, level=level) == expected
+
+
+@given(Z, st.data())
+def test_raising_one_z_never_takes_back_another(z, data):
+    i = data.draw(st.integers(0, len(z) - 1))
+    raised = list(z)
+    raised[i] += data.draw(st.floats(0, 6))
+    before, after = holm(z, level=0.01), holm(raised, level=0.01)
+    assert all(later for earlier, later in zip(before, after, strict=True) if earlier)
+
+
+@given(Z)
+def test_holm_never_rejects_more_than_single_tests(z):
+    alone = stats.norm.sf(z) <= 0.01
+    assert all(single for held, single in zip(holm(z, level=0.01), alone, strict=True) if held)
+
+
+def test_z_limit_is_the_one_sided_point():
+    assert z_limit(0.01) == pytest.approx(stats.norm.isf(0.01))
+    assert holm([z_limit(0.01) + 1e-6], level=0.01) == [True]
+    assert holm([z_limit(0.01) - 1e-6], level=0.01) == [False]

@@ -1,0 +1,157 @@
+"""Records made in memory: a healthy run by default, any field overridden by keyword."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from creditscope.record import (
+    Facts,
+    Provenance,
+    Record,
+    RecordWriter,
+    RuleFacts,
+    RunSpec,
+    Snapshot,
+    TapMeasures,
+    WeightFact,
+    WeightMeasures,
+)
+
+LABELS = {"bp": "BP", "fa": "FA", "block_fa": "block FA", "dfa": "DFA"}
+HEALTHY = {
+    "h_norm": 11.0,
+    "h_norm_q25": 10.0,
+    "h_norm_q75": 12.0,
+    "h_rms": 1.0,
+    "g_norm": 0.01,
+    "g_norm_q25": 0.005,
+    "g_norm_q75": 0.02,
+    "g_rel": 1.0,
+    "g_noise": 1e-7,
+    "cos": 0.5,
+    "cos_F": 0.45,
+    "angle": 60.0,
+    "null_sd": 0.05,
+    "z": 10.0,
+    "ratio": 2.0,
+    "rank_a": 5.0,
+    "rank_g": 4.0,
+    "rows_used": 1000,
+    "rows_no_gradient": 0,
+    "rows_no_credit": 0,
+}
+"""Per-tap values of a run with nothing wrong in it."""
+WEIGHTS = (WeightFact(name="stem.weight", stage=0, role="rule"), WeightFact(name="head.weight", stage=5, role="exact"))
+
+
+def make_facts(*, rule: str | RuleFacts = "dfa", depth: int = 4, **others: Any) -> Facts:
+    """A residual net of `depth` blocks behind a stem; BP is exact everywhere, block FA at the top, others nowhere."""
+    count = depth + 1
+    rule = RuleFacts(name=rule, label=LABELS.get(rule, rule)) if isinstance(rule, str) else rule
+    exact = {"bp": tuple(range(count)), "block_fa": (depth,)}.get(rule.name, ())
+    given: dict[str, Any] = {
+        "rule": rule,
+        "taps": ("stem", *(f"blocks.{i}" for i in range(depth))),
+        "tap_shapes": ((8,),) * count,
+        "stem_tap": True,
+        "exact_taps": exact,
+        "residual": (False, *[True] * depth),
+        "weights": WEIGHTS,
+        "classes": 10,
+        "chance": 0.1,
+        "best_constant": 0.106,
+        "test_rows": 1000,
+    }
+    return Facts(**given | others)
+
+
+def make_taps(count: int = 5, **others: Any) -> TapMeasures:
+    """Per-tap values; an override is one number for all taps or one per tap."""
+    values = HEALTHY | others
+    return TapMeasures(
+        **{name: tuple(v) if isinstance(v, Sequence) else (v,) * count for name, v in values.items()}  # pyright: ignore
+    )
+
+
+def make_weights(count: int = len(WEIGHTS), **others: Any) -> WeightMeasures:
+    """Per-weight values after a training step; an override is one number for all weights or one per weight."""
+    flags = {f.name: 0 if "zero" in f.name or "underflow" in f.name else 0.5 for f in fields(WeightMeasures)}
+    values = flags | others
+    return WeightMeasures(
+        **{name: tuple(v) if isinstance(v, Sequence) else (v,) * count for name, v in values.items()}  # pyright: ignore
+    )
+
+
+def make_snapshot(facts: Facts | None = None, *, taps: Mapping[str, Any] | None = None, **others: Any) -> Snapshot:
+    """One healthy moment; `taps` overrides per-tap values. Exact taps have cosine 1."""
+    facts = facts or make_facts()
+    cos = [1.0 if i in facts.exact_taps else 0.5 for i in range(len(facts.taps))]
+    given: dict[str, Any] = {
+        "epoch": 1,
+        "step": 10,
+        "rows": 1000,
+        "rows_covered": 1000,
+        "rows_fitted": 0,
+        "loss": 0.9,
+        "accuracy": 0.7,
+        "train_loss": 0.8,
+        "step_error": 0.4,
+        "gamma": 0.5,
+        "gamma_inexact": 0.5 if facts.inexact_taps else None,
+        "gamma_null_sd": 0.025,
+        "weights": make_weights(len(facts.weights)),
+        "taps": make_taps(len(facts.taps), **{"cos": cos, **(taps or {})}),
+    }
+    return Snapshot(**given | others)
+
+
+def make_spec(**others: Any) -> RunSpec:
+    """A spec of the embedded task and net."""
+    given: dict[str, Any] = {"task": "mnist1d", "net": "resmlp", "rule": "dfa", "epochs": 1}
+    return RunSpec(**given | others)
+
+
+def make_record(
+    *,
+    rule: str = "dfa",
+    seed: int = 42,
+    accuracy: float | None = 0.7,
+    frozen: bool = False,
+    facts: Mapping[str, Any] | None = None,
+    snapshots: Sequence[Snapshot] | None = None,
+    taps: Mapping[str, Any] | None = None,
+    diverged: int | None = None,
+    status: str | None = None,
+    **spec: Any,
+) -> Record:
+    """A finished record; further keywords are fields of its spec."""
+    known = make_facts(**{"rule": rule, **(facts or {})})
+    if snapshots is None:
+        snapshots = [make_snapshot(known, epoch=epoch, accuracy=accuracy, taps=taps) for epoch in (0, 1)]
+    status = status or ("complete" if diverged is None else "diverged")
+    provenance = Provenance(facts=known, status=status, diverged_epoch=diverged)  # pyright: ignore[reportArgumentType]
+    return Record(make_spec(rule=rule, seed=seed, frozen=frozen, **spec), provenance, tuple(snapshots))
+
+
+def make_family(
+    rule: str = "dfa", *, accuracy: float = 0.7, seeds: Sequence[int] = (1, 2, 3), **own: Any
+) -> list[Record]:
+    """A method over seeds with all its baselines: frozen at 0.40, BP at 0.70, all a little different by seed."""
+
+    def runs(rule: str, accuracy: float, **others: Any) -> list[Record]:
+        return [make_record(rule=rule, seed=s, accuracy=accuracy + 0.002 * s, **others) for s in seeds]
+
+    found = runs(rule, accuracy, **own) + runs(rule, 0.4, frozen=True)
+    return found if rule == "bp" else found + runs("bp", 0.7) + runs("bp", 0.4, frozen=True)
+
+
+def write_record(root: Path, record: Record) -> Path:
+    """Store a record under `root` by the writer that runs use; returns its folder."""
+    assert record.spec is not None
+    writer = RecordWriter(root, record.spec)
+    with writer.open():
+        for snapshot in record.snapshots:
+            writer.append(snapshot)
+        writer.write_provenance(record.provenance)
+    return writer.folder

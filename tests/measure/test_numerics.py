@@ -1,0 +1,101 @@
+"""Norms, cosines and angles from 1e-30 to 1e30, against float64 NumPy."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from creditscope.measure.alignment import measure_alignment
+from creditscope.measure.numerics import (
+    angles,
+    median_where,
+    quartiles_where,
+    row_norms,
+    unit_rows,
+)
+from creditscope.measure.weights import Direction, gradient_sizes
+
+
+def rows(seed: int, n: int = 7, d: int = 9) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1.0, 1e20, 1e30])
+def test_norms_and_cosines_are_right_at_every_scale(scale):
+    a, g = rows(0), rows(1)
+    a32, g32 = torch.tensor(a * scale, dtype=torch.float32), torch.tensor(g * scale, dtype=torch.float32)
+    np.testing.assert_allclose(row_norms(a32).double(), np.linalg.norm(a, axis=1) * scale, rtol=1e-6)
+    cosines = (a * g).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(g, axis=1)
+    found = measure_alignment(a32, g32)
+    np.testing.assert_allclose(float(found["cos"]), cosines.mean(), atol=1e-6)
+    frobenius = (a * g).sum() / np.linalg.norm(a) / np.linalg.norm(g)
+    np.testing.assert_allclose(float(found["cos_F"]), frobenius, atol=1e-6)
+
+
+@given(st.integers(-37, 37), st.integers(-37, 37), st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_cosine_does_not_depend_on_either_scale(first, second, seed):
+    a, g = rows(seed), rows(seed + 1)
+    plain = measure_alignment(torch.tensor(a, dtype=torch.float32), torch.tensor(g, dtype=torch.float32))
+    scaled = measure_alignment(
+        torch.tensor(a * 10.0**first, dtype=torch.float32), torch.tensor(g * 10.0**second, dtype=torch.float32)
+    )
+    for key in ("cos", "cos_F", "z", "angle", "rank_a", "rank_g"):
+        torch.testing.assert_close(plain[key], scaled[key], rtol=1e-4, atol=1e-4)
+
+
+def test_float64_rows_at_1e_200():
+    _, norms = unit_rows(torch.full((1, 4), 1e-200, dtype=torch.float64))
+    np.testing.assert_allclose(norms[0], 2e-200, rtol=1e-12)
+
+
+def test_rows_without_gradient_are_left_out_and_counted():
+    a, g = torch.tensor(rows(0)), torch.tensor(rows(1))
+    g[2:] = 0
+    found, alone = measure_alignment(a, g), measure_alignment(a[:2], g[:2])
+    assert int(found["rows_used"]) == 2
+    assert int(found["rows_no_gradient"]) == 5
+    for key in ("cos", "z", "null_sd", "angle", "ratio"):
+        torch.testing.assert_close(found[key], alone[key])
+
+
+def test_no_usable_row_gives_nan_not_a_score():
+    found = measure_alignment(torch.ones(3, 4), torch.zeros(3, 4))
+    assert torch.isnan(found["cos"])
+    assert torch.isnan(found["z"])
+    assert int(found["rows_used"]) == 0
+
+
+def test_angles_near_zero_and_180_keep_their_digits():
+    tiny = 1e-5
+    u = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
+    v = torch.tensor([[np.cos(tiny), np.sin(tiny)], [-1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    np.testing.assert_allclose(angles(u, v), [np.degrees(tiny), 180.0, 90.0], rtol=1e-9)
+
+
+def test_quartiles_match_numpy():
+    values = torch.tensor(rows(3)[:, 0])
+    keep = torch.tensor([True, True, False, True, True, True, False])
+    expected = np.quantile(values[keep].numpy(), [0.25, 0.5, 0.75])
+    np.testing.assert_allclose(quartiles_where(values, keep), expected)
+    np.testing.assert_allclose(median_where(values, keep), expected[1])
+
+
+def test_underflow_and_zero_are_told_apart():
+    gradients = [torch.full((3,), 1e-26), torch.zeros(3), torch.ones(3), torch.tensor([1e-23, 1e-21])]
+    sizes = gradient_sizes([Direction.of(g) for g in gradients], rows=1)
+    naive = [bool(g.square().sum().sqrt() == 0) for g in gradients]
+    assert naive == [True, True, False, False]
+    assert sizes["underflow"].tolist() == [True, False, False, False]
+    assert sizes["all_zero"].tolist() == [False, True, False, False]
+    np.testing.assert_allclose(sizes["norm"][0], 3**0.5 * 1e-26, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [40, 4])
+def test_ranks_match_eigenvalues(n):
+    a, g = rows(5, n=n, d=6) * np.array([5, 1, 1, 0.1, 0.1, 0.1]), rows(6, n=n, d=6)
+    found = measure_alignment(torch.tensor(a), torch.tensor(g))
+    for x, rank in ((a, found["rank_a"]), (g, found["rank_g"])):
+        eigenvalues = np.linalg.eigvalsh(x.T @ x)
+        np.testing.assert_allclose(float(rank), eigenvalues.sum() ** 2 / (eigenvalues**2).sum(), rtol=1e-9)

@@ -1,0 +1,214 @@
+"""Snapshots: honest rows, no dependence on batch or scale, identities that must hold, one transfer."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import creditscope as cs
+from creditscope.auditing import audit
+from creditscope.measure import snapshot as snapshot_module
+from creditscope.measure.observation import observe
+from creditscope.nets.resmlp import ResMLP
+from creditscope.rng import generator
+from creditscope.rules import apply_rule, rule_class
+from creditscope.taps import resolve_taps
+
+
+def trained_net(depth: int = 3, width: int = 16, steps: int = 60) -> tuple[ResMLP, torch.Tensor, torch.Tensor]:
+    """A small net that has learnt something: two noisy classes per direction."""
+    torch.manual_seed(0)
+    net = ResMLP((8,), 4, depth=depth, width=width)
+    x = torch.randn(512, 8)
+    y = (x[:, 0] > 0).long() + 2 * (x[:, 1] * x[:, 2] > 0).long()
+    optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(net(x), y).backward()
+        optimiser.step()
+    return net, x, y
+
+
+def observed(net, x, y, rule="dfa", **options):
+    taps = resolve_taps(net, ["stem", "blocks.*"])
+    application = apply_rule(rule_class(rule)(), net, taps, x[:8], generator(0, "feedback"))
+    return observe(net, application.applied, x, y, **options)
+
+
+def test_loss_on_8_of_64_rows_reports_the_8_and_counts_56():
+    net, x, y = trained_net()
+    weight = torch.zeros(64)
+    weight[::8] = 1
+
+    def partial(output, target):
+        return nn.functional.cross_entropy(output, target, reduction="none") * weight[: len(output)]
+
+    scope = cs.watch(net, taps="blocks.*", stem="stem", rule="dfa", loss=partial)
+    some = scope.snapshot(x[:64], y[:64])
+    only = cs.watch(net, taps="blocks.*", stem="stem", rule="dfa").snapshot(x[:64:8], y[:64:8])
+    assert some.taps.rows_used == (8,) * 4
+    assert some.taps.rows_no_gradient == (56,) * 4
+    assert some.rows_covered == 8
+    assert some.rows_fitted == 0
+    for key in ("cos", "z", "g_norm", "ratio", "angle", "g_rel"):
+        np.testing.assert_allclose(getattr(some.taps, key), getattr(only.taps, key), rtol=1e-3, atol=1e-5)
+    masked = cs.watch(net, taps="blocks.*", stem="stem", rule="dfa").snapshot(x[:64], y[:64], mask=weight.bool())
+    np.testing.assert_allclose(masked.taps.cos, only.taps.cos, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(masked.loss, only.loss, rtol=1e-5)
+    np.testing.assert_allclose(masked.accuracy, only.accuracy)
+
+
+def test_gradient_norms_do_not_depend_on_the_batch_size():
+    net, x, y = trained_net()
+    few = observed(net, x[:64], y[:64])
+    many = observed(net, x, y)
+    for a, b in zip(few.exact, many.exact, strict=True):
+        torch.testing.assert_close(a, b[:64], rtol=1e-4, atol=1e-7)
+    tiled_x, tiled_y = x[:64].repeat(8, 1), y[:64].repeat(8)
+    scope = cs.watch(net, taps="blocks.*", rule="dfa")
+    one, eight = scope.snapshot(x[:64], y[:64]), scope.snapshot(tiled_x, tiled_y)
+    for key in ("h_norm", "g_rel", "cos", "cos_F", "ratio", "z"):
+        np.testing.assert_allclose(getattr(one.taps, key), getattr(eight.taps, key), rtol=2e-3, err_msg=key)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_gradients_at_extreme_scales_keep_norm_and_cosine(scale):
+    """Scale the loss: the gradient scales, its direction does not."""
+    net, x, y = trained_net()
+
+    def loss(output, target, factor=scale):
+        return nn.functional.cross_entropy(output, target, reduction="none") * factor
+
+    plain = cs.watch(net, taps="blocks.*", rule="dfa").snapshot(x, y)
+    scaled = cs.watch(net, taps="blocks.*", rule="dfa", loss=loss).snapshot(x, y)
+    assert scaled.taps.rows_used == plain.taps.rows_used
+    np.testing.assert_allclose(scaled.taps.cos, plain.taps.cos, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(np.array(scaled.taps.g_norm) / scale, plain.taps.g_norm, rtol=1e-3)
+    np.testing.assert_allclose(scaled.taps.g_rel, plain.taps.g_rel, rtol=1e-3)
+
+
+def rescaled(net: ResMLP, factor: float) -> ResMLP:
+    """The same function with every state of the stream times `factor`: terminal and block LayerNorms undo it."""
+    big = copy.deepcopy(net)
+    with torch.no_grad():
+        for layer in (big.stem, *(block.w2 for block in big.blocks)):
+            layer.weight *= factor
+            layer.bias *= factor
+    return big
+
+
+def test_rescaling_the_stream_by_1e8_changes_no_verdict_and_no_cosine():
+    net, x, y = trained_net()
+    for layer in net.modules():
+        if isinstance(layer, nn.LayerNorm):
+            layer.eps = 0.0  # so that the function is exactly the same
+    big = rescaled(net, 1e8)
+    torch.testing.assert_close(big(x), net(x), rtol=1e-3, atol=1e-3)
+    scopes = [cs.watch(n, taps="blocks.*", stem="stem", rule=rule) for n in (net, big) for rule in ("bp", "dfa")]
+    snapshots = [scope.snapshot(x, y) for scope in scopes]
+    for small, large in ((snapshots[0], snapshots[2]), (snapshots[1], snapshots[3])):
+        np.testing.assert_allclose(large.taps.cos, small.taps.cos, atol=2e-4)
+        np.testing.assert_allclose(np.array(large.taps.h_norm), 1e8 * np.array(small.taps.h_norm), rtol=1e-3)
+        np.testing.assert_allclose(np.array(large.taps.g_norm), 1e-8 * np.array(small.taps.g_norm), rtol=1e-2)
+        np.testing.assert_allclose(large.taps.g_rel, small.taps.g_rel, rtol=1e-2)
+    verdicts = [str(audit(scope).methods[0].verdict) for scope in scopes]
+    assert verdicts[0] == verdicts[2] == "trustworthy"
+    assert verdicts[1] == verdicts[3]
+    floors = [{f.code: f for f in audit(scope).methods[0].findings}["CS002"] for scope in scopes]
+    assert floors[0].published is False
+    assert floors[2].published is True  # the published floor is crossed by a change of units
+
+
+def test_layer_norm_identities_at_the_last_tap():
+    """y = LN(h): Σ_j g_{L,j} = 0 and g_L ⊥ (h_L − mean)."""
+    net, x, y = trained_net()
+    seen = observed(net.double(), x.double(), y)
+    g, h = seen.exact[-1], seen.states[-1]
+    size = g.norm(dim=1)
+    assert float((g.sum(1).abs() / size).max()) < 1e-10
+    centred = h - h.mean(1, keepdim=True)
+    assert float(((g * centred).sum(1).abs() / size / centred.norm(dim=1)).max()) < 1e-4  # LN's eps
+    sigma = centred.square().mean(1, keepdim=True).add(net.norm.eps).sqrt()
+    v = net.norm.weight * (seen.errors.error @ net.head.weight)
+    unit = centred / sigma
+    by_hand = (v - v.mean(1, keepdim=True) - unit * (v * unit).mean(1, keepdim=True)) / sigma
+    torch.testing.assert_close(g, by_hand.detach())
+
+
+def test_noise_sees_rounding_and_only_rounding():
+    net, x, y = trained_net()
+    clean = cs.watch(net, taps="blocks.*").snapshot(x, y)
+    assert all(0 < value < 1e-4 for value in clean.taps.g_noise)
+    noisy = copy.deepcopy(net)
+    with torch.no_grad():  # a common offset of 1e7 that LayerNorm subtracts again: float32 keeps one digit
+        noisy.blocks[-1].w2.bias += 1e7
+    drowned = cs.watch(noisy, taps="blocks.*").snapshot(x, y)
+    assert drowned.taps.g_noise[-1] > 0.1
+    exact = cs.watch(copy.deepcopy(noisy).double(), taps="blocks.*").snapshot(x.double(), y)
+    assert exact.taps.g_noise[-1] is None
+    assert "float64 already" in exact.notes[0]
+
+
+def test_errors_of_fitted_rows_do_not_cancel():
+    from creditscope.losses import row_errors
+
+    logits = torch.tensor([[40.0, 0.0, 0.0], [200.0, 0.0, 0.0]])
+    errors = row_errors(logits, torch.tensor([0, 0]))
+    np.testing.assert_allclose(errors.error[0, 0], -2 * np.exp(-40.0), rtol=1e-5)
+    np.testing.assert_allclose(errors.error[0, 1], np.exp(-40.0), rtol=1e-5)
+    net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 3))
+    with torch.no_grad():
+        net[1].weight.zero_()
+        net[1].bias.copy_(torch.tensor([200.0, 0.0, 0.0]))
+    taken = cs.watch(net, taps="0").snapshot(torch.randn(6, 2), torch.zeros(6, dtype=torch.long))
+    assert taken.rows_fitted == 6
+
+
+def test_one_transfer_to_the_host(monkeypatch):
+    net, x, y = trained_net()
+    seen = observed(net, x, y, noise=False)
+    from creditscope.train.facts import gather_facts
+
+    application = apply_rule(rule_class("bp")(), net, resolve_taps(net, "blocks.*"), x[:8], generator(0, "f"))
+    facts = gather_facts(rule_class("dfa")(), application.anatomy, application.report, stem_tap=True)
+    facts = facts.__class__(**{**facts.__dict__, "taps": ("stem", *facts.taps)})
+    calls = []
+    for name in ("tolist", "item", "__float__", "__bool__", "__int__", "cpu", "numpy"):
+        original = getattr(torch.Tensor, name)
+
+        def counted(tensor, *args, _original=original, _name=name, **kwargs):
+            calls.append(_name)
+            return _original(tensor, *args, **kwargs)
+
+        monkeypatch.setattr(torch.Tensor, name, counted)
+    snapshot_module.take_snapshot(seen, facts, epoch=0)
+    assert calls == ["tolist"]
+
+
+def test_weights_are_told_apart_and_updates_measured():
+    net, x, y = trained_net()
+    scope = cs.watch(net, taps="blocks.*", stem="stem", rule="dfa")
+    taken = scope.snapshot(x, y)
+    weights = dict(zip((w.name for w in scope.records[0].facts.weights), taken.weights.cos, strict=True))
+    assert weights["head.weight"] == pytest.approx(1, abs=1e-5)
+    assert abs(weights["stem.weight"]) < 0.9
+    assert taken.weights.update_cos == (None,) * len(weights)
+
+
+def test_update_cosine_and_decrease_against_numpy():
+    from creditscope.measure.weights import Direction, measure_update
+
+    rng = np.random.default_rng(0)
+    gradient = {"a": rng.normal(size=(3, 4)), "b": rng.normal(size=5)}
+    update = {name: -0.1 * g + 0.05 * rng.normal(size=g.shape) for name, g in gradient.items()}
+    found = measure_update(
+        {n: torch.tensor(u) for n, u in update.items()},
+        {n: Direction.of(torch.tensor(g)) for n, g in gradient.items()},
+    )
+    for i, name in enumerate(gradient):
+        u, g = update[name].ravel(), -gradient[name].ravel()
+        np.testing.assert_allclose(float(found["update_cos"][i]), u @ g / np.linalg.norm(u) / np.linalg.norm(g))
+    decreases = np.array([-(update[n] * gradient[n]).sum() for n in gradient])
+    np.testing.assert_allclose(found["decrease_share"], decreases / decreases.sum())

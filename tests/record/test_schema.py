@@ -1,0 +1,90 @@
+"""What was asked of a run names it, and the manual describes every field."""
+
+import json
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_record, make_spec, write_record
+
+from creditscope.record import (
+    Facts,
+    Provenance,
+    RuleFacts,
+    RunSpec,
+    Snapshot,
+    TapMeasures,
+    WeightFact,
+    WeightMeasures,
+    read_record,
+)
+from creditscope.record.schema import Recipe
+
+ROOT = Path(__file__).parents[2]
+
+
+CHANGED: dict[str, Any] = {
+    "epochs": 2,
+    "credit_norm": "batch",
+    "penalty": 0.5,
+    "frozen": True,
+    "optimiser": "sgd",
+    "lr": 0.5,
+    "weight_decay": 0.5,
+    "batch": 64,
+    "precision": "float64",
+    "eval_rows": 512,
+    "snapshot_every": 2,
+    "noise": False,
+    "task": "digits",
+    "task_options": {"a": 1},
+    "data_version": "x",
+    "net": "other",
+    "net_options": {"depth": 5},
+    "rule": "bp",
+    "rule_options": {"head": "exact"},
+    "rule_source": "abc",
+    "seed": 1,
+}
+"""For every field another value."""
+
+
+class TestSpec:
+    def test_equal_specs_have_one_hash(self):
+        assert make_spec().digest() == make_spec().digest()
+        assert make_spec(net_options={"a": 1, "b": 2}).digest() == make_spec(net_options={"b": 2, "a": 1}).digest()
+
+    def test_equal_numbers_have_one_hash(self):
+        """weight_decay=0 is the run of weight_decay=0.0, and it is read back under the name it was written by."""
+        assert make_spec(weight_decay=0) == make_spec(weight_decay=0.0)
+        assert make_spec(weight_decay=0).digest() == make_spec(weight_decay=0.0).digest()
+
+    def test_whole_numbers_are_read_back(self, tmp_path):
+        record = make_record(weight_decay=0, penalty=1)
+        assert read_record(write_record(tmp_path, record)).spec == record.spec
+
+    @pytest.mark.parametrize("name", [f.name for f in fields(RunSpec)])
+    def test_any_changed_field_changes_the_hash(self, name):
+        spec = make_spec()
+        assert getattr(spec, name) != CHANGED[name]
+        assert replace(spec, **{name: CHANGED[name]}).digest() != spec.digest()
+
+    def test_the_name_is_readable(self):
+        spec = make_spec(rule="here/my_rule.py:Mine", seed=7, frozen=True)
+        assert spec.name() == f"mnist1d-resmlp-Mine-frozen-s7-{spec.digest()}"
+
+    def test_the_file_is_the_spec(self, tmp_path):
+        record = make_record()
+        folder = write_record(tmp_path, record)
+        assert json.loads((folder / "spec.json").read_text()) == asdict(record.spec)  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [Recipe, RunSpec, RuleFacts, WeightFact, Facts, Provenance, TapMeasures, WeightMeasures, Snapshot],
+    ids=lambda kind: kind.__name__,
+)
+def test_the_manual_describes_every_field(kind):
+    manual = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")
+    assert [f.name for f in fields(kind) if f"`{f.name}`" not in manual] == []

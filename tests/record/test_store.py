@@ -1,0 +1,252 @@
+"""Records on disk: what is written is what is read, and what is damaged is named and costs nothing else."""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_record, make_snapshot, make_spec, make_taps, make_weights, write_record
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from creditscope.errors import CreditscopeError
+from creditscope.record import Record, RecordWriter, load_records, read_record, stored_record
+from creditscope.record.schema import Counts, TapMeasures, WeightMeasures
+
+TESTS = Path(__file__).parents[1]
+
+
+def truncate_last_line(folder: Path) -> None:
+    file = folder / "snapshots.jsonl"
+    file.write_text(file.read_text()[:-100])
+
+
+def write_other_version(folder: Path) -> None:
+    edit(folder / "provenance.json", schema_version=99)
+
+
+def edit_spec(folder: Path) -> None:
+    edit(folder / "spec.json", lr=0.5)
+
+
+def edit(file: Path, **values: Any) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def replace_text(name: str, text: str):
+    return lambda folder: (folder / name).write_text(text)
+
+
+DAMAGES = {
+    "truncated line": (truncate_last_line, "cannot be read"),
+    "other version": (write_other_version, "Expected schema version 1, but got 99"),
+    "edited spec": (edit_spec, "Expected a spec with the hash in its name, but got [0-9a-f]{12}; it was edited"),
+    "missing snapshots": (lambda folder: (folder / "snapshots.jsonl").unlink(), "No such file"),
+    "missing provenance": (
+        lambda folder: (folder / "provenance.json").unlink(),
+        "is incomplete: its run did not finish",
+    ),
+    "empty provenance": (replace_text("provenance.json", ""), "cannot be read"),
+    "provenance that is a list": (replace_text("provenance.json", "[]"), "cannot be read"),
+    "binary spec": (lambda folder: (folder / "spec.json").write_bytes(b"\xff\xfe\x00"), "cannot be read"),
+    "unfinished": (lambda folder: edit(folder / "provenance.json", status="running"), "is incomplete"),
+    "unknown status": (lambda folder: edit(folder / "provenance.json", status="done"), "cannot be read"),
+    "NaN in a snapshot": (
+        lambda folder: (folder / "snapshots.jsonl").write_text(
+            (folder / "snapshots.jsonl").read_text().replace('"loss":0.9', '"loss":NaN')
+        ),
+        "cannot be read",
+    ),
+}
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["schema_version", "epoch"]), inner),
+    max_leaves=4,
+)
+
+
+class TestRead:
+    def test_what_is_written_is_read(self, tmp_path):
+        record = make_record(rule="block_fa", rule_options={"x": 1, "y": 0.5, "z": "a", "on": True}, diverged=3)
+        folder = write_record(tmp_path, record)
+        assert read_record(folder) == replace(record, path=folder)
+        assert folder.name == f"mnist1d-resmlp-block_fa-s42-{record.spec.digest()}"  # pyright: ignore
+
+    @pytest.mark.parametrize("damage", DAMAGES)
+    def test_a_damaged_record_is_named_and_the_others_kept(self, tmp_path, damage):
+        spoil, message = DAMAGES[damage]
+        folders = [write_record(tmp_path, make_record(seed=s)) for s in (1, 2, 3)]
+        spoil(folders[1])
+        problems: list[str] = []
+        records = load_records(tmp_path, problems=problems)
+        assert [r.path for r in records] == [folders[0], folders[2]]
+        assert len(problems) == 1
+        assert problems[0].startswith(f"Record {folders[1].name} ")
+        assert re.search(message, problems[0])
+
+    def test_a_folder_without_a_spec_is_no_record(self, tmp_path):
+        folder = write_record(tmp_path, make_record())
+        (folder / "spec.json").unlink()
+        problems: list[str] = []
+        assert (load_records(tmp_path, problems=problems), problems) == ([], [])
+
+    def test_records_are_found_below(self, tmp_path):
+        write_record(tmp_path / "a" / "records", make_record(seed=1))
+        write_record(tmp_path / "b" / "records", make_record(seed=2))
+        assert [r.spec.seed for r in load_records(tmp_path, problems=[]) if r.spec] == [1, 2]
+
+    def test_a_folder_that_is_not_there(self, tmp_path):
+        with pytest.raises(CreditscopeError, match=r"Expected a folder of records, but .* does not exist"):
+            load_records(tmp_path / "nowhere", problems=[])
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        st.binary(max_size=300) | ANY_JSON.map(lambda value: json.dumps(value).encode()),
+        st.sampled_from(["spec.json", "provenance.json", "snapshots.jsonl"]),
+    )
+    def test_any_content_is_refused_by_name(self, found, name):
+        with tempfile.TemporaryDirectory() as root:
+            folder = write_record(Path(root), make_record())
+            (folder / name).write_bytes(found)
+            try:
+                read_record(folder)
+            except CreditscopeError as error:
+                assert folder.name in str(error)  # noqa: PT017
+            else:
+                assert (name, found.strip()) == ("snapshots.jsonl", b"")
+
+
+class TestStored:
+    """What a run finds on record before it starts."""
+
+    def find(self, root: Path, record: Record) -> tuple[Record | None, list[str]]:
+        problems: list[str] = []
+        assert record.spec is not None
+        return stored_record(root, record.spec, problems=problems), problems
+
+    def test_the_very_run(self, tmp_path):
+        record = make_record()
+        folder = write_record(tmp_path, record)
+        assert self.find(tmp_path, record) == (replace(record, path=folder), [])
+        assert self.find(tmp_path, make_record(seed=7)) == (None, [])
+
+    @pytest.mark.parametrize("damage", ["truncated line", "other version", "missing snapshots", "binary spec"])
+    def test_a_damaged_one_is_set_aside(self, tmp_path, damage):
+        record = make_record()
+        other = write_record(tmp_path, make_record(seed=7))
+        folder = write_record(tmp_path, record)
+        spoil, _ = DAMAGES[damage]
+        spoil(folder)
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        found, (problem,) = self.find(tmp_path, record)
+        aside = tmp_path / f"damaged-0-{folder.name}"
+        assert found is None
+        assert problem.startswith(f"Record {folder.name} cannot be read")
+        assert problem.endswith(f"Set aside as {aside.name}.")
+        kept = {path.name.removesuffix(".damaged"): path.read_bytes() for path in aside.iterdir()}
+        assert kept == before  # nothing of it is lost
+        assert not folder.exists()
+        problems: list[str] = []
+        assert [r.path for r in load_records(tmp_path, problems=problems)] == [other]
+        assert problems == []  # what was set aside is not complained about again
+
+    def test_two_damaged_ones_do_not_overwrite_each_other(self, tmp_path):
+        for _ in range(2):
+            truncate_last_line(write_record(tmp_path, make_record()))
+            self.find(tmp_path, make_record())
+        assert sorted(path.name[:10] for path in tmp_path.iterdir()) == ["damaged-0-", "damaged-1-"]
+
+    def test_an_unfinished_one_is_run_again(self, tmp_path):
+        record = make_record(status="running")
+        folder = write_record(tmp_path, record)
+        assert self.find(tmp_path, record) == (None, [])
+        assert folder.exists()
+
+    def test_one_that_is_being_written_is_left_alone(self, tmp_path):
+        """Its last line may be half there: that is no damage, and its writer goes on."""
+        record = make_record(status="running")
+        assert record.spec is not None
+        writer = RecordWriter(tmp_path, record.spec)
+        with writer.open():
+            writer.append(record.last)
+            writer.write_provenance(record.provenance)
+            truncate_last_line(writer.folder)
+            assert self.find(tmp_path, record)[0] is None
+            assert writer.folder.exists()
+
+
+class TestWrite:
+    def test_another_spec_is_refused_and_kept(self, tmp_path):
+        record = make_record()
+        folder = write_record(tmp_path, record)
+        edit_spec(folder)
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert stored_record(tmp_path, record.spec, problems=[]) is None  # pyright: ignore
+        with pytest.raises(CreditscopeError, match=r"holds a record of another spec.*nothing was overwritten"):
+            write_record(tmp_path, record)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+    def test_a_second_writer_in_another_process_is_refused(self, tmp_path):
+        code = (
+            "import sys; from pathlib import Path; from builders import *; "
+            "write_record(Path(sys.argv[1]), make_record())"
+        )
+        command = [sys.executable, "-c", code, str(tmp_path)]
+        writer = RecordWriter(tmp_path, make_spec(seed=42))
+        with writer.open():
+            writer.append(make_snapshot(epoch=77))
+            second = subprocess.run(command, cwd=TESTS, capture_output=True, text=True)
+            assert f"Expected run {writer.folder.name} to be free, but another process is writing it" in second.stderr
+            assert json.loads((writer.folder / "snapshots.jsonl").read_text())["epoch"] == 77
+        assert subprocess.run(command, cwd=TESTS, capture_output=True, text=True).returncode == 0
+        assert read_record(writer.folder).last.epoch == 1
+
+    def test_a_snapshot_that_is_no_number_is_not_written(self, tmp_path):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            write_record(tmp_path, make_record(snapshots=[make_snapshot(loss=float("nan"))]))
+
+
+NUMBER = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+COUNT = st.integers(0, 2**40)
+
+
+def values_of(kind: type) -> st.SearchStrategy[dict[str, tuple]]:
+    """Any three values for each field: counts where the schema says counts, numbers or None elsewhere."""
+
+    def values(field) -> st.SearchStrategy:
+        if field.type == Counts:
+            return COUNT
+        return st.none() | COUNT if field.name.startswith(("step_all", "step_under")) else NUMBER
+
+    return st.fixed_dictionaries({f.name: st.tuples(*[values(f)] * 3) for f in fields(kind)})
+
+
+SNAPSHOTS = st.builds(
+    lambda taps, weights, **others: replace(
+        make_snapshot(**others), taps=make_taps(3, **taps), weights=make_weights(3, **weights) if weights else None
+    ),
+    taps=values_of(TapMeasures),
+    weights=st.none() | values_of(WeightMeasures),
+    epoch=st.integers(0, 2**31),
+    loss=NUMBER,
+    accuracy=NUMBER,
+    gamma=NUMBER,
+    correct=st.none() | st.text(),
+    notes=st.lists(st.text(), max_size=3).map(tuple),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(SNAPSHOTS, min_size=1, max_size=3))
+def test_any_numbers_survive_exactly(snapshots):
+    with tempfile.TemporaryDirectory() as root:
+        found = read_record(write_record(Path(root), make_record(snapshots=snapshots)))
+    assert found.snapshots == tuple(snapshots)
+    assert repr(found.snapshots) == repr(tuple(snapshots))  # −0.0 stays −0.0, an int an int

@@ -1,0 +1,94 @@
+"""Records with named axes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from builders import make_facts, make_record, make_snapshot
+
+from creditscope.errors import CreditscopeError
+from creditscope.record import RuleFacts
+from creditscope.record.view import to_xarray
+from creditscope.runs import Runs
+
+AXES = ("rule", "seed", "epoch", "layer")
+
+
+def record(rule: str, seed: int, epochs: tuple[int, ...], *, depth: int = 2, **others):
+    """A record whose numbers say where they belong: accuracy = seed + epoch/100, cos = that + tap/1000."""
+    facts = make_facts(rule=rule, depth=depth)
+    snapshots = [
+        make_snapshot(
+            facts,
+            epoch=e,
+            accuracy=seed + e / 100,
+            taps={"cos": [seed + e / 100 + i / 1000 for i in range(depth + 1)], "rows_used": 17},
+        )
+        for e in epochs
+    ]
+    return make_record(rule=rule, seed=seed, facts={"depth": depth}, snapshots=snapshots, **others)
+
+
+RECORDS = [record("dfa", 2, (0, 5, 10)), record("bp", 1, (0, 10)), record("dfa", 1, (0, 5), depth=1)]
+
+
+def test_axes():
+    data = to_xarray(RECORDS)
+    assert data["cos"].dims == AXES
+    assert data["accuracy"].dims == AXES[:3]
+    assert set(data.dims) == set(AXES)
+    assert list(data["rule"].values) == ["dfa", "bp"]
+    assert list(data["seed"].values) == [1, 2]
+    assert list(data["epoch"].values) == [0, 5, 10]
+    assert list(data["layer"].values) == ["stem", "blocks.0", "blocks.1"]
+
+
+def test_every_cell():
+    """Each number is in its own place, and where there is none there is NaN."""
+    data = to_xarray(RECORDS)
+    there = {("dfa", 2): ((0, 5, 10), 3), ("bp", 1): ((0, 10), 3), ("dfa", 1): ((0, 5), 2)}
+    for rule in ("dfa", "bp"):
+        for seed in (1, 2):
+            for epoch in (0, 5, 10):
+                epochs, taps = there.get((rule, seed), ((), 0))
+                here = data.sel(rule=rule, seed=seed, epoch=epoch)
+                known = epoch in epochs
+                expected = [seed + epoch / 100 + i / 1000 if known and i < taps else np.nan for i in range(3)]
+                np.testing.assert_array_equal(here["cos"].values, expected)
+                np.testing.assert_array_equal(here["accuracy"].values, seed + epoch / 100 if known else np.nan)
+    assert float(data["rows_used"].sel(rule="bp", seed=1, epoch=10, layer="stem")) == 17
+
+
+def test_what_was_not_measured_is_nan():
+    gap = make_snapshot(gamma=None, taps={"z": (1.0, None, 3.0, 4.0, 5.0)})
+    data = to_xarray([make_record(snapshots=[gap])])
+    np.testing.assert_array_equal(data["z"].values.ravel(), [1, np.nan, 3, 4, 5])
+    assert np.isnan(data["gamma"].item())
+
+
+def test_frozen_and_variants_are_rules_of_their_own():
+    records = [
+        make_record(),
+        make_record(frozen=True),
+        make_record(penalty=0.01, credit_norm="batch"),
+        make_record(rule="fa", facts={"rule": RuleFacts(name="fa", label="FA", variant="head exact")}),
+    ]
+    names = ["dfa", "dfa, frozen", "dfa, norm batch, λ 0.01", "fa, head exact"]
+    assert list(to_xarray(records)["rule"].values) == names
+
+
+def test_a_watched_model_has_seed_0():
+    data = to_xarray([replace(make_record(), spec=None)])
+    assert list(data["seed"].values) == [0]
+
+
+def test_no_record_is_refused():
+    with pytest.raises(CreditscopeError, match="Expected at least one record to view, but got none"):
+        to_xarray([])
+
+
+def test_runs_give_the_same_as_a_long_table():
+    frame = Runs(RECORDS).frame().set_index(list(AXES))
+    assert len(frame) == 2 * 2 * 3 * 3
+    assert frame.loc[("dfa", 2, 5, "blocks.1"), "cos"] == pytest.approx(2.052)
+    assert frame.loc[("bp", 1, 10, "stem"), "accuracy"] == pytest.approx(1.10)

@@ -1,0 +1,194 @@
+"""Each rule against a derivation by hand in NumPy, on 2-D and on token inputs."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from creditscope.losses import row_errors
+from creditscope.measure.observation import observe
+from creditscope.rng import generator
+from creditscope.rules import FeedbackLinear, apply_rule, rule_class
+from creditscope.taps import resolve_taps
+
+ROWS, TOKENS, INPUTS, WIDTH, CLASSES, DEPTH = 6, 3, 4, 5, 3, 2
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, h):
+        return h + torch.tanh(self.w(h))
+
+
+class TanhNet(nn.Module):
+    """h ← h + tanh(W h + b), on (rows, features) or (rows, tokens, features); the head reads the token mean."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Linear(INPUTS, WIDTH)
+        self.blocks = nn.ModuleList(Block() for _ in range(DEPTH))
+        self.head = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x):
+        h = self.stem(x)
+        for block in self.blocks:
+            h = block(h)
+        return self.head(h.mean(1) if h.ndim == 3 else h)
+
+
+class ByHand:
+    """The same net in NumPy, float64, with tokens always explicit: (rows, tokens, features)."""
+
+    def __init__(self, net, x, y):
+        self.parameters = {k: v.detach().numpy() for k, v in net.named_parameters()}
+        self.x = x.numpy() if x.ndim == 3 else x.numpy()[:, None]
+        p = self.parameters
+        self.h = [self.x @ p["stem.weight"].T + p["stem.bias"]]
+        self.slope = [np.ones_like(self.h[0])]
+        for i in range(DEPTH):
+            t = np.tanh(self.h[-1] @ p[f"blocks.{i}.w.weight"].T + p[f"blocks.{i}.w.bias"])
+            self.h.append(self.h[-1] + t)
+            self.slope.append(1 - t**2)
+        self.tokens = self.x.shape[1]
+        logits = self.h[-1].mean(1) @ p["head.weight"].T + p["head.bias"]
+        exp = np.exp(logits - logits.max(1, keepdims=True))
+        self.e = exp / exp.sum(1, keepdims=True) - np.eye(CLASSES)[y.numpy()]
+
+    def spread(self, per_sample):
+        """What the token mean sends back to every token."""
+        return np.repeat(per_sample[:, None], self.tokens, axis=1) / self.tokens
+
+    def backward(self, matrices, head):
+        """Credit at every tap when W_l is replaced by `matrices[l]` and the head's weight by `head`."""
+        a = [self.spread(self.e @ head)]
+        for i in reversed(range(DEPTH)):
+            a.insert(0, a[0] + (a[0] * self.slope[i + 1]) @ matrices[i])
+        return a
+
+    def weight_gradients(self, credit):
+        """∂W of every stage when tap l is told `credit[l]`, mean over rows."""
+        found = {}
+        for i in range(DEPTH):
+            delta = credit[i + 1] * self.slope[i + 1]
+            found[f"blocks.{i}.w.weight"] = np.einsum("nto,nti->oi", delta, self.h[i]) / ROWS
+            found[f"blocks.{i}.w.bias"] = delta.sum((0, 1)) / ROWS
+        found["stem.weight"] = np.einsum("nto,nti->oi", credit[0], self.x) / ROWS
+        found["stem.bias"] = credit[0].sum((0, 1)) / ROWS
+        found["head.weight"] = self.e.T @ self.h[-1].mean(1) / ROWS
+        found["head.bias"] = self.e.mean(0)
+        return found
+
+
+def credit_by_hand(rule, hand, applied, net):
+    true = [hand.parameters[f"blocks.{i}.w.weight"] for i in range(DEPTH)]
+    exact = hand.backward(true, hand.parameters["head.weight"])
+    if rule == "bp":
+        return exact
+    if rule == "dfa":
+        B = [b.numpy() for b in applied.feedback]
+        return [np.repeat((hand.e @ b.T)[:, None], hand.tokens, axis=1) for b in B]
+    if rule == "block_fa":
+        B = [b.numpy() for b in applied.feedback]
+        credit = [exact[-1]]
+        for b in reversed(B):
+            credit.insert(0, credit[0] @ b.T)
+        return credit
+    fixed = {n: m.feedback.numpy() for n, m in net.named_modules() if isinstance(m, FeedbackLinear)}
+    return hand.backward([fixed[f"blocks.{i}.w"] for i in range(DEPTH)], fixed["head"])
+
+
+def build(rule, tokens, **options):
+    torch.manual_seed(0)
+    net = TanhNet().double()
+    x = torch.randn(ROWS, TOKENS, INPUTS).double() if tokens else torch.randn(ROWS, INPUTS).double()
+    y = torch.randint(CLASSES, (ROWS,))
+    hand = ByHand(net, x, y)
+    taps = resolve_taps(net, ["stem", "blocks.*"])
+    application = apply_rule(rule_class(rule)(), net, taps, x, generator(0, "feedback"), **options)
+    return net, application.applied, x, y, hand
+
+
+@pytest.mark.parametrize("tokens", [False, True], ids=["2-D", "tokens"])
+@pytest.mark.parametrize("rule", ["bp", "dfa", "block_fa", "fa"])
+def test_rule_matches_the_derivation(rule, tokens):
+    net, applied, x, y, hand = build(rule, tokens)
+    applied.backward(x, lambda output: row_errors(output, y))
+    expected = credit_by_hand(rule, hand, applied, net)
+    for name, gradient in hand.weight_gradients(expected).items():
+        np.testing.assert_allclose(net.get_parameter(name).grad.numpy(), gradient, rtol=1e-9, atol=1e-12, err_msg=name)
+    seen = observe(net, applied, x, y)
+    exact = credit_by_hand("bp", hand, applied, net)
+    for tap in range(DEPTH + 1):
+        shape = seen.states[tap].shape
+        np.testing.assert_allclose(seen.credits[tap].numpy(), expected[tap].reshape(shape), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(seen.exact[tap].numpy(), exact[tap].reshape(shape), rtol=1e-9, atol=1e-12)
+    for name, gradient in {**seen.exact_weights, **seen.rule_weights}.items():
+        torch.testing.assert_close(gradient / ROWS, net.get_parameter(name).grad)
+
+
+@pytest.mark.parametrize("how", ["batch", "sample"])
+@pytest.mark.parametrize("rule", ["dfa", "block_fa"])
+def test_normalised_credit_with_penalty(rule, how):
+    penalty = 0.03
+    net, applied, x, y, hand = build(rule, tokens=False, credit_norm=how, penalty=penalty)
+
+    def normalise(a):
+        over = None if how == "batch" else (1, 2)
+        return a / (np.sqrt((a**2).mean(axis=over, keepdims=True)) + 1e-6)
+
+    raw = credit_by_hand(rule, hand, applied, net)
+    if rule == "block_fa":  # every link of the chain is normalised
+        raw = [raw[-1]]
+        for b in reversed([b.numpy() for b in applied.feedback]):
+            raw.insert(0, normalise(raw[0]) @ b.T)
+    told = [normalise(a) for a in raw]
+    for i in range(1, DEPTH + 1):
+        told[i] = told[i] + 2 * penalty * (hand.h[i] - hand.h[i - 1])
+    applied.backward(x, lambda output: row_errors(output, y))
+    for name, gradient in hand.weight_gradients(told).items():
+        np.testing.assert_allclose(net.get_parameter(name).grad.numpy(), gradient, rtol=1e-9, atol=1e-12, err_msg=name)
+    seen = observe(net, applied, x, y)
+    plain = credit_by_hand(rule, hand, applied, net)
+    np.testing.assert_allclose(seen.credits[0].numpy(), plain[0][:, 0], rtol=1e-9)
+    for name, gradient in {**seen.exact_weights, **seen.rule_weights}.items():
+        torch.testing.assert_close(gradient / ROWS, net.get_parameter(name).grad)
+
+
+def test_penalty_under_backprop_is_a_term_of_the_loss():
+    penalty = 0.03
+    net, applied, x, y, _ = build("bp", tokens=False, penalty=penalty)
+    applied.backward(x, lambda output: row_errors(output, y))
+    found = {name: p.grad.clone() for name, p in net.named_parameters()}
+    net.zero_grad()
+    states = [net.stem(x)]
+    for block in net.blocks:
+        states.append(block(states[-1]))
+    loss = nn.functional.cross_entropy(net.head(states[-1]), y)
+    for below, above in pairwise(states):
+        loss = loss + penalty * (above - below).square().sum(1).mean()
+    loss.backward()
+    for name, p in net.named_parameters():
+        torch.testing.assert_close(found[name], p.grad)
+
+
+def test_frozen_blocks_get_nothing_and_the_stem_learns():
+    for rule in ("bp", "dfa", "block_fa", "fa"):
+        net, applied, x, y, hand = build(rule, tokens=False, freeze_blocks=True)
+        applied.backward(x, lambda output, y=y: row_errors(output, y))
+        assert all(p.grad is None for name, p in net.named_parameters() if name.startswith("blocks"))
+        expected = hand.weight_gradients(credit_by_hand(rule, hand, applied, net))
+        np.testing.assert_allclose(net.stem.weight.grad.numpy(), expected["stem.weight"], rtol=1e-9)
+
+
+def test_feedback_scales_are_as_stated():
+    wide = rule_class("dfa")().draw_feedback([(400,)], 10, generator(0, "feedback"))[0]
+    assert wide.shape == (400, 10)
+    assert abs(float(wide.var()) - 1 / 10) < 0.01
+    chain = rule_class("block_fa")().draw_feedback([(300,), (200,)], 10, generator(0, "feedback"))
+    assert chain[0].shape == (300, 200)
+    assert abs(float(chain[0].var()) - 1 / 200) < 0.0005

@@ -1,0 +1,170 @@
+"""FA: equal to backprop when feedback is the weights; the conversion reports and refuses."""
+
+import pytest
+import torch
+from torch import nn
+
+import creditscope as cs
+from creditscope.errors import CreditscopeError
+from creditscope.losses import row_errors
+from creditscope.measure.observation import observe
+from creditscope.nets.resmlp import ResMLP
+from creditscope.rng import generator
+from creditscope.rules import FeedbackLinear, apply_rule, rule_class
+from creditscope.rules._feedback_linear import LinearWithFeedback, Transport
+from creditscope.taps import resolve_taps
+
+
+def small_net() -> tuple[ResMLP, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    net = ResMLP((7,), 4, depth=3, width=9)
+    for block in net.blocks:
+        nn.init.normal_(block.w2.weight, std=0.3)
+    return net, torch.randn(12, 7), torch.randint(4, (12,))
+
+
+def converted(net, x, **options):
+    taps = resolve_taps(net, ["stem", "blocks.*"])
+    return apply_rule(rule_class("fa")(**options), net, taps, x, generator(0, "feedback"))
+
+
+def test_feedback_equal_to_weights_is_backprop():
+    net, x, y = small_net()
+    nn.functional.cross_entropy(net(x), y).backward()
+    exact = {name: p.grad.clone() for name, p in net.named_parameters()}
+    net.zero_grad()
+    application = converted(net, x)
+    for module in net.modules():
+        if isinstance(module, FeedbackLinear):
+            module.feedback.copy_(module.weight.detach())
+    application.applied.backward(x, lambda output: row_errors(output, y))
+    for name, p in net.named_parameters():
+        error = float((p.grad - exact[name]).norm() / exact[name].norm())
+        assert error < 1e-6, name
+
+
+def test_random_feedback_is_not_backprop_below_the_head():
+    net, x, y = small_net()
+    nn.functional.cross_entropy(net(x), y).backward()
+    exact = {name: p.grad.clone() for name, p in net.named_parameters()}
+    net.zero_grad()
+    application = converted(net, x)
+    application.applied.backward(x, lambda output: row_errors(output, y))
+    for name, p in net.named_parameters():
+        apart = float((p.grad - exact[name]).norm() / exact[name].norm())
+        assert (apart < 1e-5) == name.startswith("head"), name
+
+
+def test_one_forward_serves_credit_and_reference():
+    net, x, y = small_net()
+    before = net(x)
+    application = converted(net, x)
+    torch.testing.assert_close(net(x), before, rtol=0, atol=0)
+    seen = observe(net, application.applied, x, y)
+    plain = ResMLP((7,), 4, depth=3, width=9)
+    plain.load_state_dict({k: v for k, v in net.state_dict().items() if not k.endswith("feedback")})
+    nn.functional.cross_entropy(plain(x), y).backward()
+    for name, gradient in seen.exact_weights.items():
+        torch.testing.assert_close(gradient / 12, plain.get_parameter(name).grad, rtol=1e-4, atol=1e-6)
+
+
+def test_state_dict_carries_the_feedback():
+    net, x, _ = small_net()
+    converted(net, x)
+    names = [name for name in net.state_dict() if name.endswith("feedback")]
+    assert len(names) == sum(isinstance(m, FeedbackLinear) for m in net.modules()) == 8
+
+
+@pytest.mark.parametrize("leading", [(), (5,), (5, 3), (2, 5, 3)])
+def test_linear_with_feedback_on_any_leading_dimensions(leading):
+    torch.manual_seed(0)
+    x = torch.randn(*leading, 4, dtype=torch.float64, requires_grad=True)
+    w = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
+    b = torch.randn(6, dtype=torch.float64, requires_grad=True)
+    feedback = torch.randn(6, 4, dtype=torch.float64)
+    transport = Transport(rule_class("fa")())
+    y = LinearWithFeedback.apply(x, w, b, feedback, transport)
+    delta = torch.randn_like(y)
+    got = torch.autograd.grad(y, (x, w, b), delta, retain_graph=True)
+    flat_delta, flat_x = delta.reshape(-1, 6), x.detach().reshape(-1, 4)
+    torch.testing.assert_close(got[0], delta @ feedback)
+    torch.testing.assert_close(got[1], flat_delta.T @ flat_x)
+    torch.testing.assert_close(got[2], flat_delta.sum(0))
+    with transport.exactly():
+        exact = torch.autograd.grad(y, x, delta)
+    torch.testing.assert_close(exact[0], delta @ w.detach())
+
+
+def test_linear_with_feedback_under_vmap_equals_a_loop():
+    torch.manual_seed(0)
+    x, w, b = torch.randn(3, 5, 4), torch.randn(3, 6, 4, requires_grad=True), torch.randn(3, 6)
+    feedback, transport = torch.randn(3, 6, 4), Transport(rule_class("fa")())
+    x.requires_grad_()
+    stacked = torch.vmap(lambda *t: LinearWithFeedback.apply(*t, transport))(x, w, b, feedback)
+    delta = torch.randn_like(stacked)
+    got = torch.autograd.grad(stacked, (x, w), delta)
+    torch.testing.assert_close(got[0], delta @ feedback)
+    torch.testing.assert_close(got[1], delta.transpose(1, 2) @ x.detach())
+
+
+def test_report_lists_every_parameter_once():
+    net, x, _ = small_net()
+    report = converted(net, x).report
+    assert set(report.roles) == {name for name, _ in net.named_parameters()}
+    assert report.names("exact") == ["head.weight", "head.bias"]
+    assert "norm.weight" in report.names("rule")
+    assert "rule-trained (22)" in str(report)
+    net, x, _ = small_net()
+    exact_head = converted(net, x, head="exact").report
+    # above the last block's w2 only exact things lie: the skip, the norm and the head
+    assert set(exact_head.names("exact")) == {
+        "head.weight", "head.bias", "norm.weight", "norm.bias", "blocks.2.w2.weight", "blocks.2.w2.bias",
+    }  # fmt: skip
+
+
+def test_match_init_scale():
+    net, x, _ = small_net()
+    stds = {name: float(p.detach().std()) for name, p in net.named_parameters()}
+    converted(net, x, scale="match-init")
+    layer = net.blocks[0].w2
+    assert abs(float(layer.feedback.std()) / stds["blocks.0.w2.weight"] - 1) < 0.3
+
+
+class WithAttention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.attention, self.b = nn.Linear(4, 4), nn.MultiheadAttention(4, 2, batch_first=True), nn.Linear(4, 3)
+
+    def forward(self, x):
+        h = self.a(x)
+        return self.b(self.attention(h, h, h)[0].mean(1))
+
+
+class WithMatrix(nn.Module):
+    added_parameters: tuple[str, ...] = ()
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.matrix = nn.Linear(4, 4), nn.Parameter(torch.randn(4, 3))
+
+    def forward(self, x):
+        return self.a(x) @ self.matrix
+
+
+def test_what_would_silently_stay_backprop_is_refused():
+    x = torch.randn(5, 2, 4)
+    with pytest.raises(CreditscopeError, match=r"'attention' is an nn.MultiheadAttention.*q, k, v and o nn.Linear"):
+        cs.convert(WithAttention(), "fa", taps="a", inputs=x)
+    with pytest.raises(CreditscopeError, match=r"'matrix' of shape \(4, 3\).*added_parameters"):
+        cs.convert(WithMatrix(), "fa", taps="a", inputs=x[:, 0])
+    with pytest.raises(CreditscopeError, match=r"'0\.weight' of shape .* belongs to a Conv1d"):
+        cs.convert(nn.Sequential(nn.Conv1d(2, 4, 1), nn.Flatten(), nn.Linear(16, 3)), "fa", taps="0", inputs=x)
+    with pytest.raises(CreditscopeError, match="Expected a weight rule such as 'fa'"):
+        cs.convert(WithMatrix(), "dfa", taps="a", inputs=x[:, 0])
+
+
+def test_a_net_cannot_be_converted_twice():
+    net, x, _ = small_net()
+    cs.convert(net, "fa", taps="blocks.*", inputs=x)
+    with pytest.raises(CreditscopeError, match="not converted yet"):
+        cs.convert(net, "fa", taps="blocks.*", inputs=x)

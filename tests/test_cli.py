@@ -1,0 +1,308 @@
+"""The command line: what it refuses and with which words, what it writes, and what it does not import."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from builders import make_family, make_record, write_record
+
+from creditscope.cli import main
+from creditscope.errors import CreditscopeError
+from creditscope.record import read_record
+from creditscope.registry import TASKS
+from creditscope.tasks import Task, check_task, register_task
+
+TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--jobs", "1", "--quiet")
+DEMO = {"net_options": {"depth": 4, "width": 128, "terminal_norm": True}, "epochs": 60, "snapshot_every": 5}
+
+
+@pytest.fixture
+def call(capsys):
+    """Run a command; gives its exit code, standard output and standard error."""
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        code = 0
+        try:
+            main([str(a) for a in arguments])
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return run
+
+
+def trained(folder: Path) -> list[Path]:
+    """Everything a run would have left."""
+    return [*folder.rglob("snapshots.jsonl"), *folder.rglob("*.safetensors")]
+
+
+class TestImports:
+    def test_help_imports_no_torch(self):
+        command = [sys.executable, "-X", "importtime", "-m", "creditscope", "--help"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+        assert done.returncode == 0
+        assert "creditscope.cli" in imported
+        assert [name for name in imported if name.split(".")[0] in ("torch", "matplotlib", "pandas", "xarray")] == []
+        assert all(name in done.stdout for name in ("demo", "run", "audit", "figure", "list", "doctor"))
+
+    def test_stored_records_need_no_torch(self, tmp_path):
+        """audit, list and figure in one process of their own."""
+        for rule in ("bp", "block_fa", "dfa"):
+            write_record(tmp_path / "records", make_record(rule=rule, **DEMO))
+        code = f"""
+import sys
+from creditscope.cli import main
+records, figures = {str(tmp_path / "records")!r}, {str(tmp_path / "figures")!r}
+for words in (["audit", records], ["audit", records, "--json", "--set", "growth=20"], ["list"],
+              ["figure", "audit_hero", "--records", records, "--out", figures, "--no-train"]):
+    main(words)
+    assert "torch" not in sys.modules, words
+    print("done", words[0])
+"""
+        done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert re.findall("^done (.*)$", done.stdout, re.M) == ["audit", "audit", "list", "figure"]
+        assert "6 of 9 runs are not on record" in done.stdout
+        assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == ["audit_hero.pdf", "audit_hero.png"]
+
+
+class TestRefusals:
+    """Exit code 2, what was expected, what came; nothing is trained."""
+
+    @pytest.mark.parametrize(
+        ("words", "came", "choices"),
+        [
+            (("run", "--rule", "nope"), "rule, but got 'nope'", "block_fa, bp, dfa, fa"),
+            (("run", "--net", "nope"), "net, but got 'nope'", "resmlp"),
+            (("run", "--task", "nope"), "task, but got 'nope'", "digits, mnist1d"),
+            (("figure", "nope"), "figure, but got 'nope'", "audit_hero"),
+            (("run", "--set", "net.nope=1"), "option of net 'resmlp', but got 'nope'", "depth, terminal_norm, width"),
+            (("run", "--rule", "fa", "--set", "rule.nope=1"), "option of rule 'fa', but got 'nope'", "head, scale"),
+            (("run", "--set", "task.nope=1"), "option of task 'mnist1d', but got 'nope'", "none"),
+        ],
+    )
+    def test_unknown_names_list_the_choices(self, call, tmp_path, monkeypatch, words, came, choices):
+        monkeypatch.chdir(tmp_path)
+        code, _, err = call(*words)
+        assert code == 2
+        assert f"{came}. Choices: {choices}." in err
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (("--epochs", "0"), "Expected epochs >= 1, but got 0."),
+            (("--seeds", "1", "2", "1"), "Expected every seed once, but got 1 more than once."),
+            (("--batch", "1401"), "Expected a batch of at most the 1400 training rows of 'digits', but got 1401."),
+            (("--batch", "0"), "Expected batch >= 1, but got 0."),
+            (("--lr", "0"), "Expected a learning rate lr > 0, but got 0.0."),
+            (("--lr", "inf"), "Expected a learning rate"),
+            (("--lr", "nan"), "Expected a learning rate lr > 0, but got nan."),
+            (("--depth", "0"), "Expected a ResMLP of depth >= 1 and width >= 1, but got depth 0 and width 8."),
+            (
+                ("--set", "net.depth=x"),
+                "Expected option 'depth' of net 'resmlp' to be of type int (default 4), but got",
+            ),
+            (("--set", "depth=3"), "Expected --set net.NAME=VALUE, rule.NAME=VALUE or task.NAME=VALUE, but got"),
+            (("--set", "net.depth"), "Expected --set NAME=VALUE, but got 'net.depth'."),
+            (("--rule", "nowhere.py:Mine"), "Expected a Python file with the rule 'Mine', but 'nowhere.py' does not"),
+        ],
+    )
+    def test_bad_numbers(self, call, tmp_path, words, message):
+        code, _, err = call("run", *TINY, *words, "--out", tmp_path)
+        assert code == 2
+        assert message in err
+        assert trained(tmp_path) == []
+
+    def test_unknown_threshold(self, call, tmp_path):
+        write_record(tmp_path, make_record())
+        code, _, err = call("audit", tmp_path, "--set", "grwth=1")
+        assert code == 2
+        assert re.search("name of a threshold, but got 'grwth'. Choices: .*depth_gain, .*growth", err)
+        code, _, err = call("audit", tmp_path, "--set", "growth=big")
+        assert (code, err) == (2, "creditscope: Expected a number for threshold 'growth', but got 'big'.\n")
+
+    def test_no_records(self, call, tmp_path):
+        code, _, err = call("audit", tmp_path / "nowhere")
+        assert (code, "Expected a folder of records, but" in err) == (2, True)
+        code, _, err = call("figure", "audit_hero", "--records", tmp_path, "--no-train")
+        assert (code, "Expected records of study 'audit_hero' under" in err) == (2, True)
+
+    @pytest.mark.parametrize("words", [("list", "nonsense"), ("run", "--optimiser", "nope"), ("run", "--wat", "1")])
+    def test_unknown_words(self, call, words):
+        code, out, err = call(*words)
+        assert code == 2
+        if words[0] == "list":
+            assert "thresholds" in out + err
+
+
+GOOD = Task(
+    "mine", np.ones((20, 4), np.float32), np.arange(20) % 3, np.ones((6, 4), np.float32), np.arange(6) % 3, classes=3
+)
+TRAINING, TEST = "in the training rows of task 'mine'", "in the test rows of task 'mine'"
+BAD = {
+    "nan": ({"x_train": np.where(np.eye(20, 4) > 0, np.nan, 1)}, f"finite inputs {TRAINING}", "4 NaN or infinite"),
+    "infinite": ({"x_test": np.full((6, 4), np.inf)}, f"finite inputs {TEST}", "24 NaN or infinite"),
+    "too high": ({"y_train": np.arange(20) % 4}, f"labels from 0 to 2 {TRAINING}", "labels from 0 to 3"),
+    "below 0": ({"y_test": np.arange(6) - 1}, f"labels from 0 to 2 {TEST}", "labels from -1 to 4"),
+    "empty": ({"x_train": np.ones((0, 4)), "y_train": np.arange(0)}, f"at least one row {TRAINING}", "none"),
+    "uneven": ({"y_train": np.arange(19) % 3}, f"one label per row {TRAINING}", "20 rows and 19 labels"),
+    "not classes": ({"y_test": np.ones(6)}, f"integer class labels {TEST}", "dtype float64"),
+    "shapes": ({"x_test": np.ones((6, 5))}, "training and test inputs of one shape in task 'mine'", "(4,) and (5,)"),
+}
+"""What is wrong with the data, what was expected, what came."""
+
+
+class TestData:
+    """Data that no run should start on, as a user would bring them."""
+
+    @pytest.fixture
+    def register(self, monkeypatch):
+        """Make a task known for one test."""
+        monkeypatch.setattr(TASKS, "_registered", dict(TASKS._registered))
+
+        def keep(task: Task) -> None:
+            register_task("mine", version="1")(lambda: task)
+
+        return keep
+
+    @pytest.mark.parametrize("case", BAD)
+    def test_bad_data_are_refused_before_training(self, call, tmp_path, register, case):
+        changes, expected, came = BAD[case]
+        message = f"Expected {expected}, but got {came}"
+        bad = Task(**vars(GOOD) | changes)
+        with pytest.raises(CreditscopeError, match=re.escape(message)):
+            check_task(bad)
+        register(bad)
+        code, _, err = call("run", "--task", "mine", "--batch", "4", "--out", tmp_path, "--quiet")
+        assert code == 2
+        assert f"creditscope: {message}" in err
+        assert trained(tmp_path) == []
+
+    def test_good_data_are_returned_unchanged(self):
+        assert check_task(GOOD) is GOOD
+
+    def test_small_integer_labels_are_trained_on_or_refused(self, call, tmp_path, register):
+        """Image data sets often hold uint8 labels."""
+        small = {"y_train": GOOD.y_train.astype(np.uint8), "y_test": GOOD.y_test.astype(np.uint8)}
+        register(Task(**vars(GOOD) | small))
+        code, _, err = call("run", *TINY, "--task", "mine", "--seeds", "1", "--batch", "4", "--out", tmp_path)
+        assert (code, err) == (0, "") or (code == 2 and "Expected" in err)
+
+
+class TestRun:
+    def test_writes_a_record_and_reuses_it(self, call, tmp_path):
+        words = ("run", *TINY, "--seeds", "5", "--out", tmp_path, "--json")
+        code, out, _ = call(*words)
+        (folder,) = (tmp_path / "records").iterdir()
+        files = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+        record = read_record(folder)
+        assert code == 0
+        assert sorted(files) == ["lock", "provenance.json", "snapshots.jsonl", "spec.json", "weights.safetensors"]
+        assert (record.provenance.status, [s.epoch for s in record.snapshots]) == ("complete", [0, 1])
+        (method,) = json.loads(out)["methods"]
+        assert (method["seeds"], method["accuracy"]["mean"]) == ([5], record.last.accuracy)
+        assert call(*words)[:2] == (0, out)
+        assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()} == files
+
+    def test_json_stays_json_when_something_is_noted(self, call, tmp_path):
+        words = ("run", *TINY, "--seeds", "5", "--out", tmp_path, "--json")
+        call(*words)
+        (file,) = tmp_path.rglob("snapshots.jsonl")
+        file.write_text(file.read_text()[:-50])
+        code, out, err = call(*words)
+        assert (code, "damaged-0-" in out + err) == (0, True)
+        assert json.loads(out)["methods"][0]["seeds"] == [5]
+
+    def test_json_of_frozen_runs_is_json(self, call, tmp_path):
+        code, out, _ = call("run", *TINY, "--seeds", "5", "--out", tmp_path, "--frozen", "--json")
+        assert code == 0
+        assert json.loads(out)
+
+    def test_a_users_rule_and_its_edits(self, call, tmp_path, monkeypatch):
+        """The same rule under another text is another run, even if it is edited within a second."""
+        monkeypatch.setattr(sys, "dont_write_bytecode", False)  # stale bytecode must not be taken for the new text
+        file = tmp_path / "mine.py"
+
+        def write(scale: str) -> None:
+            file.write_text(
+                "from creditscope import TapRule\n\n\n"
+                "class Mine(TapRule):\n"
+                "    label = 'my own'\n\n"
+                "    def credit(self, ctx):\n"
+                f"        return [{scale} * h for h in ctx.states]\n"
+            )
+            os.utime(file, (1, 1))
+
+        def run() -> dict[str, str]:
+            out = tmp_path / "out"
+            code, shown, _ = call("run", *TINY, "--seeds", "5", "--rule", f"{file}:Mine", "--out", out)
+            assert code == 0
+            assert "my own" in shown
+            return {f.parent.name: f.read_text() for f in out.rglob("snapshots.jsonl")}
+
+        write("1.0")
+        first = run()
+        assert run() == first
+        (name,) = first
+        assert name.startswith("digits-resmlp-Mine-s5-")
+        write("0.0")  # as long as before: credit of zero
+        both = run()
+        assert len(both) == 2
+        (second,) = both.keys() - first.keys()
+        last = read_record(tmp_path / "out" / "records" / second).last
+        assert last.taps.rows_no_credit == (397, 397)
+
+    def test_a_rule_derived_from_another_has_its_own_name(self, call, tmp_path):
+        file = tmp_path / "mine.py"
+        file.write_text("from creditscope.rules.dfa import DFA\n\n\nclass Mine(DFA):\n    label = 'my own'\n")
+        code, *_ = call("run", *TINY, "--seeds", "5", "--rule", f"{file}:Mine", "--out", tmp_path)
+        (folder,) = (tmp_path / "records").iterdir()
+        assert (code, read_record(folder).facts.rule.name) == (0, "Mine")
+
+    def test_what_the_file_lacks_is_named(self, call, tmp_path):
+        file = tmp_path / "mine.py"
+        file.write_text("from creditscope.rules.dfa import DFA\n")
+        code, _, err = call("run", *TINY, "--rule", f"{file}:Mine", "--out", tmp_path)
+        assert code == 2
+        assert f"Expected {file} to define a rule class 'Mine', but got nothing of that name" in err
+        assert "Rule classes there: DFA." in err
+
+
+class TestShow:
+    def test_audit(self, call, tmp_path):
+        for record in make_family(taps={"h_rms": (1, 1, 30, 30, 30)}):
+            write_record(tmp_path, record)
+        code, out, _ = call("audit", tmp_path, "--json")
+        assert code == 0
+        assert [m["verdict"]["word"] for m in json.loads(out)["methods"]] == ["trustworthy", "trustworthy"]
+        code, out, _ = call("audit", tmp_path, "--json", "--set", "growth=20", "--mute", "CS005", "CS006")
+        dfa = json.loads(out)["methods"][1]
+        assert (dfa["verdict"]["codes"], dfa["verdict"]["muted"]) == (["CS001"], ["CS005", "CS006"])
+        code, out, _ = call("audit", tmp_path, "--set", "growth=20")
+        assert (code, "walk back (CS001)" in out) == (0, True)
+
+    def test_list(self, call):
+        code, out, _ = call("list", "--json")
+        found = json.loads(out)
+        assert code == 0
+        assert sorted(found) == ["checks", "figures", "nets", "rules", "tasks", "thresholds"]
+        assert {"bp", "fa", "block_fa", "dfa"} <= set(found["rules"])
+        assert all(summary for rows in found.values() for summary in rows.values())
+        code, out, _ = call("list", "nets")
+        assert (code, out.split()[:2]) == (0, ["nets", "resmlp"])
+
+    def test_doctor(self, call):
+        code, out, _ = call("doctor", "--json")
+        found = json.loads(out)
+        assert (code, found["numpy"]) == (0, np.__version__)
+        assert {"creditscope", "python", "torch", "devices", "cores", "data folder"} <= set(found)
+        code, out, _ = call("doctor")
+        assert (code, out.split()[0]) == (0, "creditscope")

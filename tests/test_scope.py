@@ -1,0 +1,224 @@
+"""`watch` on models of other people: transformers, BatchNorm in train mode, dropout, autocast; nothing touched."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import creditscope as cs
+from creditscope.errors import CreditscopeError
+
+
+class Classifier(nn.Module):
+    """torch's own encoder, batch first, with a mean-pooled head."""
+
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=dropout, batch_first=True, norm_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.head(self.encoder(x).mean(1))
+
+
+def conv_net() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True)),
+        nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True)),
+        nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)),
+    )
+
+
+def fingerprint(model: nn.Module) -> dict[str, torch.Tensor]:
+    state = {f"state {k}": v.clone() for k, v in model.state_dict().items()}
+    state |= {f"grad {k}": p.grad.clone() for k, p in model.named_parameters() if p.grad is not None}
+    state |= {f"mode {k}": torch.tensor(m.training) for k, m in model.named_modules()}
+    state |= {f"hooks {k}": torch.tensor(len(m._forward_hooks)) for k, m in model.named_modules()}
+    state |= {f"needs {k}": torch.tensor(p.requires_grad) for k, p in model.named_parameters()}
+    return state | {"random": torch.get_rng_state()}
+
+
+def assert_untouched(model: nn.Module, before: dict[str, torch.Tensor]) -> None:
+    after = fingerprint(model)
+    assert after.keys() == before.keys()
+    for key, value in before.items():
+        assert torch.equal(value, after[key]), key
+
+
+def give_gradients(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> None:
+    nn.functional.cross_entropy(model(x), y).backward()
+
+
+def test_transformer_encoder_unchanged():
+    torch.manual_seed(0)
+    model, x, y = Classifier(), torch.randn(12, 7, 16), torch.randint(5, (12,))
+    give_gradients(model, x, y)
+    model.eval()
+    before = fingerprint(model)
+    scope = cs.watch(model, taps="encoder.layers.*")
+    taken = scope.snapshot(x, y)
+    assert_untouched(model, before)
+    assert taken.taps.cos == pytest.approx((1, 1, 1))
+    facts = scope.records[0].facts
+    assert facts.taps == ("encoder.layers.0", "encoder.layers.1", "encoder.layers.2")
+    assert facts.tap_shapes[0] == (7, 16)
+    assert facts.residual == (False, True, True)
+    assert not facts.rows_interact
+    # the mean over 7 tokens sends Wᵀe/7 to each, unchanged to the last layer's output
+    e = torch.softmax(model(x), -1) - nn.functional.one_hot(y, 5)
+    expected = (e @ model.head.weight / 7).norm(dim=1) * 7**0.5
+    np.testing.assert_allclose(taken.taps.g_norm[-1], np.median(expected.detach()), rtol=1e-4)
+    verdict = scope.audit().methods[0].verdict
+    assert "use of depth not tested" in verdict.lines[2].reason
+
+
+def test_dfa_credit_on_tokens_is_the_same_for_every_token():
+    torch.manual_seed(0)
+    model, x, y = Classifier(), torch.randn(12, 7, 16), torch.randint(5, (12,))
+    seen: list = []
+
+    def credit(ctx):
+        seen.append(ctx)
+        return [torch.ones_like(h) for h in ctx.states]
+
+    taken = cs.watch(model, taps="encoder.layers.*", credit=credit).snapshot(x, y)
+    assert seen[0].error.shape == (12, 5)
+    assert seen[0].top_gradient.shape == (12, 7, 16)
+    assert all(abs(c) < 1 for c in taken.taps.cos)
+    assert cs.watch(model, taps="encoder.layers.*", rule="dfa").snapshot(x, y).taps.rows_used == (12, 12, 12)
+
+
+def test_batch_norm_in_train_mode():
+    torch.manual_seed(0)
+    model, x, y = conv_net(), torch.randn(16, 3, 6, 6), torch.randint(4, (16,))
+    model.train()
+    give_gradients(model, x, y)
+    before = fingerprint(model)
+    scope = cs.watch(model, taps=["0", "1"])
+    scope.snapshot(x, y)
+    assert_untouched(model, before)
+    assert scope.records[0].facts.rows_interact
+    model.eval()
+    calm = cs.watch(model, taps=["0", "1"])
+    calm.snapshot(x, y)
+    assert not calm.records[0].facts.rows_interact
+
+
+def test_dropout_has_one_set_of_masks_for_credit_and_reference():
+    torch.manual_seed(0)
+    model, x, y = Classifier(dropout=0.4), torch.randn(12, 7, 16), torch.randint(5, (12,))
+    model.train()
+    before = fingerprint(model)
+    # credit that is the reference of the same forward: any other mask would give a cosine below 1
+    scope = cs.watch(model, taps="encoder.layers.*", credit=lambda ctx: [*ctx.states[:-1], ctx.top_gradient])
+    taken = scope.snapshot(x, y)
+    assert taken.taps.cos[-1] == pytest.approx(1, abs=1e-6)
+    assert_untouched(model, before)
+    # and the float64 twin draws the same masks, so what differs is rounding alone
+    assert max(taken.taps.g_noise) < 1e-4
+
+
+def test_feedback_and_reference_share_dropout_masks():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+    x, y = torch.randn(20, 6), torch.randint(3, (20,))
+    cs.convert(model, "fa", taps=["0", "2"], inputs=x)
+    for layer in (model[0], model[2], model[4]):
+        layer.feedback.copy_(layer.weight.detach())
+    taken = cs.watch(model, taps=["0", "2"]).snapshot(x, y)
+    assert taken.taps.cos == pytest.approx((1, 1), abs=1e-6)
+
+
+def test_a_converted_model_is_measured_against_its_true_gradient():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 40), nn.Tanh(), nn.Linear(40, 3))
+    x, y = torch.randn(200, 6), torch.randint(3, (200,))
+    report = cs.convert(model, "fa", taps=["1", "3"], inputs=x)
+    assert report.names("exact") == ["4.weight", "4.bias"]
+    taken = cs.watch(model, taps=["1", "3"]).snapshot(x, y)
+    assert all(abs(c) < 0.9 for c in taken.taps.cos)
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
+    start = float(nn.functional.cross_entropy(model(x), y).detach())
+    for _ in range(150):
+        optimiser.zero_grad()
+        give_gradients(model, x, y)
+        optimiser.step()
+    assert float(nn.functional.cross_entropy(model(x), y).detach()) < 0.8 * start
+    later = cs.watch(model, taps=["1", "3"]).snapshot(x, y)
+    assert later.taps.cos[1] > taken.taps.cos[1] + 0.1  # weights have turned towards the feedback
+
+
+def test_no_grad_and_autocast_callers_measure_the_same():
+    torch.manual_seed(0)
+    model, x, y = conv_net().eval(), torch.randn(16, 3, 6, 6), torch.randint(4, (16,))
+    plain = cs.watch(model, taps=["0", "1"]).snapshot(x, y)
+    with torch.no_grad():
+        assert cs.watch(model, taps=["0", "1"]).snapshot(x, y) == plain
+        assert not torch.is_grad_enabled()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert cs.watch(model, taps=["0", "1"]).snapshot(x, y) == plain
+        assert torch.is_autocast_enabled("cpu")
+    with torch.inference_mode(), pytest.raises(CreditscopeError, match="inference_mode"):
+        cs.watch(model, taps=["0", "1"]).snapshot(x, y)
+
+
+def test_frozen_parameters_are_listed_and_measured_around():
+    torch.manual_seed(0)
+    model, x, y = Classifier(), torch.randn(12, 7, 16), torch.randint(5, (12,))
+    for p in model.encoder.parameters():
+        p.requires_grad_(False)
+    scope = cs.watch(model, taps="encoder.layers.*")
+    taken = scope.snapshot(x, y)
+    assert taken.taps.rows_used == (12, 12, 12)
+    assert [w.name for w in scope.records[0].facts.weights] == ["head.weight", "head.bias"]
+    assert len(scope.report.names("frozen")) == sum(1 for _ in model.encoder.parameters())
+    model.encoder.layers[0].linear1.weight.requires_grad_(True)
+    with pytest.raises(CreditscopeError, match="same trainable parameters at every snapshot"):
+        scope.snapshot(x, y)
+
+
+def test_snapshots_pile_up_and_carry_their_epoch():
+    torch.manual_seed(0)
+    model, x, y = conv_net().eval(), torch.randn(16, 3, 6, 6), torch.randint(4, (16,))
+    scope = cs.watch(model, taps=["0", "1"])
+    with pytest.raises(CreditscopeError, match="Expected at least one snapshot"):
+        scope.audit()
+    scope.snapshot(x, y, epoch=3)
+    scope.snapshot(x, y, epoch=7)
+    assert [s.epoch for s in scope.snapshots] == [3, 7]
+    assert "trustworthy" in str(scope.audit()) or "walk back" in str(scope.audit())
+
+
+def test_bad_input_is_explained():
+    model, x, y = conv_net(), torch.randn(16, 3, 6, 6), torch.randint(4, (16,))
+    with pytest.raises(CreditscopeError, match=r"Expected the name of a tap, but got 'block\.\*'"):
+        cs.watch(model, taps="block.*")
+    with pytest.raises(CreditscopeError, match=r"one value per row, shape \(16,\), but got shape"):
+        cs.watch(model, taps="0", loss=nn.functional.cross_entropy).snapshot(x, y)
+    with pytest.raises(CreditscopeError, match=r"Call creditscope\.convert"):
+        cs.watch(model, taps="0", rule="fa")
+    with pytest.raises(CreditscopeError, match="a rule or a credit function, but got both"):
+        cs.watch(model, taps="0", rule="dfa", credit=lambda ctx: [])
+    with pytest.raises(CreditscopeError, match="at least 2 rows"):
+        cs.watch(model, taps="0").snapshot(x[:1], y[:1])
+    sequence_first = nn.TransformerEncoderLayer(16, 4, 32)
+    with pytest.raises(CreditscopeError, match="batch first"):
+        cs.watch(nn.Sequential(sequence_first, Pool()), taps="0").snapshot(torch.randn(7, 12, 16), y[:12])
+
+
+class Pool(nn.Module):
+    def forward(self, h):
+        return h.mean(0)[:, :5]
+
+
+def test_regression_with_a_loss_of_ones_own():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    x, y = torch.randn(30, 4), torch.randn(30, 2)
+    scope = cs.watch(model, taps="1", loss=lambda output, target: (output - target).square().sum(1))
+    taken = scope.snapshot(x, y)
+    g = 2 * (model(x) - y) @ model[2].weight
+    np.testing.assert_allclose(taken.taps.g_norm[0], np.median(g.norm(dim=1).detach()), rtol=1e-5)
+    assert taken.accuracy is None
+    assert {f.code: str(f.outcome) for f in scope.audit().methods[0].findings}["CS010"] == "not applicable"

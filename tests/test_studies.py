@@ -1,0 +1,55 @@
+"""Which runs a study finds on record."""
+
+import pytest
+from builders import make_record
+
+from creditscope.errors import CreditscopeError
+from creditscope.record import RuleFacts
+from creditscope.registry import STUDIES
+from creditscope.studies import Study, collect, find_missing
+
+WANTED = {"task": "mnist1d", "net": "resmlp", "rule": "fa", "epochs": 60, "net_options": {"depth": 4}}
+STUDY = Study("mine", tuple({**WANTED, "seed": seed} for seed in (1, 2)))
+OPTIONS = {"depth": 4, "width": 128}
+
+
+def missing(*records) -> list[int]:
+    return [wanted["seed"] for wanted in find_missing(STUDY, records)]
+
+
+def run(**changes):
+    return make_record(**{"rule": "fa", "seed": 1, "epochs": 60, "net_options": OPTIONS} | changes)
+
+
+def test_runs_on_record_are_found():
+    assert missing() == [1, 2]
+    assert missing(run()) == [2]
+    assert missing(run(), run(seed=2), run(seed=3)) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"epochs": 61}, {"rule": "bp"}, {"frozen": True}, {"lr": 0.1}, {"net_options": {**OPTIONS, "depth": 5}}],
+)
+def test_other_runs_do_not_count(change):
+    assert missing(run(**change)) == [1, 2]
+
+
+def test_a_variant_of_the_rule_does_not_count():
+    """FA with an exact head is not FA: the figure would show another method under its name."""
+    exact = RuleFacts(name="fa", label="FA", variant="head exact")
+    variant = run(rule_options={"head": "exact", "scale": "unit"}, facts={"rule": exact})
+    plain = run(rule_options={"head": "random", "scale": "unit"})
+    assert missing(variant) == [1, 2]
+    assert missing(plain) == [2]
+
+
+def test_nothing_on_record_is_an_error(tmp_path):
+    with pytest.raises(CreditscopeError, match=r"Expected records of study 'mine' under .*, but got none"):
+        collect(STUDY, tmp_path / "nowhere", train=False, jobs=1, quiet=True, problems=[])
+
+
+def test_the_studies_are_what_they_say():
+    demo, hero = STUDIES.get("demo")().runs, STUDIES.get("audit_hero")().runs
+    assert (len(demo), len(hero)) == (30, 9)
+    assert all(wanted in demo for wanted in hero)  # the figure of the demo needs no further run

@@ -1,0 +1,189 @@
+"""Watch and cut on any module: exact gradients, nothing touched, clear errors."""
+
+import pytest
+import torch
+from torch import nn
+
+from creditscope.errors import CreditscopeError
+from creditscope.taps import cut_forward, examine, leave_untouched, resolve_taps, watch_forward
+
+
+class InPlace(nn.Module):
+    """Taps whose state a later module changes in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(4, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        return self.c(self.relu(self.b(self.relu2(self.a(x)))))
+
+    @staticmethod
+    def relu2(h):
+        return h.relu_()
+
+
+class Skip(nn.Module):
+    """A skip that jumps over a tap, so that gradients must add up over paths."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(4, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        h = self.a(x)
+        return self.c(torch.tanh(self.b(torch.tanh(h))) + h)
+
+
+def test_watched_gradients_match_finite_differences():
+    torch.manual_seed(0)
+    net, x = Skip().double(), torch.randn(5, 4).double()
+    forward = watch_forward(net, ["a", "b"], x)
+    weights = torch.randn(5, 3).double()
+    g_a, g_b = torch.autograd.grad(forward.output, forward.states, weights)
+
+    def loss(change_a, change_b):
+        hooks = [
+            net.a.register_forward_hook(lambda m, i, o: o + change_a),
+            net.b.register_forward_hook(lambda m, i, o: o + change_b),
+        ]
+        value = float((net(x) * weights).sum().detach())
+        for hook in hooks:
+            hook.remove()
+        return value
+
+    eps, zero = 1e-6, torch.zeros(5, 6).double()
+    for i, j in ((0, 0), (2, 3), (4, 5)):
+        step = zero.clone()
+        step[i, j] = eps
+        assert abs((loss(step, zero) - loss(-step, zero)) / (2 * eps) - float(g_a[i, j])) < 1e-7
+        assert abs((loss(zero, step) - loss(zero, -step)) / (2 * eps) - float(g_b[i, j])) < 1e-7
+
+
+def test_in_place_modules_do_not_change_what_was_read():
+    torch.manual_seed(0)
+    net, x = InPlace(), torch.randn(8, 4)
+    plain = net.a(x)
+    forward = watch_forward(net, ["a", "b"], x)
+    torch.testing.assert_close(forward.states[0], plain, rtol=0, atol=0)
+    assert (forward.states[0] < 0).any()
+    torch.testing.assert_close(forward.output, net(x), rtol=0, atol=0)
+    torch.autograd.grad(forward.output.sum(), forward.states)
+
+
+def test_cut_gives_each_stage_its_own_credit():
+    torch.manual_seed(0)
+    net, x = Skip(), torch.randn(5, 4)
+    forward = cut_forward(net, ["a", "b"], x, top_gradient=True)
+    credit = [torch.randn(5, 6), torch.randn(5, 6)]
+    torch.autograd.backward(forward.states, credit)
+    torch.testing.assert_close(net.a.weight.grad, credit[0].T @ x)
+    torch.testing.assert_close(net.b.weight.grad, credit[1].T @ torch.tanh(net.a(x)))
+    assert net.c.weight.grad is None
+
+
+def test_nothing_of_the_users_is_touched():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv1d(2, 4, 3), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Flatten(), nn.Linear(24, 3))
+    net.train()
+    net[4].eval()
+    for p in net.parameters():
+        p.grad = torch.randn_like(p)
+    net[0].bias.requires_grad_(False)
+    state = {k: v.clone() for k, v in net.state_dict().items()}
+    grads = [p.grad.clone() for p in net.parameters()]
+    stream, modes = torch.get_rng_state(), [m.training for m in net.modules()]
+    anatomy = examine(net, ["0", "1"], torch.ones(6, 2, 8))
+    assert anatomy.rows_interact
+    assert torch.equal(stream, torch.get_rng_state())
+    with leave_untouched(net) as buffers:
+        watch_forward(net, ["0"], torch.zeros(6, 2, 8), buffers)
+    assert torch.equal(stream, torch.get_rng_state())
+    for key, value in net.state_dict().items():
+        assert torch.equal(value, state[key]), key
+    assert all(torch.equal(a, p.grad) for a, p in zip(grads, net.parameters(), strict=True) if p.grad is not None)
+    assert modes == [m.training for m in net.modules()]
+    assert not any(m._forward_hooks for m in net.modules())
+
+
+def test_hooks_are_removed_after_an_error():
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    with pytest.raises(RuntimeError):
+        watch_forward(net, ["0"], torch.zeros(2, 5))
+    assert not any(m._forward_hooks for m in net.modules())
+
+
+def test_globs_stay_within_one_level_and_keep_forward_order():
+    net = nn.Sequential(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), nn.Sequential(nn.Linear(2, 2)))
+    assert resolve_taps(net, "*") == ("0", "1")
+    assert resolve_taps(net, "*.0") == ("0.0", "1.0")
+    assert resolve_taps(net, ["1", "0.0"]) == ("0.0", "1")
+
+
+class Backwards(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(2, 2), nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.first(self.second(x))
+
+
+def test_taps_come_in_the_order_they_fire():
+    assert examine(Backwards(), ["first", "second"], torch.zeros(3, 2)).taps == ("second", "first")
+
+
+class Twice(Backwards):
+    def forward(self, x):
+        return self.first(self.first(x))
+
+
+@pytest.mark.parametrize(
+    ("net", "taps", "text"),
+    [
+        (Backwards(), "blocks.*", r"Expected the name of a tap, but got 'blocks\.\*'\. Choices: first, second\."),
+        (Twice(), "first", r"Expected tap 'first' to run once in a forward, but it ran twice.*first, second"),
+        (Twice(), "second", r"Expected every tap to run in a forward, but second did not\. Names there are: first"),
+        (nn.Sequential(nn.LSTM(2, 2)), "0", r"Expected tap '0' to give one floating-point tensor, but got a tuple"),
+    ],
+)
+def test_wrong_taps_are_refused_with_the_names_there_are(net, taps, text):
+    with pytest.raises(CreditscopeError, match=text):
+        examine(net, resolve_taps(net, taps), torch.zeros(3, 2))
+
+
+def test_inference_mode_is_refused_and_no_grad_works():
+    net, x = Backwards(), torch.randn(3, 2)
+    with torch.inference_mode(), pytest.raises(CreditscopeError, match="inference_mode"):
+        examine(net, ["first"], x)
+    with torch.no_grad():
+        stages = examine(net, ["first"], x).stages
+    assert set(stages[0]) == {"first.weight", "first.bias", "second.weight", "second.bias"}
+
+
+def test_anatomy_knows_stages_and_residual_blocks():
+    from creditscope.nets.resmlp import ResMLP
+
+    net = ResMLP((4,), 3, depth=2, width=5)
+    anatomy = examine(net, ["stem", "blocks.0", "blocks.1"], torch.randn(4, 4))
+    assert set(anatomy.stages[0]) == {"stem.weight", "stem.bias"}
+    assert all(name.startswith("blocks.1") for name in anatomy.stages[2])
+    assert len(anatomy.stages[2]) == 6
+    assert set(anatomy.stages[3]) == {"norm.weight", "norm.bias", "head.weight", "head.bias"}
+    assert anatomy.residual == (False, True, True)
+    assert anatomy.shapes == ((5,), (5,), (5,))
+    assert not anatomy.rows_interact
+    plain = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3))
+    assert examine(plain, ["0", "1"], torch.randn(4, 4)).residual == (False, False)
+
+
+def test_frozen_parameters_still_show_gradients_at_taps():
+    torch.manual_seed(0)
+    net, x = Skip(), torch.randn(5, 4)
+    free = torch.autograd.grad(*(lambda f: (f.output.sum(), f.states))(watch_forward(net, ["a", "b"], x)))
+    for p in net.parameters():
+        p.requires_grad_(False)
+    frozen = torch.autograd.grad(*(lambda f: (f.output.sum(), f.states))(watch_forward(net, ["a", "b"], x)))
+    for a, b in zip(free, frozen, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)

@@ -1,0 +1,182 @@
+"""The loop: audited and unaudited runs end alike, baselines are paired, diverged runs end as such."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from creditscope.errors import CreditscopeError
+from creditscope.losses import row_errors
+from creditscope.record import read_record, run_folder
+from creditscope.tasks import Task, load_task
+from creditscope.train.loop import build_run, record_run, snapshot_due, train_run
+from creditscope.train.plan import plan_run
+
+TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 3, "eval_rows": 64}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("rule", ["bp", "fa", "block_fa", "dfa"])
+def test_audited_and_unaudited_runs_end_bit_identical(rule):
+    spec = plan_run(rule=rule, penalty=0.01, **TINY)
+    audited, plain = build_run(spec), build_run(spec)
+    taken = []
+    train_run(audited, on_snapshot=taken.append)
+    torch.manual_seed(1)  # the global stream must not matter
+    train_run(plain, audit=False)
+    assert len(taken) == 4
+    for (name, a), (_, b) in zip(audited.net.state_dict().items(), plain.net.state_dict().items(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_backprop_equals_a_plain_pytorch_loop():
+    spec = plan_run(rule="bp", **TINY)
+    run, twin = build_run(spec), build_run(spec)
+    train_run(run, audit=False)
+    net = twin.net
+    optimiser = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.01)
+    from creditscope.rng import generator
+
+    for epoch in range(3):
+        optimiser.param_groups[0]["lr"] = 1e-3 * 0.5 * (1 + np.cos(np.pi * epoch / 3))
+        order = torch.randperm(1400, generator=generator(42, "order", epoch))
+        for index in order[: 10 * 128].view(10, 128):
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(net(twin.x_train[index]), twin.y_train[index]).backward()
+            optimiser.step()
+    for (name, a), (_, b) in zip(run.net.state_dict().items(), net.state_dict().items(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5, msg=name)
+
+
+def test_frozen_twin_starts_from_the_same_weights_and_keeps_its_blocks():
+    runs = {frozen: build_run(plan_run(rule="dfa", frozen=frozen, **TINY)) for frozen in (False, True)}
+    start = {name: p.clone() for name, p in runs[False].net.state_dict().items()}
+    for name, p in runs[True].net.state_dict().items():
+        assert torch.equal(p, start[name])
+    train_run(runs[True], audit=False)
+    for name, p in runs[True].net.state_dict().items():
+        assert torch.equal(p, start[name]) == name.startswith("blocks"), name
+
+
+def test_seeds_differ_and_repeat():
+    runs = [build_run(plan_run(rule="dfa", seed=seed, **TINY)) for seed in (1, 1, 2)]
+    first, again, other = (run.application.applied.feedback for run in runs)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(first[0], other[0])
+    assert not torch.equal(runs[0].net.stem.weight, runs[2].net.stem.weight)
+
+
+def test_building_and_training_leave_the_global_stream_alone():
+    load_task("mnist1d")
+    torch.manual_seed(3)
+    np.random.seed(3)
+    stream, numpy_stream = torch.get_rng_state(), np.random.get_state()[1].copy()
+    from creditscope.tasks.mnist1d import mnist1d
+
+    mnist1d()
+    run = build_run(plan_run(rule="fa", **TINY))
+    train_run(run)
+    assert torch.equal(stream, torch.get_rng_state())
+    assert (numpy_stream == np.random.get_state()[1]).all()
+
+
+def test_weights_and_feedback_are_saved(tmp_path):
+    for rule, feedback in (("dfa", "feedback.0"), ("fa", "blocks.0.w1.feedback")):
+        spec = plan_run(rule=rule, **TINY)
+        record_run(spec, tmp_path)
+        saved = load_file(run_folder(tmp_path, spec) / "weights.safetensors")
+        run = build_run(spec)
+        train_run(run, audit=False)
+        for name, tensor in run.net.state_dict().items():
+            assert torch.equal(saved[name], tensor)
+        assert feedback in saved
+        record = read_record(run_folder(tmp_path, spec))
+        assert record.provenance.status == "complete"
+        assert [s.epoch for s in record.snapshots] == [0, 1, 2, 3]
+        assert record.last.correct is not None
+        bits = np.unpackbits(np.frombuffer(__import__("base64").b64decode(record.last.correct), np.uint8))[:397]
+        assert bits.mean() == pytest.approx(record.last.accuracy)
+
+
+def test_accuracy_and_loss_are_those_of_the_whole_test_set(tmp_path):
+    run = build_run(plan_run(rule="bp", **TINY))
+    taken = []
+    train_run(run, on_snapshot=taken.append)
+    task = load_task("digits")
+    logits = run.net(torch.from_numpy(task.x_test)).detach().numpy()
+    assert taken[-1].accuracy == pytest.approx((logits.argmax(1) == task.y_test).mean())
+    shifted = logits - logits.max(1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+    assert taken[-1].loss == pytest.approx(-log_p[np.arange(397), task.y_test].mean(), rel=1e-5)
+    assert taken[-1].rows == 64
+
+
+def test_update_of_the_last_step_points_downhill_under_backprop():
+    run = build_run(plan_run(rule="bp", **TINY))
+    taken = []
+    train_run(run, on_snapshot=taken.append)
+    assert taken[0].weights.update_cos[0] is None
+    assert taken[0].weights.step_all_zero[0] is None
+    assert np.mean([c for c in taken[1].weights.update_cos if c is not None]) > 0.1
+    assert sum(s for s in taken[1].weights.decrease_share if s is not None) == pytest.approx(1)
+
+
+def test_a_loss_that_stops_being_finite_ends_the_run(tmp_path):
+    spec = plan_run(rule="bp", optimiser="sgd", lr=1e12, **TINY)
+    assert record_run(spec, tmp_path) == "diverged"
+    record = read_record(run_folder(tmp_path, spec))
+    assert record.provenance.status == "diverged"
+    assert record.provenance.diverged_epoch == 1
+    assert [s.epoch for s in record.snapshots] == [0]
+
+
+def test_batch_larger_than_the_data_is_refused():
+    with pytest.raises(CreditscopeError, match="at most the 1400 training rows of 'digits', but got 5000"):
+        build_run(plan_run(rule="bp", batch=5000, **TINY))
+
+
+def test_penalty_without_a_skip_is_refused():
+    from creditscope.rng import generator
+    from creditscope.rules import apply_rule, rule_class
+
+    net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3), torch.nn.Linear(3, 2))
+    with pytest.raises(CreditscopeError, match="Expected a net with residual blocks"):
+        apply_rule(rule_class("dfa")(), net, ("0", "1"), torch.randn(4, 3), generator(0, "f"), penalty=0.1)
+
+
+def test_normalising_a_rule_without_tap_credit_is_refused():
+    with pytest.raises(CreditscopeError, match="Expected credit normalisation 'none' for rule 'fa'"):
+        build_run(plan_run(rule="fa", credit_norm="sample", **TINY))
+
+
+def test_snapshot_schedule():
+    spec = plan_run(rule="bp", **{**TINY, "epochs": 7, "snapshot_every": 3})
+    assert [e for e in range(8) if snapshot_due(spec, e)] == [0, 3, 6, 7]
+    spec = plan_run(rule="bp", **{**TINY, "epochs": 7, "snapshot_every": 0})
+    assert [e for e in range(8) if snapshot_due(spec, e)] == [0, 7]
+
+
+def test_float64_runs_measure_in_float64():
+    run = build_run(plan_run(rule="dfa", precision="float64", **TINY))
+    taken = []
+    train_run(run, on_snapshot=taken.append)
+    assert run.net.stem.weight.dtype == torch.float64
+    assert taken[-1].taps.g_noise == (None,) * 3
+
+
+def test_a_task_given_in_memory_is_trained_on():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 5)).astype(np.float32)
+    y = (x[:, 0] > 0).astype(np.int64)
+    task = Task("toy", x[:200], y[:200], x[200:], y[200:], 2)
+    run = build_run(plan_run(rule="bp", **{**TINY, "epochs": 20, "batch": 50}), task)
+    train_run(run, audit=False)
+    errors = row_errors(run.net(run.x_test), run.y_test)
+    assert float(errors.mean_loss) < 0.4

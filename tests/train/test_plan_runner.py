@@ -1,0 +1,254 @@
+"""From what is asked to specs, and from specs to records: in this process, in workers, and when runs fail."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from creditscope.errors import CreditscopeError
+from creditscope.record import Record, RunSpec, load_records, read_record, run_folder
+from creditscope.train.plan import choose_seeds, plan_run, plan_runs
+from creditscope.train.runner import run_all
+
+TINY = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "epochs": 1, "noise": False}
+RULES = '''
+import os
+from creditscope import TapRule
+
+
+class Raises(TapRule):
+    def credit(self, ctx):
+        raise RuntimeError("this rule is broken")
+
+
+class Dies(TapRule):
+    def credit(self, ctx):
+        os._exit(9)
+
+
+class Talks(TapRule):
+    """Prints what looks like the runner's own events."""
+
+    def credit(self, ctx):
+        print('{"event": "end", "outcome": "from the rule"}', flush=True)
+        return [h.clone() for h in ctx.states]
+'''
+
+
+class TestSeeds:
+    def test_a_number_gives_the_usual_ones_first(self):
+        assert choose_seeds(1) == (42,)
+        assert choose_seeds(3) == (42, 123, 456)
+        assert choose_seeds(5) == (42, 123, 456, 1, 2)
+
+    @pytest.mark.parametrize("count", [44, 45, 500])
+    def test_a_number_gives_so_many_different_ones(self, count):
+        assert len(set(choose_seeds(count))) == count
+
+    def test_seeds_themselves(self):
+        assert choose_seeds([7, 3]) == (7, 3)
+        assert choose_seeds(range(2)) == (0, 1)
+
+    @pytest.mark.parametrize(
+        ("seeds", "message"),
+        [
+            (0, "Expected at least one seed, but got 0"),
+            (-2, "Expected at least one seed, but got -2"),
+            ((), "Expected at least one seed, but got none"),
+            ((3, 1, 3, 1, 2), "Expected every seed once, but got 1, 3 more than once"),
+        ],
+    )
+    def test_refusals(self, seeds, message):
+        with pytest.raises(CreditscopeError, match=message):
+            choose_seeds(seeds)
+
+
+class TestPlan:
+    def test_a_default_and_the_same_value_typed_are_one_run(self):
+        asked = plan_run()
+        typed = plan_run(task="mnist1d", net="resmlp", rule="bp", net_options={"width": "128", "depth": 4}, lr=0.001)
+        assert typed.digest() == asked.digest()
+        assert asked.net_options == {"depth": 4, "width": 128, "terminal_norm": True}
+        assert asked.data_version.startswith("mnist1d-")
+        assert plan_run(rule="fa").digest() == plan_run(rule="fa", rule_options={"head": "random"}).digest()
+        assert plan_run(net_options={"width": 64}).digest() != asked.digest()
+
+    @pytest.mark.parametrize("fields", [{"weight_decay": 0}, {"lr": 1}, {"penalty": 1}])
+    def test_equal_numbers_are_one_run(self, fields):
+        assert plan_run(**fields).digest() == plan_run(**{name: float(v) for name, v in fields.items()}).digest()
+
+    def test_numpy_seeds_are_seeds(self):
+        (spec, _) = plan_runs(rules=["bp"], seeds=choose_seeds(np.arange(2)))  # pyright: ignore
+        assert spec.digest() == plan_run(seed=0).digest()
+
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"epochs": 0}, "Expected epochs >= 1, but got 0"),
+            ({"eval_rows": 1}, "Expected eval_rows >= 2, but got 1"),
+            ({"snapshot_every": -1}, "Expected snapshot_every >= 0, but got -1"),
+            ({"penalty": float("nan")}, "Expected penalty >= 0, but got nan"),
+            ({"penalty": float("inf")}, "Expected penalty"),
+            ({"weight_decay": float("inf")}, "Expected weight_decay"),
+            ({"lr": float("inf")}, "Expected a learning rate"),
+            ({"epochs": 1.5}, "Expected epochs"),
+            ({"precision": "float16"}, "Expected precision to be one of float32, float64, but got 'float16'"),
+            ({"optimiser": "adam"}, "Expected optimiser to be one of adamw, sgd, but got 'adam'"),
+            ({"credit_norm": "row"}, "Expected credit_norm to be one of none, batch, sample, but got 'row'"),
+        ],
+    )
+    def test_refusals(self, fields, message):
+        with pytest.raises(CreditscopeError, match=message):
+            plan_run(**fields)
+
+    def test_baselines(self):
+        specs = plan_runs(rules=["dfa", "bp"], seeds=(1, 2), baselines=True, penalty=0.1, depth=2)
+        found = {(s.rule, s.penalty, s.frozen, s.seed) for s in specs}
+        wanted = {("dfa", 0.1), ("bp", 0.1), ("bp", 0.0)}  # BP as it was asked for, and plain
+        assert found == {(*rule, frozen, seed) for rule in wanted for frozen in (False, True) for seed in (1, 2)}
+        assert len(specs) == len(found)  # plain BP once, though two rules need it
+        assert {s.net_options["depth"] for s in specs} == {2}
+
+    def test_what_the_plan_chooses_cannot_be_given(self):
+        with pytest.raises(CreditscopeError, match="Expected 'seed' to be chosen by the plan"):
+            plan_runs(rules=["bp"], seeds=(1,), seed=3)
+
+
+class Heard:
+    """A progress that keeps what it is told."""
+
+    def __init__(self):
+        self.begun, self.epochs, self.ended, self.closed = (0, 0), [], {}, False
+
+    def begin(self, runs: list[RunSpec], reused: int) -> None:
+        self.begun = (len(runs), reused)
+
+    def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
+        self.epochs.append((spec.digest(), done, loss))
+
+    def end_run(self, spec: RunSpec, outcome: str) -> None:
+        self.ended[spec.digest()] = outcome
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def snapshots(root: Path, spec: RunSpec) -> bytes:
+    return (run_folder(root, spec) / "snapshots.jsonl").read_bytes()
+
+
+class Crowd:
+    """Six runs in two workers, three of which go wrong; made once."""
+
+    def __init__(self, folder: Path):
+        (folder / "rules.py").write_text(RULES)
+        self.root, self.heard = folder / "records", Heard()
+        self.first = plan_run(**TINY, rule="dfa", seed=1)
+        self.dies = plan_run(**TINY, rule=f"{folder}/rules.py:Dies", seed=1)
+        self.raises = plan_run(**TINY, rule=f"{folder}/rules.py:Raises", seed=1)
+        self.diverges = plan_run(**TINY | {"epochs": 3}, optimiser="sgd", lr=1e20, seed=1)
+        self.talks = plan_run(**TINY, rule=f"{folder}/rules.py:Talks", seed=1)
+        self.second = plan_run(**TINY, rule="bp", seed=2)
+        self.specs = [self.first, self.dies, self.raises, self.diverges, self.talks, self.second]
+        with pytest.raises(CreditscopeError) as caught:
+            run_all(self.specs, self.root, jobs=2, progress=self.heard)
+        self.error = str(caught.value)
+
+    def read(self, spec: RunSpec) -> Record:
+        return read_record(run_folder(self.root, spec))
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory) -> Crowd:
+    return Crowd(tmp_path_factory.mktemp("crowd"))
+
+
+class TestWorkers:
+    def test_the_good_runs_finish(self, crowd):
+        for spec in (crowd.first, crowd.second, crowd.talks):
+            assert crowd.heard.ended[spec.digest()] == "complete"
+            assert [s.epoch for s in crowd.read(spec).snapshots] == [0, 1]
+
+    def test_a_diverged_run_is_recorded_with_its_epoch(self, crowd):
+        record = crowd.read(crowd.diverges)
+        assert (record.provenance.status, record.provenance.diverged_epoch) == ("diverged", 1)
+        assert [s.epoch for s in record.snapshots] == [0]  # nothing is measured on what is not finite
+        assert crowd.heard.ended[crowd.diverges.digest()] == "diverged"
+
+    def test_a_rule_that_raises_costs_its_run_alone(self, crowd):
+        assert crowd.heard.ended[crowd.raises.digest()] == "failed"
+        assert f"Run {crowd.raises.name()} failed: " in crowd.error
+        assert "RuntimeError: this rule is broken" in crowd.error
+
+    def test_a_worker_that_dies_costs_its_run_alone(self, crowd):
+        assert crowd.heard.ended[crowd.dies.digest()] == "failed"
+        assert f"Run {crowd.dies.name()} failed: its worker ended with exit code 9." in crowd.error
+
+    def test_only_what_failed_is_in_the_error(self, crowd):
+        assert crowd.error.count("Run digits-") == 2
+        problems: list[str] = []
+        assert len(load_records(crowd.root, problems=problems)) == 4
+        assert sorted(p.split()[1] for p in problems) == sorted([crowd.dies.name(), crowd.raises.name()])
+
+    def test_progress_is_told_everything(self, crowd):
+        assert (crowd.heard.begun, crowd.heard.closed, len(crowd.heard.ended)) == ((6, 0), True, 6)
+        told = {(digest, done) for digest, done, _ in crowd.heard.epochs}
+        assert told == {(spec.digest(), 1) for spec in (crowd.first, crowd.second, crowd.talks)}
+
+    def test_workers_and_this_process_agree_to_the_byte(self, crowd, tmp_path):
+        """Whatever the number of jobs, equal specs give equal numbers, so their hash may name them."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(2)
+        try:
+            records = run_all([crowd.first, crowd.second], tmp_path, jobs=1)
+            assert torch.get_num_threads() == 2
+        finally:
+            torch.set_num_threads(threads)
+        assert [r.spec for r in records] == [crowd.first, crowd.second]
+        for spec in (crowd.first, crowd.second):
+            assert snapshots(tmp_path, spec) == snapshots(crowd.root, spec)
+
+
+class TestHere:
+    """One job: no worker is started."""
+
+    def test_runs_on_record_are_reused(self, crowd):
+        heard, before = Heard(), snapshots(crowd.root, crowd.first)
+        (record,) = run_all([crowd.first], crowd.root, jobs=1, progress=heard)
+        assert (heard.begun, heard.ended) == ((0, 0), {})
+        assert record == crowd.read(crowd.first)
+        assert snapshots(crowd.root, crowd.first) == before
+
+    def test_a_rule_that_raises_costs_its_run_alone(self, crowd, tmp_path):
+        heard = Heard()
+        with pytest.raises(CreditscopeError, match="this rule is broken"):
+            run_all([crowd.raises, crowd.first], tmp_path, jobs=1, progress=heard)
+        assert heard.ended == {crowd.raises.digest(): "failed", crowd.first.digest(): "complete"}
+
+    def test_a_run_that_cannot_be_built_is_named(self, crowd, tmp_path):
+        flat = plan_run(**TINY | {"net_options": {"depth": 0, "width": 8}})
+        with pytest.raises(CreditscopeError, match=f"Run {flat.name()} failed: Expected a ResMLP of depth >= 1"):
+            run_all([flat, crowd.first], tmp_path, jobs=1)
+        assert [r.spec for r in load_records(tmp_path, problems=[])] == [crowd.first]
+
+    def test_a_damaged_record_is_named_and_run_again(self, crowd, tmp_path):
+        run_all([crowd.first], tmp_path, jobs=1)
+        whole = snapshots(tmp_path, crowd.first)
+        (run_folder(tmp_path, crowd.first) / "snapshots.jsonl").write_bytes(whole[:-50])
+        problems: list[str] = []
+        run_all([crowd.first], tmp_path, jobs=1, problems=problems)
+        assert snapshots(tmp_path, crowd.first) == whole
+        assert len(problems) == 1
+        assert f"Set aside as damaged-0-{crowd.first.name()}" in problems[0]
+
+    def test_equal_specs_are_trained_once(self, crowd, tmp_path):
+        heard = Heard()
+        records = run_all([crowd.first, crowd.first], tmp_path, jobs=1, progress=heard)
+        assert (heard.begun, records[0]) == ((1, 0), records[1])
+
+    def test_a_batch_that_the_data_cannot_fill_stops_all(self, crowd, tmp_path):
+        large = plan_run(**TINY, batch=1401)
+        with pytest.raises(CreditscopeError, match="at most the 1400 training rows of 'digits', but got 1401"):
+            run_all([crowd.first, large], tmp_path, jobs=1)
+        assert not tmp_path.joinpath(crowd.first.name()).exists()
