@@ -71,7 +71,9 @@ def test_angles_near_zero_and_180_keep_their_digits():
     tiny = 1e-5
     u = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
     v = torch.tensor([[np.cos(tiny), np.sin(tiny)], [-1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
-    np.testing.assert_allclose(angles(u, v), [np.degrees(tiny), 180.0, 90.0], rtol=1e-9)
+    np.testing.assert_allclose(angles(u, v, (u * v).sum(1)), [np.degrees(tiny), 180.0, 90.0], rtol=1e-9)
+    w = torch.tensor([[-np.cos(tiny), np.sin(tiny)]], dtype=torch.float64)
+    np.testing.assert_allclose(180 - angles(u[:1], w, (u[:1] * w).sum(1)), np.degrees(tiny), rtol=1e-9)
 
 
 def test_quartiles_match_numpy():

@@ -9,6 +9,7 @@ import torch
 from creditscope.errors import CreditscopeError
 from creditscope.record import Record, RunSpec, load_records, read_record, run_folder
 from creditscope.train.plan import choose_seeds, plan_run, plan_runs
+from creditscope.train.progress import Lines, Silent, choose_progress
 from creditscope.train.runner import run_all
 
 TINY = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "epochs": 1, "noise": False}
@@ -252,3 +253,11 @@ class TestHere:
         with pytest.raises(CreditscopeError, match="at most the 1400 training rows of 'digits', but got 1401"):
             run_all([crowd.first, large], tmp_path, jobs=1)
         assert not tmp_path.joinpath(crowd.first.name()).exists()
+
+
+def test_progress_in_a_log_is_one_line_a_run(crowd, tmp_path, capsys):
+    assert isinstance(choose_progress(quiet=True), Silent)
+    run_all([crowd.first], tmp_path, jobs=1, progress=Lines())
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "1 runs to train, 0 on record"
+    assert second.startswith(f"[1/1] {crowd.first.name()} complete · ")

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from creditscope.measure.nulls import cross_moment_square, cross_moment_square_from_grams, rotation_null_sd
-from creditscope.measure.numerics import angles, mean_where, median_where, unit_rows, usable
+from creditscope.measure.numerics import angles, drop_rows_, mean_where, median_where, unit_rows, usable
 
 RANK_ROWS = 256
 """Participation ratios are taken over at most this many rows."""
@@ -15,22 +15,25 @@ def measure_alignment(a: Tensor, g: Tensor) -> dict[str, Tensor]:
 
     `cos` is the mean over rows that have both; `cos_F` = ⟨A, G⟩ / (‖A‖ ‖G‖) over all rows.
     """
-    unit_a, norm_a = unit_rows(a)
-    unit_g, norm_g = unit_rows(g)
+    return compare_rows(*unit_rows(a), *unit_rows(g))
+
+
+def compare_rows(unit_a: Tensor, norm_a: Tensor, unit_g: Tensor, norm_g: Tensor) -> dict[str, Tensor]:
+    """`measure_alignment` of rows given as directions and norms; the directions are used up."""
     has_a, has_g = usable(norm_a), usable(norm_g)
     keep = has_a & has_g
-    unit_a = unit_a.masked_fill(~keep[..., None], 0)
-    unit_g = unit_g.masked_fill(~keep[..., None], 0)
+    drop_rows_(unit_a, keep)
+    drop_rows_(unit_g, keep)
     cosines = (unit_a * unit_g).sum(-1)
     cos = mean_where(cosines, keep)
     size_a, size_g = _relative(norm_a, has_a), _relative(norm_g, has_g)
     inner = (cosines * size_a * size_g).sum(-1)
     square, rank_a, rank_g = _second_moments(unit_a, unit_g, size_a, size_g)
-    null_sd = rotation_null_sd(square, keep.sum(-1), a.shape[-1])
+    null_sd = rotation_null_sd(square, keep.sum(-1), unit_a.shape[-1])
     return {
         "cos": cos,
         "cos_F": inner / (size_a.norm(dim=-1) * size_g.norm(dim=-1)),
-        "angle": mean_where(angles(unit_a, unit_g), keep),
+        "angle": mean_where(angles(unit_a, unit_g, cosines), keep),
         "null_sd": null_sd,
         "z": cos / null_sd,
         "ratio": median_where(norm_a / norm_g, keep),

@@ -4,6 +4,8 @@ A float32 Σx² underflows below 1e-19 per entry and overflows above 1e19, so ev
 by its largest entry. Rows are the last axis but one, features the last; axes before them (taps, seeds) are kept.
 """
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
@@ -24,7 +26,7 @@ def unit_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     """
     scaled, largest = _scaled(x)
     length = scaled.norm(dim=-1, keepdim=True)
-    return scaled / torch.where(length == 0, 1.0, length), (length * largest).squeeze(-1)
+    return scaled.div_(torch.where(length == 0, 1.0, length)), (length * largest).squeeze(-1)
 
 
 def row_norms(x: Tensor) -> Tensor:
@@ -35,13 +37,18 @@ def row_norms(x: Tensor) -> Tensor:
 
 def _scaled(x: Tensor) -> tuple[Tensor, Tensor]:
     """Rows over their largest entry in size, and that entry."""
-    largest = x.abs().amax(-1, keepdim=True)
+    largest = torch.maximum(x.amax(-1, keepdim=True), -x.amin(-1, keepdim=True)) + 0.0  # + 0: no negative zero
     return x / torch.where(largest == 0, 1.0, largest), largest
 
 
 def usable(norms: Tensor) -> Tensor:
     """Rows that have a direction: a finite norm that is not zero."""
     return torch.isfinite(norms) & (norms > 0)
+
+
+def drop_rows_(x: Tensor, keep: Tensor) -> Tensor:
+    """Set the rows of x that are not kept to zero, whatever they hold; in place."""
+    return x.mul_(keep[..., None]).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def mean_where(values: Tensor, keep: Tensor) -> Tensor:
@@ -51,8 +58,14 @@ def mean_where(values: Tensor, keep: Tensor) -> Tensor:
 
 def quartiles_where(values: Tensor, keep: Tensor) -> Tensor:
     """Lower quartile, median and upper quartile over rows of the values kept, first axis; NaN if none is."""
-    levels = torch.tensor(QUARTILES, dtype=values.dtype, device=values.device)
+    levels = _quartile_levels(values.dtype, values.device)
     return torch.nanquantile(torch.where(keep, values, torch.nan), levels, dim=-1)
+
+
+@cache
+def _quartile_levels(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Kept on the device: to bring them there each time would wait for it."""
+    return torch.tensor(QUARTILES, dtype=dtype, device=device)
 
 
 def median_where(values: Tensor, keep: Tensor) -> Tensor:
@@ -60,9 +73,15 @@ def median_where(values: Tensor, keep: Tensor) -> Tensor:
     return quartiles_where(values, keep)[1]
 
 
-def angles(a: Tensor, g: Tensor) -> Tensor:
-    """Angle in degrees between unit rows, by 2·atan2(‖â − ĝ‖, ‖â + ĝ‖): accurate near 0 and 180."""
-    return torch.rad2deg(2 * torch.atan2((a - g).norm(dim=-1), (a + g).norm(dim=-1)))
+def angles(a: Tensor, g: Tensor, cosines: Tensor) -> Tensor:
+    """Angle in degrees between unit rows with these cosines, by 2·atan2(‖â − ĝ‖, ‖â + ĝ‖): accurate near 0 and 180.
+
+    Only the shorter of the two is computed; the other follows from ‖â − ĝ‖² + ‖â + ĝ‖² = 4.
+    """
+    sign = torch.where(cosines < 0, -1.0, 1.0).to(a.dtype)
+    short = (a - sign[..., None] * g).norm(dim=-1)
+    acute = torch.rad2deg(2 * torch.atan2(short, (4 - short.square()).clamp(min=0).sqrt()))
+    return torch.where(sign > 0, acute, 180 - acute)
 
 
 def error_resolution(dtype: torch.dtype) -> float:

@@ -5,12 +5,12 @@ from torch import Tensor
 from creditscope.measure.numerics import median_where, quartiles_where, row_norms, usable
 
 
-def measure_scale(h: Tensor, g: Tensor, e: Tensor) -> dict[str, Tensor]:
+def measure_scale(h: Tensor, g_norms: Tensor, e_norms: Tensor) -> dict[str, Tensor]:
     """Quartiles over rows of ‖h‖ and ‖g‖, RMS of h, and g_rel = median ‖g‖·‖h‖/‖e‖, which is free of scale.
 
-    h and g are (…, rows, features), e is (rows, classes).
+    h is (…, rows, features), the norms are (…, rows).
     """
-    h_norms, g_norms, e_norms = row_norms(h), row_norms(g), row_norms(e)
+    h_norms = row_norms(h)
     h_low, h_mid, h_high = quartiles_where(h_norms, h_norms.isfinite())
     g_low, g_mid, g_high = quartiles_where(g_norms, usable(g_norms))
     return {

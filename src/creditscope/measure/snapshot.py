@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from creditscope.measure.alignment import measure_alignment
+from creditscope.measure.alignment import compare_rows
 from creditscope.measure.noise import measure_noise
-from creditscope.measure.numerics import error_resolution, flat_rows, row_norms
+from creditscope.measure.numerics import error_resolution, flat_rows, row_norms, unit_rows
 from creditscope.measure.observation import Observation
 from creditscope.measure.scale import measure_scale
 from creditscope.measure.weights import Direction, gradient_sizes, measure_update
@@ -57,18 +57,20 @@ def _taps(seen: Observation) -> Measured:
     groups: dict[torch.Size, list[int]] = {}
     for tap, h in enumerate(seen.states):
         groups.setdefault(h.shape, []).append(tap)
+    e_norms = row_norms(flat_rows(seen.errors.error))
     found: list[Measured] = []
     for taps in groups.values():
         h, g, a = (torch.stack([flat_rows(x[t]) for t in taps]) for x in (seen.states, seen.exact, seen.credits))
-        measured = measure_scale(h, g, seen.errors.error) | measure_alignment(a, g)
+        unit_g, g_norms = unit_rows(g)
+        measured = measure_scale(h, g_norms, e_norms) | compare_rows(*unit_rows(a), unit_g, g_norms)
         if seen.exact64 is None:
             measured["g_noise"] = g.new_full((len(taps),), math.nan)
         else:
             measured["g_noise"] = measure_noise(g, torch.stack([flat_rows(seen.exact64[t]) for t in taps]))
         found.append(measured)
-    order = [tap for taps in groups.values() for tap in taps]
-    back = [order.index(tap) for tap in range(len(order))]
-    return {key: torch.cat([measured[key] for measured in found])[back] for key in found[0]}
+    place = {tap: (i, j) for i, taps in enumerate(groups.values()) for j, tap in enumerate(taps)}
+    places = [place[tap] for tap in range(len(place))]
+    return {key: torch.stack([found[i][key][j] for i, j in places]) for key in found[0]}
 
 
 def _weights(seen: Observation, update: Mapping[str, Tensor], step: Mapping[str, Tensor]) -> Measured:
@@ -89,12 +91,13 @@ def _weights(seen: Observation, update: Mapping[str, Tensor], step: Mapping[str,
 
 def _gamma(taps: Measured, facts: Facts) -> Measured:
     """Γ = mean cosine over the block taps, over those without exact credit, and the null sd of the first."""
-    over = list(facts.gamma_taps)
-    inexact = [i for i in over if i not in facts.exact_taps]
+    cos, null_sd = taps["cos"].unbind(), taps["null_sd"].unbind()
+    over = facts.gamma_taps
+    inexact = [cos[i] for i in over if i not in facts.exact_taps]
     return {
-        "gamma": taps["cos"][over].mean(),
-        "gamma_inexact": taps["cos"][inexact].mean(),
-        "gamma_null_sd": taps["null_sd"][over].square().sum().sqrt() / max(len(over), 1),
+        "gamma": torch.stack([cos[i] for i in over]).mean(),
+        "gamma_inexact": torch.stack(inexact).mean() if inexact else torch.full_like(cos[0], math.nan),
+        "gamma_null_sd": torch.stack([null_sd[i] for i in over]).norm() / len(over),
     }
 
 

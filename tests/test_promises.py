@@ -1,0 +1,107 @@
+"""The audit is no BP detector: what it must say of real runs, and of nets that are broken on purpose."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import creditscope as cs
+from creditscope.auditing.checks._orientation import informed_taps
+from creditscope.auditing.thresholds import Thresholds
+from creditscope.measure.alignment import measure_alignment
+from creditscope.measure.nulls import haar_rotation
+from creditscope.record import Facts, RuleFacts
+
+SMALL = {"task": "mnist1d", "net": "resmlp", "depth": 3, "width": 64, "epochs": 25, "snapshot_every": 0}
+
+
+@cs.register_rule("stem_only_for_test")
+class StemOnly(cs.TapRule):
+    """DFA to the stem, nothing to the blocks: a frozen net in disguise."""
+
+    needs_feedback = True
+
+    def draw_feedback(self, tap_shapes, classes, generator):
+        return [torch.randn(tap_shapes[0][0], classes, generator=generator)]
+
+    def credit(self, ctx):
+        return [ctx.error @ ctx.feedback[0].T, *(torch.zeros_like(h) for h in ctx.states[1:])]
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory):
+    out = tmp_path_factory.mktemp("promises")
+    runs = cs.run(rule=["bp", "fa", "dfa"], seeds=3, baselines=True, out=out, **SMALL)
+    disguised = cs.run(rule="stem_only_for_test", seeds=3, baselines=True, out=out, jobs=1, **SMALL)
+    records = {r.path: r for r in (*runs.records, *disguised.records)}
+    return {m.method: m for m in cs.audit(list(records.values())).methods}
+
+
+def outcomes(method) -> dict[str, str]:
+    return {finding.code: str(finding.outcome) for finding in method.findings}
+
+
+def test_bp_raises_no_issue(verdicts):
+    assert verdicts["BP"].verdict.word == "trustworthy"
+    assert "issue" not in outcomes(verdicts["BP"]).values()
+
+
+def test_a_rule_that_is_not_bp_can_pass(verdicts):
+    assert verdicts["FA"].verdict.word == "trustworthy"
+    assert outcomes(verdicts["FA"])["CS005"] == "passed"
+
+
+def test_dfa_is_walked_back_with_codes(verdicts):
+    assert verdicts["DFA"].verdict.word == "walk back"
+    assert {"CS004", "CS005"} <= set(verdicts["DFA"].verdict.codes)
+
+
+def test_a_frozen_net_fails_depth_use(verdicts):
+    disguised = verdicts["stem_only_for_test"]
+    assert outcomes(disguised)["CS004"] == "issue"
+    assert disguised.accuracy.mean > 0.15  # although it is far above chance
+
+
+def test_random_orientations_are_called_so_at_the_stated_rate():
+    taps, d, n = 4, 16, 40
+    stream = torch.Generator().manual_seed(0)
+    g = torch.randn(n, d, generator=stream, dtype=torch.float64) + 1.5 * torch.randn(d, generator=stream).double()
+    a = torch.randn(n, d, generator=stream, dtype=torch.float64) + g
+    facts = Facts(rule=RuleFacts(name="r", label="r"), taps=("t",) * taps, tap_shapes=((d,),) * taps, stem_tap=False)
+
+    class Taken:
+        class taps:  # noqa: N801 (a stand-in for a snapshot's field)
+            z: tuple[float, ...] = ()
+
+    missed = 0
+    for _ in range(400):
+        turned = torch.stack([a @ haar_rotation(d, stream) for _ in range(taps)])
+        Taken.taps.z = tuple(measure_alignment(turned, g.expand(taps, n, d))["z"].tolist())
+        missed += any(informed_taps(facts, Taken, Thresholds()).values())
+    assert missed / 400 <= 0.01 + 3 * np.sqrt(0.01 * 0.99 / 400)
+    aligned = measure_alignment(a.expand(taps, n, d), g.expand(taps, n, d))["z"]
+    Taken.taps.z = tuple(aligned.tolist())
+    assert all(informed_taps(facts, Taken, Thresholds()).values())
+
+
+def collapsed(depth: int, scale: float) -> nn.Sequential:
+    torch.manual_seed(0)
+    net = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8, bias=False), nn.ReLU()) for _ in range(depth)), nn.Linear(8, 3))
+    with torch.no_grad():
+        for p in net[:-1].parameters():
+            p *= scale
+    return net
+
+
+@pytest.mark.parametrize(("depth", "scale", "text"), [(40, 1e-3, "exactly zero"), (8, 3e-4, "float32 norm underflows")])
+def test_a_collapsed_bp_net_fails(depth, scale, text):
+    net = collapsed(depth, scale)
+    scope = cs.watch(net, taps=[str(i) for i in range(depth)])
+    scope.snapshot(torch.randn(64, 8), torch.arange(64) % 3)
+    method = scope.audit().methods[0]
+    assert method.verdict.word == "walk back"
+    findings = {f.code: f for f in method.findings}
+    assert str(findings["CS007"].outcome) == "issue"
+    assert text in findings["CS007"].message
+    assert "BP's gradient" in findings["CS007"].message
+    assert str(findings["CS010"].outcome) == "issue"
