@@ -14,6 +14,7 @@ from creditscope.losses import row_errors
 from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import take_snapshot
 from creditscope.tasks import Task
+from creditscope.train.data import RowData
 from creditscope.train.loop import Run, build_run
 from creditscope.train.plan import plan_run
 
@@ -39,13 +40,16 @@ def build(rule: str, inputs: int, width: int, rows: int) -> Run:
 
 
 def measure(reference: Run, run: Run) -> tuple[str, str]:
+    assert isinstance(run.data, RowData)
+    x, y = run.data.x_train, run.data.y_train
+
     def step() -> None:
         reference.optimiser.zero_grad(set_to_none=True)
-        reference.application.applied.backward(reference.x_train, lambda output: row_errors(output, reference.y_train))
+        reference.application.applied.backward(x, lambda output: row_errors(output, y))
         reference.optimiser.step()
 
     def snapshot() -> None:
-        seen = observe(run.net, run.application.applied, run.x_train, run.y_train, noise=False)
+        seen = observe(run.net, run.application.applied, x, y, noise=False)
         take_snapshot(seen, run.facts, epoch=0)
 
     for _ in range(3):

@@ -33,7 +33,7 @@ def test_cuda_and_cpu_agree(rule):
 @pytest.mark.parametrize("rule", ["bp", "fa", "block_fa", "dfa"])
 def test_nothing_waits_for_the_device_but_the_one_transfer(rule, monkeypatch):
     run = build_run(plan_run(rule=rule, **TINY), device=torch.device("cuda"))
-    x, y = run.x_test[:64], run.y_test[:64]
+    x, y = run.data.x_test[:64], run.data.y_test[:64]
     take_snapshot(observe(run.net, run.application.applied, x, y, noise=True), run.facts, epoch=0)  # warm
     original = snapshot_module.to_host
 

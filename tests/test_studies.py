@@ -1,7 +1,7 @@
 """Which runs a study finds on record."""
 
 import pytest
-from builders import make_record
+from builders import make_record, write_record
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RuleFacts
@@ -42,6 +42,17 @@ def test_a_variant_of_the_rule_does_not_count():
     plain = run(rule_options={"head": "random", "scale": "unit"})
     assert missing(variant) == [1, 2]
     assert missing(plain) == [2]
+
+
+def test_what_is_collected_is_what_was_asked(tmp_path):
+    exact = RuleFacts(name="fa", label="FA", variant="head exact")
+    plain, variant = run(rule_options={"head": "random"}), run(rule_options={"head": "exact"}, facts={"rule": exact})
+    for record in (plain, variant, run(seed=3), run(frozen=True)):
+        write_record(tmp_path, record)
+    problems: list[str] = []
+    found = collect(STUDY, tmp_path, train=False, jobs=1, quiet=True, problems=problems)
+    assert [r.spec for r in found] == [plain.spec]
+    assert problems == ["1 of 2 runs are not on record: fa seed 2."]
 
 
 def test_nothing_on_record_is_an_error(tmp_path):

@@ -1,8 +1,8 @@
 """The command line. Importing it imports no torch; commands import what they use when they run."""
 
 import json
+import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,6 +12,10 @@ import tyro
 from creditscope.errors import CreditscopeError
 from creditscope.record.schema import Recipe
 
+DataRoot = Annotated[
+    Path | None,
+    tyro.conf.arg(metavar="DIR", help="Folder of data files; default CREDITSCOPE_DATA or the user's cache."),
+]
 Jobs = Annotated[int | None, tyro.conf.arg(metavar="N", help="Worker processes; default one per core.")]
 
 
@@ -74,6 +78,7 @@ class Run(Recipe):
     """Also train what use of depth is judged against: frozen blocks, BP, frozen BP."""
     out: Path = Path("out")
     """Where records go; runs that are there are reused."""
+    data_root: DataRoot = None
     jobs: Jobs = None
     quiet: bool = False
     """No progress."""
@@ -88,15 +93,21 @@ class Run(Recipe):
         for name in ("depth", "width"):
             size = asked.pop(name)
             if size is not None:
+                if name in asked["net_options"]:
+                    raise CreditscopeError(f"Expected --{name} or --set net.{name}=…, but got both.")
                 asked["net_options"][name] = size
-        for name in ("set", "json", *(["frozen"] if self.baselines else [])):
+        for name in ("set", "json", "data_root", *(["frozen"] if self.baselines else [])):
             asked.pop(name)
         runs = run(**asked)
-        if self.frozen:
-            say([f"{r.path.name}: accuracy {r.last.accuracy:.3f}" for r in runs.records if r.path and r.last.accuracy])
+        if any(not r.spec.frozen for r in runs.records if r.spec):
+            show_audit(runs.audit(), as_json=self.json)  # which names the problems too
+            return
+        accuracies = {r.path.name: r.last.accuracy for r in runs.records if r.path}
+        if self.json:
+            print(json.dumps(accuracies, indent=1))
         else:
-            show_audit(runs.audit(), as_json=self.json)
-        say([f"note: {problem}" for problem in runs.problems])
+            say([f"{name}: accuracy {accuracy:.3f}" for name, accuracy in accuracies.items() if accuracy is not None])
+            say([f"note: {problem}" for problem in runs.problems])
 
 
 @dataclass(frozen=True)
@@ -137,6 +148,7 @@ class Figure:
     out: Path = Path("out/figures")
     train: bool = True
     """Train what is missing; with --no-train it is left as a marked gap."""
+    data_root: DataRoot = None
     jobs: Jobs = None
     quiet: bool = False
     """No progress."""
@@ -248,8 +260,9 @@ def _pair(setting: str) -> tuple[str, str]:
 
 def _number(name: str, value: str) -> float:
     try:
-        return float(value)
-    except ValueError:
+        number = float(value)
+        return int(number) if number == int(number) else number
+    except (ValueError, OverflowError):
         raise CreditscopeError(f"Expected a number for threshold {name!r}, but got {value!r}.") from None
 
 
@@ -270,15 +283,17 @@ def list_everything() -> dict[str, dict[str, str]]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Parse, run, and turn errors into one clear line."""
-    run: Callable[[], None] = tyro.cli(
+    command: Any = tyro.cli(
         Command,  # pyright: ignore[reportArgumentType]
         prog="creditscope",
         description="An instrument for credit assignment in deep networks.",
         args=arguments,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
-    ).run
+    )
+    if getattr(command, "data_root", None):
+        os.environ["CREDITSCOPE_DATA"] = str(command.data_root.resolve())
     try:
-        run()
+        command.run()
     except CreditscopeError as error:
         print(f"creditscope: {error}", file=sys.stderr)
         raise SystemExit(2) from None

@@ -4,9 +4,9 @@ import os
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import creditscope
+from creditscope.tasks._files import data_root
 
 LIBRARIES = (
     "torch",
@@ -20,13 +20,6 @@ LIBRARIES = (
     "tyro",
     "rich",
 )
-
-
-def data_root() -> Path:
-    """Where data files are looked for: CREDITSCOPE_DATA, or a folder in the user's cache."""
-    given = os.environ.get("CREDITSCOPE_DATA")
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return Path(given) if given else (Path(cache) if cache else Path.home() / ".cache") / "creditscope"
 
 
 def examine_machine() -> dict[str, str]:

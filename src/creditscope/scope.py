@@ -25,10 +25,9 @@ from creditscope.rules import (
     transport_of,
 )
 from creditscope.taps import resolve_taps
+from creditscope.train.data import SAMPLE_ROWS
 from creditscope.train.facts import gather_facts
 from creditscope.train.provenance import begin_provenance
-
-SAMPLE_ROWS = 8
 
 
 class Scope:
@@ -74,7 +73,7 @@ class Scope:
         if rows < 2:
             raise CreditscopeError(f"Expected at least 2 rows to measure, but got {rows}.")
         application = self._application = self._application or self._apply(inputs)
-        facts = self._facts = self._facts or self._gather(application, target)
+        facts = self._facts = self._facts or self._gather(application, target if mask is None else target[mask])
         trained = [name for name, p in self.model.named_parameters() if p.requires_grad]
         if trained != [w.name for w in facts.weights]:
             raise CreditscopeError(
@@ -192,5 +191,6 @@ def convert(
 
 def _few_rows(inputs: Any) -> tuple:
     """Rows enough to read a model's anatomy off one forward."""
-    arguments = inputs if isinstance(inputs, tuple) else (inputs,)
-    return tuple(v[:SAMPLE_ROWS] if isinstance(v, Tensor) else v for v in arguments)
+    if isinstance(inputs, tuple):  # several arguments may not be sliced alike (a graph and its nodes)
+        return inputs
+    return (inputs[:SAMPLE_ROWS],)

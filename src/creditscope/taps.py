@@ -162,6 +162,8 @@ class Anatomy:
     """Whether stage l adds to the state of tap l − 1 (never for the first)."""
     rows_interact: bool
     """Whether one row's output depends on another row's state (train-mode BatchNorm, message passing)."""
+    class_token: int | None = None
+    """Which token the head reads, if the net says so (`class_token`)."""
 
 
 def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:
@@ -191,6 +193,7 @@ def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:
             stages=tuple(stages),
             residual=tuple(residual),
             rows_interact=_rows_interact(forward),
+            class_token=token if isinstance(token := getattr(model, "class_token", None), int) else None,
         )
 
 
@@ -227,7 +230,9 @@ def _adds(root: Any, below: Any) -> bool:
 
 
 def _rows_interact(forward: Forward) -> bool:
-    first = forward.output[0].flatten()
-    weights = torch.linspace(0.5, 1.5, first.numel(), dtype=first.dtype, device=first.device)
+    """Whether the outputs of the first half of the rows have a gradient at states of the second half."""
+    half = len(forward.output) // 2
+    first = forward.output[:half].flatten(1)
+    weights = torch.linspace(0.5, 1.5, first.shape[1], dtype=first.dtype, device=first.device)
     (g,) = torch.autograd.grad((first * weights.cos()).sum(), forward.states[:1], allow_unused=True)
-    return g is not None and bool((g[1:] != 0).any())
+    return g is not None and bool((g[half:] != 0).any())

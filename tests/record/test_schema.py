@@ -31,6 +31,7 @@ CHANGED: dict[str, Any] = {
     "frozen": True,
     "optimiser": "sgd",
     "lr": 0.5,
+    "schedule": "constant",
     "weight_decay": 0.5,
     "batch": 64,
     "precision": "float64",

@@ -49,7 +49,7 @@ def test_backprop_equals_a_plain_pytorch_loop():
         order = torch.randperm(1400, generator=generator(42, "order", epoch))
         for index in order[: 10 * 128].view(10, 128):
             optimiser.zero_grad()
-            torch.nn.functional.cross_entropy(net(twin.x_train[index]), twin.y_train[index]).backward()
+            torch.nn.functional.cross_entropy(net(twin.data.x_train[index]), twin.data.y_train[index]).backward()
             optimiser.step()
     for (name, a), (_, b) in zip(run.net.state_dict().items(), net.state_dict().items(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5, msg=name)
@@ -178,5 +178,5 @@ def test_a_task_given_in_memory_is_trained_on():
     task = Task("toy", x[:200], y[:200], x[200:], y[200:], 2)
     run = build_run(plan_run(rule="bp", **{**TINY, "epochs": 20, "batch": 50}), task)
     train_run(run, audit=False)
-    errors = row_errors(run.net(run.x_test), run.y_test)
+    errors = row_errors(run.net(run.data.x_test), run.data.y_test)
     assert float(errors.mean_loss) < 0.4

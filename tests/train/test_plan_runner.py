@@ -95,7 +95,7 @@ class TestPlan:
             ({"lr": float("inf")}, "Expected a learning rate"),
             ({"epochs": 1.5}, "Expected epochs"),
             ({"precision": "float16"}, "Expected precision to be one of float32, float64, but got 'float16'"),
-            ({"optimiser": "adam"}, "Expected optimiser to be one of adamw, sgd, but got 'adam'"),
+            ({"optimiser": "lion"}, "Expected optimiser to be one of adamw, adam, sgd, but got 'lion'"),
             ({"credit_norm": "row"}, "Expected credit_norm to be one of none, batch, sample, but got 'row'"),
         ],
     )

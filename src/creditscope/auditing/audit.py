@@ -1,10 +1,11 @@
 """Judge records: one verdict per method, and the numbers it rests on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from creditscope.auditing.checks import all_checks
 from creditscope.auditing.checks.cs001_overwritten_stream import growths
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.judge import judge_method
@@ -12,7 +13,7 @@ from creditscope.auditing.methods import Method, accuracies, group_methods
 from creditscope.auditing.stats import Interval, t_interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.verdict import Verdict, reach_verdict
-from creditscope.errors import CreditscopeError
+from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.record import Record, load_records
 
 
@@ -80,8 +81,11 @@ def audit(
         records = load_records(source, problems=problems)
     elif hasattr(source, "records"):
         records = list(source.records)
+        problems += getattr(source, "problems", ())
+    elif isinstance(source, Record):
+        records = [source]
     else:
-        records = list(source)
+        records = list(source) if isinstance(source, Iterable) else [source]
     if not all(isinstance(r, Record) for r in records):
         raise CreditscopeError(
             f"Expected a folder, records, runs or a scope to audit, but got {type(source).__name__}."
@@ -93,6 +97,10 @@ def audit(
         detail = f" {' '.join(problems)}" if problems else ""
         raise CreditscopeError(f"Expected at least one finished record to audit, but got none.{detail}")
     limits = limits or Thresholds()
+    codes = [check.code for check in all_checks()]
+    for code in mute:
+        if code not in codes:
+            raise UnknownNameError("check", code, codes)
     methods = tuple(_judge(method, limits, mute) for method in group_methods(records))
     if not methods:
         raise CreditscopeError("Expected a run whose blocks are trained, but got frozen baselines only.")

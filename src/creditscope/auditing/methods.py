@@ -1,9 +1,9 @@
 """Group records into methods: one rule on one task and net over seeds, with the baselines it is judged by."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 
-from creditscope.record import Record
+from creditscope.record import Record, RunSpec
 
 NOT_PART_OF_A_METHOD = ("seed", "frozen", "snapshot_every", "noise", "eval_rows")
 RULE_FIELDS = ("rule", "rule_options", "rule_source", "credit_norm", "penalty")
@@ -105,4 +105,7 @@ def _setting_label(record: Record) -> str:
     if spec is None:
         return "watched model"
     options = ", ".join(f"{name} {value}" for name, value in spec.net_options.items())
-    return f"{spec.task} · {spec.net} ({options}) · {spec.epochs} epochs"
+    usual = {f.name: f.default for f in fields(RunSpec)}
+    names = ("task_options", "optimiser", "lr", "schedule", "weight_decay", "batch", "precision")
+    unusual = [f"{n} {v}" for n in names if (v := getattr(spec, n)) and v != usual[n]]
+    return " · ".join([f"{spec.task} · {spec.net} ({options}) · {spec.epochs} epochs", *unusual])

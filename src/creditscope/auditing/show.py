@@ -17,6 +17,7 @@ from creditscope.auditing.thresholds import table as threshold_table
 from creditscope.auditing.verdict import Verdict
 
 PLAIN_WIDTH = 150
+TAPS_A_ROW = 7
 STYLES = {"trustworthy": "bold green", "walk back": "bold red", "inconclusive": "bold yellow"}
 MEANINGS = {
     "trustworthy": "accuracy and alignment may be reported as they are",
@@ -88,16 +89,22 @@ def _summary(methods: list[MethodAudit]) -> Table:
     return table
 
 
-def _taps(methods: list[MethodAudit]) -> Table:
+def _taps(methods: list[MethodAudit]) -> Group:
+    """Per-tap cosines, in as many tables as the width asks for."""
     most = max(methods, key=lambda m: len(m.taps))
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption_justify="left")
-    table.add_column("cos(a_l, g_l)")
-    for i, name in enumerate(most.taps):
-        table.add_column(f"tap {i} {name}", justify="right", no_wrap=True)
-    for m in methods:
-        table.add_row(m.method, *(_tap(m, i) for i in range(len(m.taps))))
-    table.caption = "mean over seeds, (z) in sd of a random orientation; above about 3 is information · = exact credit"
-    return table
+    tables = []
+    for start in range(0, len(most.taps), TAPS_A_ROW):
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, caption_justify="left")
+        table.add_column("cos(a_l, g_l)")
+        shown = range(start, min(start + TAPS_A_ROW, len(most.taps)))
+        for i in shown:
+            table.add_column(f"tap {i} {most.taps[i]}", justify="right", no_wrap=True)
+        for m in methods:
+            table.add_row(m.method, *(_tap(m, i) for i in shown if i < len(m.taps)))
+        tables.append(table)
+    last = tables[-1]
+    last.caption = "mean over seeds, (z) in sd of a random orientation; above about 3 is information · = exact credit"
+    return Group(*tables)
 
 
 def _tap(m: MethodAudit, i: int) -> str:

@@ -13,6 +13,9 @@ def _limit(value: float, check: str, meaning: str, published: str = "") -> Any:
     return field(default=value, metadata={"check": check, "meaning": meaning, "published": published})
 
 
+PROBABILITIES = ("depth_confidence", "orientation", "chance_confidence")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
     """Every number a verdict depends on."""
@@ -57,6 +60,8 @@ class Thresholds:
                 raise UnknownNameError("threshold", name, names)
             if not isinstance(value, int | float) or not value >= 0:
                 raise CreditscopeError(f"Expected threshold {name!r} to be a number >= 0, but got {value!r}.")
+            if name in PROBABILITIES and not 0 < value < 1:
+                raise CreditscopeError(f"Expected threshold {name!r} to lie between 0 and 1, but got {value!r}.")
         return replace(self, **values)
 
 

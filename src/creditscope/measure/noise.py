@@ -35,6 +35,6 @@ def measure_noise(g: Tensor, g64: Tensor) -> Tensor:
 
 def _double(value: Any) -> Any:
     """Floating tensors in float64, others as copies, so that a forward that counts (BatchNorm) counts in the copy."""
-    if not isinstance(value, Tensor):
-        return value
-    return value.double() if value.is_floating_point() else value.clone()
+    if isinstance(value, Tensor) and not value.is_floating_point():
+        return value.clone()
+    return value.double() if hasattr(value, "double") else value

@@ -1,7 +1,7 @@
 """Turn an observation into a snapshot: every measurement on the device, then one transfer to the host."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,9 @@ from creditscope.measure.weights import Direction, gradient_sizes, measure_updat
 from creditscope.record.schema import Facts, Snapshot, TapMeasures, WeightMeasures
 
 Measured = dict[str, Tensor]
+Tensors = Sequence[Tensor]
+TOGETHER = 2**21
+"""Entries of a state above which taps are measured one by one: more would cost memory and gain nothing."""
 
 
 @torch.no_grad()
@@ -36,41 +39,53 @@ def take_snapshot(
     are numbers on the device (accuracy, training loss) that travel with the rest; `given` are ready fields.
     """
     with torch.autocast(seen.output.device.type, enabled=False):
-        taps = _taps(seen)
+        e_norms = row_norms(flat_rows(seen.errors.error))
+        taps = _taps(seen.states, seen.exact, seen.credits, seen.exact64, e_norms)
+        token = {} if facts.class_token is None else _class_token(seen, e_norms, facts.class_token)
         weights = _weights(seen, update or {}, step_gradients or {}) if seen.exact_weights else {}
-        single = _gamma(taps, facts) | _rows(seen) | {"loss": seen.errors.mean_loss} | dict(scalars or {})
-        host = to_host([taps, weights, single])
+        single = _gamma(taps, facts) | _rows(seen, e_norms) | {"loss": seen.errors.mean_loss} | dict(scalars or {})
+        host = to_host([taps, token, weights, single])
     return Snapshot(
         epoch=epoch,
         step=step,
         rows=len(seen.errors.loss),
         taps=TapMeasures(**host[0]),
-        weights=WeightMeasures(**host[1]) if weights else None,
+        class_token=TapMeasures(**host[1]) if token else None,
+        weights=WeightMeasures(**host[2]) if weights else None,
         notes=tuple(seen.notes),
-        **host[2],
+        **host[3],
         **given,
     )
 
 
-def _taps(seen: Observation) -> Measured:
-    """Every per-tap measurement; taps of equal shape are measured together."""
-    groups: dict[torch.Size, list[int]] = {}
-    for tap, h in enumerate(seen.states):
-        groups.setdefault(h.shape, []).append(tap)
-    e_norms = row_norms(flat_rows(seen.errors.error))
+def _taps(states: Tensors, exact: Tensors, credits: Tensors, exact64: Tensors | None, e_norms: Tensor) -> Measured:
+    """Every per-tap measurement; taps of equal shape are measured together, as long as they are small."""
+    groups: dict[Any, list[int]] = {}
+    for tap, h in enumerate(states):
+        groups.setdefault(h.shape if h.numel() <= TOGETHER else tap, []).append(tap)
     found: list[Measured] = []
     for taps in groups.values():
-        h, g, a = (torch.stack([flat_rows(x[t]) for t in taps]) for x in (seen.states, seen.exact, seen.credits))
+        h, g, a = (torch.stack([flat_rows(x[t]) for t in taps]) for x in (states, exact, credits))
         unit_g, g_norms = unit_rows(g)
         measured = measure_scale(h, g_norms, e_norms) | compare_rows(*unit_rows(a), unit_g, g_norms)
-        if seen.exact64 is None:
+        if exact64 is None:
             measured["g_noise"] = g.new_full((len(taps),), math.nan)
         else:
-            measured["g_noise"] = measure_noise(g, torch.stack([flat_rows(seen.exact64[t]) for t in taps]))
+            measured["g_noise"] = measure_noise(g, torch.stack([flat_rows(exact64[t]) for t in taps]))
         found.append(measured)
     place = {tap: (i, j) for i, taps in enumerate(groups.values()) for j, tap in enumerate(taps)}
     places = [place[tap] for tap in range(len(place))]
     return {key: torch.stack([found[i][key][j] for i, j in places]) for key in found[0]}
+
+
+def _class_token(seen: Observation, e_norms: Tensor, token: int) -> Measured:
+    """The per-tap measurements of one token alone."""
+
+    def alone(tensors: Tensors) -> list[Tensor]:
+        return [t[:, token] for t in tensors]
+
+    exact64 = None if seen.exact64 is None else alone(seen.exact64)
+    return _taps(alone(seen.states), alone(seen.exact), alone(seen.credits), exact64, e_norms)
 
 
 def _weights(seen: Observation, update: Mapping[str, Tensor], step: Mapping[str, Tensor]) -> Measured:
@@ -101,9 +116,8 @@ def _gamma(taps: Measured, facts: Facts) -> Measured:
     }
 
 
-def _rows(seen: Observation) -> Measured:
-    norms = row_norms(flat_rows(seen.errors.error))
-    fitted = seen.errors.covered & (norms < error_resolution(norms.dtype))
+def _rows(seen: Observation, e_norms: Tensor) -> Measured:
+    fitted = seen.errors.covered & (e_norms < error_resolution(e_norms.dtype))
     return {"rows_covered": seen.errors.covered.sum(), "rows_fitted": fitted.sum()}
 
 

@@ -29,6 +29,7 @@ class ResidualBlock(nn.Module):
 class ResMLP(nn.Module):
     """Stem Linear, `depth` residual blocks of `width`, head = [LayerNorm,] Linear; inputs are flattened."""
 
+    accepts = ("vectors", "images")
     stem_tap = "stem"
     block_taps = "blocks.*"
 

@@ -30,14 +30,16 @@ class Recipe:
     """λ of the residual penalty λ‖f_l‖²."""
     frozen: bool = False
     """Do not train the blocks (stem, norm and head only)."""
-    optimiser: Literal["adamw", "sgd"] = "adamw"
-    """AdamW, or plain SGD."""
+    optimiser: Literal["adamw", "adam", "sgd"] = "adamw"
+    """AdamW, Adam with an L2 term, or plain SGD."""
     lr: float = 1e-3
-    """Learning rate at the start; cosine to 0."""
+    """Learning rate at the start."""
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """Learning rate over epochs: half a cosine to 0, or constant."""
     weight_decay: float = 0.01
-    """Weight decay (decoupled under AdamW)."""
+    """Weight decay (decoupled under AdamW, an L2 term under the others)."""
     batch: int = 128
-    """Rows per step; an incomplete last batch is dropped."""
+    """Rows per step; an incomplete last batch is dropped; a graph is one batch."""
     precision: Literal["float32", "float64"] = "float32"
     """Number format of weights and data."""
     eval_rows: int = 1024
@@ -62,6 +64,12 @@ class RunSpec(Recipe):
     rule_source: str = ""
     """Digest of a user's own rule; empty for a built-in one."""
     seed: int = 42
+
+    def __post_init__(self) -> None:
+        """Whole numbers typed for real ones are the same run."""
+        for name in ("penalty", "lr", "weight_decay"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        object.__setattr__(self, "seed", int(self.seed))
 
     def digest(self) -> str:
         """Content hash over every field."""
@@ -110,6 +118,8 @@ class Facts:
     exact_taps: tuple[int, ...] = ()
     residual: tuple[bool, ...] = ()
     rows_interact: bool = False
+    class_token: int | None = None
+    """Which token the head reads; it is measured a second time alone."""
     weights: tuple[WeightFact, ...] = ()
     """The trained parameters, in the order of the per-weight lists."""
     frozen_weights: tuple[str, ...] = ()
@@ -217,6 +227,8 @@ class Snapshot:
     gamma_inexact: Number = None
     gamma_null_sd: Number = None
     taps: TapMeasures
+    class_token: TapMeasures | None = None
+    """The same on the class token alone."""
     weights: WeightMeasures | None = None
     correct: str | None = None
     """On the last snapshot: one bit per test row, packed, base64."""

@@ -129,11 +129,17 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not a number")
+
+
 def read_record(folder: Path) -> Record:
     """One record; a folder that is not a whole, valid record raises with what is wrong."""
     try:
         spec = _adapter(RunSpec).validate_json((folder / SPEC).read_bytes())
         raw = json.loads((folder / PROVENANCE).read_bytes())
+        if not isinstance(raw, dict):
+            raise CreditscopeError(f"Expected an object in {PROVENANCE}, but got {type(raw).__name__}")
         if raw.get("schema_version") != SCHEMA_VERSION:
             raise CreditscopeError(
                 f"Expected schema version {SCHEMA_VERSION}, but got {raw.get('schema_version')}; "
@@ -141,7 +147,9 @@ def read_record(folder: Path) -> Record:
             )
         provenance = _adapter(Provenance).validate_python(raw)
         lines = (folder / SNAPSHOTS).read_text(encoding="utf-8").splitlines()
-        snapshots = tuple(_adapter(Snapshot).validate_json(line) for line in lines)
+        snapshots = tuple(
+            _adapter(Snapshot).validate_python(json.loads(line, parse_constant=_refuse)) for line in lines
+        )
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CreditscopeError(f"Record {folder.name} cannot be read: {reason[:300]}.") from error
@@ -182,12 +190,22 @@ def stored_record(root: Path, spec: RunSpec, *, problems: list[str]) -> Record |
     except CreditscopeError as error:
         if (folder / SPEC).exists() and _holds_other_spec(folder, spec):
             return None  # the writer will refuse it
+        if _is_being_written(folder):
+            return None  # the writer will refuse it
         aside = next(p for i in range(10_000) if not (p := folder.with_name(f"damaged-{i}-{folder.name}")).exists())
         os.replace(folder, aside)
         (aside / SPEC).rename(aside / f"{SPEC}.damaged") if (aside / SPEC).exists() else None
         problems.append(f"{error} Set aside as {aside.name}.")
         return None
     return record if record.finished else None
+
+
+def _is_being_written(folder: Path) -> bool:
+    try:
+        with _locked(folder / LOCK):
+            return False
+    except CreditscopeError:
+        return True
 
 
 def _holds_other_spec(folder: Path, spec: RunSpec) -> bool:

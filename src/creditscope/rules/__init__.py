@@ -46,7 +46,7 @@ def rule_class(name: str) -> type[Rule]:
     if module_spec is None or module_spec.loader is None:
         raise CreditscopeError(f"Expected a Python file with the rule {attribute!r}, but got {path!r}.")
     module = importlib.util.module_from_spec(module_spec)
-    module_spec.loader.exec_module(module)
+    exec(compile(file.read_bytes(), str(file), "exec"), vars(module))  # never stale bytecode
     cls = getattr(module, attribute, None)
     if not (isinstance(cls, type) and issubclass(cls, Rule)):
         found = [n for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, Rule) and v.name != ""]
@@ -55,7 +55,7 @@ def rule_class(name: str) -> type[Rule]:
             f"{type(cls).__name__ if cls is not None else 'nothing'} of that name. "
             f"Rule classes there: {', '.join(found) or 'none'}."
         )
-    if not cls.name:
+    if not vars(cls).get("name"):
         cls.name = attribute
     return cls
 

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -28,9 +28,11 @@ class CreditContext:
     """What `draw_feedback` returned."""
     top_gradient: Tensor | None
     """g_L, the exact gradient at the last tap, if the rule set `needs_top_gradient`."""
-    inputs: Tensor
+    inputs: Any
     mask: Tensor | None = None
     """Rows that carry credit; None means all."""
+    class_token: int | None = None
+    """Which token the head reads, if the net has such a token."""
     normalise: Callable[[Tensor], Tensor] = field(default=lambda a: a)
     """The run's credit normalisation, for rules whose credit is made from the credit above."""
 
@@ -63,7 +65,7 @@ class AppliedTapRule:
     credit_norm: CreditNorm = "none"
     penalty: float = 0.0
 
-    def backward(self, inputs: Tensor, errors_of: Callable[[Tensor], RowErrors]) -> RowErrors:
+    def backward(self, inputs: Any, errors_of: Callable[[Tensor], RowErrors]) -> RowErrors:
         """Fill `.grad` of the trained parameters from one forward and no discarded product."""
         forward = cut_forward(self.net, self.anatomy.taps, inputs, top_gradient=self.rule.needs_top_gradient)
         errors = errors_of(forward.output)
@@ -116,6 +118,7 @@ class AppliedTapRule:
             top_gradient=top if self.rule.needs_top_gradient else None,
             inputs=forward.inputs,
             mask=errors.mask,
+            class_token=self.anatomy.class_token,
             normalise=normalise,
         )
         credits = list(self.rule.credit(context))

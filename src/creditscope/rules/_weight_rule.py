@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +30,7 @@ class AppliedWeightRule:
     anatomy: Anatomy
     penalty: float = 0.0
 
-    def backward(self, inputs: Tensor, errors_of: Callable[[Tensor], RowErrors]) -> RowErrors:
+    def backward(self, inputs: Any, errors_of: Callable[[Tensor], RowErrors]) -> RowErrors:
         """Fill `.grad` of the trained parameters by one backward pass."""
         if self.penalty:
             forward = watch_forward(self.net, self.anatomy.taps, inputs)
@@ -37,7 +38,7 @@ class AppliedWeightRule:
             roots, gradients = self._roots(forward, errors)
             torch.autograd.backward(roots, [g / errors.count for g in gradients])
         else:
-            output = self.net(inputs)
+            output = self.net(*inputs) if isinstance(inputs, tuple) else self.net(inputs)
             errors = errors_of(output)
             output.backward(errors.error / errors.count)
         return errors

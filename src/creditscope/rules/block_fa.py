@@ -13,16 +13,24 @@ from torch import Tensor
 
 from creditscope.errors import CreditscopeError
 from creditscope.rules import CreditContext, TapRule, register_rule
+from creditscope.rules._tokens import check_tokens, spread_over_tokens
 
 
 @register_rule("block_fa")
 class BlockFA(TapRule):
-    """a_L = g_L, a_l = B_l a_{l+1}; on tokens each token's credit comes from its own above."""
+    """a_L = g_L, a_l = B_l a_{l+1}.
+
+    On tokens each token's credit comes from its own above; in a net with a class token, where g_L is zero elsewhere,
+    the chain runs on that token and its credit is given to all tokens, or with `tokens="class"` to it alone.
+    """
 
     label = "block FA"
     formula = "a_L = g_L,  a_l = B_l a_{l+1},  B_l ~ N(0, 1/d)"
     needs_feedback = True
     needs_top_gradient = True
+
+    def __init__(self, *, tokens: str = "all"):
+        self.tokens = check_tokens(tokens)
 
     def exact_taps(self, count: int) -> tuple[int, ...]:
         """The last one."""
@@ -46,7 +54,13 @@ class BlockFA(TapRule):
     def credit(self, ctx: CreditContext) -> list[Tensor]:
         """From the top down; a normalised chain is normalised at every link."""
         assert ctx.top_gradient is not None
-        credits = [ctx.top_gradient]
-        for B in reversed(ctx.feedback):
-            credits.append(ctx.normalise(credits[-1]) @ B.T)
+        if ctx.class_token is None:
+            credits = [ctx.top_gradient]
+            for B in reversed(ctx.feedback):
+                credits.append(ctx.normalise(credits[-1]) @ B.T)
+            return credits[::-1]
+        credits, above = [ctx.top_gradient], ctx.top_gradient[:, ctx.class_token]
+        for h, B in zip(reversed(ctx.states[:-1]), reversed(ctx.feedback), strict=True):
+            above = ctx.normalise(above) @ B.T
+            credits.append(spread_over_tokens(above, h, ctx, self.tokens))
         return credits[::-1]

@@ -10,15 +10,19 @@ import torch
 from torch import Tensor
 
 from creditscope.rules import CreditContext, TapRule, register_rule
+from creditscope.rules._tokens import check_tokens, spread_over_tokens
 
 
 @register_rule("dfa")
 class DFA(TapRule):
-    """a_l = B_l e; every token of a sample gets the same credit."""
+    """a_l = B_l e, the same for every token of a sample; `tokens="class"` gives it to the class token alone."""
 
     label = "DFA"
     formula = "a_l = B_l e,  B_l ~ N(0, 1/C)"
     needs_feedback = True
+
+    def __init__(self, *, tokens: str = "all"):
+        self.tokens = check_tokens(tokens)
 
     def draw_feedback(
         self, tap_shapes: Sequence[tuple[int, ...]], classes: int, generator: torch.Generator
@@ -32,5 +36,5 @@ class DFA(TapRule):
         credits = []
         for h, B in zip(ctx.states, ctx.feedback, strict=True):
             a = ctx.error @ B.T
-            credits.append(a.unsqueeze(1).expand_as(h) if h.ndim == 3 else a.view_as(h))
+            credits.append(spread_over_tokens(a, h, ctx, self.tokens) if h.ndim == 3 else a.view_as(h))
         return credits

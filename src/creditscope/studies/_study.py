@@ -33,10 +33,15 @@ def matches(spec: RunSpec, wanted: dict[str, Any]) -> bool:
     )
 
 
+def fits(record: Record, wanted: dict[str, Any]) -> bool:
+    """Whether a record is the wanted run; a variant of the rule only if its options were asked for."""
+    asked = bool(wanted.get("rule_options")) or not record.facts.rule.variant
+    return record.spec is not None and asked and matches(record.spec, wanted)
+
+
 def find_missing(study: Study, records: Sequence[Record]) -> list[dict[str, Any]]:
     """Wanted runs that are not on record."""
-    specs = [r.spec for r in records if r.spec is not None]
-    return [wanted for wanted in study.runs if not any(matches(spec, wanted) for spec in specs)]
+    return [wanted for wanted in study.runs if not any(fits(record, wanted) for record in records)]
 
 
 def collect(
@@ -54,7 +59,7 @@ def collect(
         records += run_all(specs, root, jobs=jobs, progress=choose_progress(quiet=quiet), problems=problems)
     elif missing:
         problems.append(f"{len(missing)} of {len(study.runs)} runs are not on record: {_words(missing)}.")
-    found = [r for r in records if r.spec and any(matches(r.spec, wanted) for wanted in study.runs)]
+    found = [r for r in records if any(fits(r, wanted) for wanted in study.runs)]
     if not found:
         raise CreditscopeError(f"Expected records of study {study.name!r} under {root}, but got none.")
     return found

@@ -2,15 +2,28 @@
 
 import hashlib
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from creditscope.errors import CreditscopeError
 
+Kind = Literal["vectors", "images", "graph"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSettings:
+    """How pixels become inputs: (x/255 − mean)/std per channel; in training a padded random crop and a flip."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    pad: int = 4
+    flip: bool = True
+
 
 @dataclass(frozen=True)
 class Task:
-    """Inputs and class labels, split into training and test rows."""
+    """Inputs and class labels, split into training and test rows; images are uint8 (rows, channels, y, x)."""
 
     name: str
     x_train: np.ndarray
@@ -18,53 +31,132 @@ class Task:
     x_test: np.ndarray
     y_test: np.ndarray
     classes: int
+    images: ImageSettings | None = None
 
     @property
-    def chance(self) -> float:
-        """Accuracy of a uniform guess."""
-        return 1.0 / self.classes
+    def kind(self) -> Kind:
+        """What a net must accept."""
+        return "vectors" if self.images is None else "images"
 
     @property
     def best_constant(self) -> float:
         """Accuracy of the best constant prediction on the test rows."""
-        return float(np.bincount(self.y_test, minlength=self.classes).max() / len(self.y_test))
+        return best_share(self.y_test, self.classes)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one input."""
         return self.x_train.shape[1:]
 
+    @property
+    def training_rows(self) -> int:
+        """Rows that can fill a batch."""
+        return len(self.y_train)
+
+    @property
+    def test_rows(self) -> int:
+        """Rows that accuracy is over."""
+        return len(self.y_test)
+
     def checksum(self) -> str:
         """A digest of all arrays: what the run was really trained on."""
-        digest = hashlib.sha256()
-        for array in (self.x_train, self.y_train, self.x_test, self.y_test):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()[:16]
+        return digest(self.x_train, self.y_train, self.x_test, self.y_test)
 
 
-def check_task(task: Task) -> Task:
+@dataclass(frozen=True)
+class GraphTask:
+    """One graph: node features, a label per node, an adjacency matrix, and which nodes train and test.
+
+    `adjacency` is a SciPy CSR matrix of 0/1 without self-loops; `normalisation` says how Â is made from it.
+    """
+
+    kind: ClassVar[Kind] = "graph"
+    name: str
+    x: np.ndarray
+    y: np.ndarray
+    adjacency: object
+    train: np.ndarray
+    validation: np.ndarray
+    test: np.ndarray
+    classes: int
+    normalisation: Literal["symmetric", "row"] = "symmetric"
+
+    @property
+    def best_constant(self) -> float:
+        """Accuracy of the best constant prediction on the test nodes."""
+        return best_share(self.y[self.test], self.classes)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one node's features."""
+        return self.x.shape[1:]
+
+    @property
+    def training_rows(self) -> int:
+        """Labelled nodes; a graph is one batch whatever the batch size."""
+        return int(self.train.sum())
+
+    @property
+    def test_rows(self) -> int:
+        """Nodes that accuracy is over."""
+        return int(self.test.sum())
+
+    def checksum(self) -> str:
+        """A digest of all arrays."""
+        matrix = self.adjacency
+        edges = (matrix.indptr, matrix.indices)  # pyright: ignore[reportAttributeAccessIssue]
+        return digest(self.x, self.y, *edges, self.train, self.validation, self.test)
+
+
+AnyTask = Task | GraphTask
+
+
+def best_share(labels: np.ndarray, classes: int) -> float:
+    """Share of the most frequent label."""
+    return float(np.bincount(labels, minlength=classes).max() / len(labels))
+
+
+def digest(*arrays: np.ndarray) -> str:
+    """A short digest of the bytes of arrays."""
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()[:16]
+
+
+def check_task(task: AnyTask) -> AnyTask:
     """Refuse data no run should start on; return the task unchanged."""
+    if isinstance(task, GraphTask):
+        for split, mask in (("training", task.train), ("test", task.test)):
+            where = f"the {split} nodes of task {task.name!r}"
+            _check_rows(task.x[mask], task.y[mask], task.classes, where)
+        return task
     for split, x, y in (("training", task.x_train, task.y_train), ("test", task.x_test, task.y_test)):
-        where = f"the {split} rows of task {task.name!r}"
-        if len(x) == 0:
-            raise CreditscopeError(f"Expected at least one row in {where}, but got none.")
-        if len(x) != len(y):
-            raise CreditscopeError(f"Expected one label per row in {where}, but got {len(x)} rows and {len(y)} labels.")
-        if not np.issubdtype(y.dtype, np.integer):
-            raise CreditscopeError(f"Expected integer class labels in {where}, but got dtype {y.dtype}.")
-        if y.min() < 0 or y.max() >= task.classes:
-            raise CreditscopeError(
-                f"Expected labels from 0 to {task.classes - 1} in {where}, but got labels from {y.min()} to {y.max()}."
-            )
-        bad = np.size(x) - int(np.isfinite(x).sum())
-        if bad:
-            raise CreditscopeError(
-                f"Expected finite inputs in {where}, but got {bad} NaN or infinite value(s). "
-                "Clean the data before training."
-            )
+        _check_rows(x, y, task.classes, f"the {split} rows of task {task.name!r}")
     if task.x_train.shape[1:] != task.x_test.shape[1:]:
         raise CreditscopeError(
             f"Expected training and test inputs of one shape in task {task.name!r}, "
             f"but got {task.x_train.shape[1:]} and {task.x_test.shape[1:]}."
         )
     return task
+
+
+def _check_rows(x: np.ndarray, y: np.ndarray, classes: int, where: str) -> None:
+    if len(x) == 0:
+        raise CreditscopeError(f"Expected at least one row in {where}, but got none.")
+    if len(x) != len(y):
+        raise CreditscopeError(f"Expected one label per row in {where}, but got {len(x)} rows and {len(y)} labels.")
+    if not np.issubdtype(y.dtype, np.integer):
+        raise CreditscopeError(f"Expected integer class labels in {where}, but got dtype {y.dtype}.")
+    if y.min() < 0 or y.max() >= classes:
+        raise CreditscopeError(
+            f"Expected labels from 0 to {classes - 1} in {where}, but got labels from {y.min()} to {y.max()}."
+        )
+    if not np.issubdtype(x.dtype, np.floating):
+        return
+    bad = np.size(x) - int(np.isfinite(x).sum())
+    if bad:
+        raise CreditscopeError(
+            f"Expected finite inputs in {where}, but got {bad} NaN or infinite value(s). "
+            "Clean the data before training."
+        )

@@ -38,6 +38,7 @@ def gather_facts(rule: Rule, anatomy: Anatomy, report: ConversionReport, **other
         exact_taps=rule.exact_taps(len(anatomy.taps)),
         residual=anatomy.residual,
         rows_interact=anatomy.rows_interact,
+        class_token=anatomy.class_token,
         weights=weights,
         frozen_weights=tuple(report.names("frozen")),
         classes=anatomy.classes,

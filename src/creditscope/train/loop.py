@@ -10,24 +10,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors, row_errors
 from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import take_snapshot
+from creditscope.nets._dropout import seed_dropout, set_dropout_step
 from creditscope.record.schema import Facts, RunSpec, Snapshot
 from creditscope.record.store import RecordWriter
 from creditscope.registry import NETS
 from creditscope.rng import generator, global_stream
 from creditscope.rules import Application, apply_rule, feedback_state, rule_class
 from creditscope.taps import resolve_taps
-from creditscope.tasks import Task, load_task
+from creditscope.tasks import AnyTask, load_task
+from creditscope.train.data import Batch, Data, check_data, place_data
 from creditscope.train.facts import gather_facts
-from creditscope.train.optimiser import cosine_lr, make_optimiser
+from creditscope.train.optimiser import learning_rate, make_optimiser
 from creditscope.train.provenance import begin_provenance, now
-
-SAMPLE_ROWS = 8
-"""Rows enough to read a net's anatomy off one forward."""
-TEST_CHUNK = 4096
 
 OnEpoch = Callable[[int, float], None]
 """Called after every epoch with the epochs done and the mean training loss."""
@@ -38,15 +35,12 @@ class Run:
     """Everything a run holds while it is trained."""
 
     spec: RunSpec
-    task: Task
+    task: AnyTask
+    data: Data
     net: nn.Module
     application: Application
     facts: Facts
     optimiser: torch.optim.Optimizer
-    x_train: Tensor
-    y_train: Tensor
-    x_test: Tensor
-    y_test: Tensor
 
     @property
     def trained(self) -> dict[str, nn.Parameter]:
@@ -54,31 +48,24 @@ class Run:
         return {name: p for name, p in self.net.named_parameters() if p.requires_grad}
 
 
-def check_batch(spec: RunSpec, task: Task) -> None:
-    """Refuse a batch that the data cannot fill."""
-    if spec.batch > len(task.y_train):
-        raise CreditscopeError(
-            f"Expected a batch of at most the {len(task.y_train)} training rows of {spec.task!r}, but got {spec.batch}."
-        )
-
-
-def build_run(spec: RunSpec, task: Task | None = None, device: torch.device | None = None) -> Run:
+def build_run(spec: RunSpec, task: AnyTask | None = None, device: torch.device | None = None) -> Run:
     """Data, net, rule and optimiser of a run, all drawn from its seed; refuses data that do not fit."""
     task = task or load_task(spec.task, **spec.task_options)
-    check_batch(spec, task)
+    check_data(task, spec)
     device = device or torch.device("cpu")
-    dtype = getattr(torch, spec.precision)
-    x_train, x_test = (torch.from_numpy(x).to(device, dtype) for x in (task.x_train, task.x_test))
-    y_train, y_test = (torch.from_numpy(y).to(device) for y in (task.y_train, task.y_test))
+    data = place_data(task, spec, device)
     net_class = NETS.get(spec.net)
     with global_stream(spec.seed, "init"):
-        net = net_class(task.input_shape, task.classes, **spec.net_options).to(device, dtype)
+        net = net_class(task.input_shape, task.classes, **spec.net_options)
+    net = net.to(device, getattr(torch, spec.precision))
+    seed_dropout(net, spec.seed)
     rule = rule_class(spec.rule)(**spec.rule_options)
+    stem = [net_class.stem_tap] if net_class.stem_tap else []
     application = apply_rule(
         rule,
         net,
-        resolve_taps(net, [net_class.stem_tap, net_class.block_taps]),
-        x_train[:SAMPLE_ROWS],
+        resolve_taps(net, [*stem, net_class.block_taps]),
+        data.sample_inputs(),
         generator(spec.seed, "feedback"),
         credit_norm=spec.credit_norm,
         penalty=spec.penalty,
@@ -88,44 +75,38 @@ def build_run(spec: RunSpec, task: Task | None = None, device: torch.device | No
         rule,
         application.anatomy,
         application.report,
-        stem_tap=True,
+        stem_tap=bool(stem),
         precision=spec.precision,
-        chance=task.chance,
+        chance=1 / task.classes,
         best_constant=task.best_constant,
-        test_rows=len(task.y_test),
+        test_rows=task.test_rows,
     )
     optimiser = make_optimiser(spec, [p for p in net.parameters() if p.requires_grad])
-    return Run(spec, task, net, application, facts, optimiser, x_train, y_train, x_test, y_test)
+    return Run(spec, task, data, net, application, facts, optimiser)
 
 
 def train_epoch(run: Run, epoch: int, *, keep_last: bool) -> tuple[Tensor, "LastStep | None"]:
-    """One pass over the data in the epoch's own order, the incomplete last batch dropped.
-
-    Returns the mean loss as a tensor (no host sync) and, if asked, what the last step did.
-    """
-    spec, net = run.spec, run.net
+    """One pass over the data; the mean loss as a tensor (no host sync) and, if asked, what the last step did."""
+    net, steps = run.net, run.data.steps
     net.train()
     for group in run.optimiser.param_groups:
-        group["lr"] = cosine_lr(spec, epoch)
-    order = torch.randperm(len(run.y_train), generator=generator(spec.seed, "order", epoch))
-    batches = order.to(run.y_train.device)[: len(order) // spec.batch * spec.batch].view(-1, spec.batch)
-    total = torch.zeros((), dtype=torch.float64, device=run.y_train.device)
-    last = None
-    for i, index in enumerate(batches):
-        target = run.y_train[index]
+        group["lr"] = learning_rate(run.spec, epoch)
+    losses, last = [], None
+    for i, batch in enumerate(run.data.train_batches(epoch)):
 
-        def errors_of(output: Tensor, target: Tensor = target) -> RowErrors:
-            return row_errors(output, target)
+        def errors_of(output: Tensor, batch: Batch = batch) -> RowErrors:
+            return row_errors(output, batch.target, mask=batch.mask)
 
+        set_dropout_step(net, epoch * steps + i)
         run.optimiser.zero_grad(set_to_none=True)
-        errors = run.application.applied.backward(run.x_train[index], errors_of)
-        total += errors.mean_loss
-        if keep_last and i == len(batches) - 1:
+        errors = run.application.applied.backward(batch.inputs, errors_of)
+        losses.append(errors.mean_loss)
+        if keep_last and i == steps - 1:
             last = LastStep.before(run, errors)
         run.optimiser.step()
     if last is not None:
         last.finish(run)
-    return total / len(batches), last
+    return torch.stack(losses).double().mean(), last
 
 
 @dataclass
@@ -141,7 +122,7 @@ class LastStep:
         """Keep the gradients and the weights as they are before the optimiser's step."""
         gradients = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in run.trained.items()}
         weights = {n: p.detach().clone() for n, p in run.trained.items()}
-        return cls(gradients, weights, errors.error.square().sum(-1).mean().sqrt())
+        return cls(gradients, weights, (errors.error.square().sum() / errors.count).sqrt())
 
     def finish(self, run: Run) -> None:
         """Turn the weights before into the update that was applied."""
@@ -152,25 +133,22 @@ class LastStep:
 def evaluate(run: Run) -> tuple[Tensor, Tensor]:
     """Mean loss and one correct/incorrect flag per row, over the whole test set."""
     losses, correct = [], []
-    for x, y in zip(run.x_test.split(TEST_CHUNK), run.y_test.split(TEST_CHUNK), strict=True):
-        logits = run.net(x)
-        losses.append(row_errors(logits, y).loss)
-        correct.append(logits.argmax(-1) == y)
+    for batch in run.data.test_batches():
+        arguments = batch.inputs if isinstance(batch.inputs, tuple) else (batch.inputs,)
+        logits, target = run.net(*arguments), batch.target
+        if batch.scored is not None:
+            logits, target = logits[batch.scored], target[batch.scored]
+        losses.append(row_errors(logits, target).loss)
+        correct.append(logits.argmax(-1) == target)
     return torch.cat(losses).mean(), torch.cat(correct)
 
 
 def snapshot_run(run: Run, epoch: int, *, step: int, train_loss: Tensor | None, last: LastStep | None) -> Snapshot:
-    """Measure a run on its first evaluation rows in eval mode, accuracy on all test rows; changes nothing."""
-    spec = run.spec
+    """Measure a run on its snapshot rows in eval mode, accuracy on all test rows; changes nothing."""
+    spec, batch = run.spec, run.data.snapshot_batch()
     run.net.eval()
     loss, correct = evaluate(run)
-    seen = observe(
-        run.net,
-        run.application.applied,
-        run.x_test[: spec.eval_rows],
-        run.y_test[: spec.eval_rows],
-        noise=spec.noise,
-    )
+    seen = observe(run.net, run.application.applied, batch.inputs, batch.target, mask=batch.mask, noise=spec.noise)
     scalars = {"loss": loss, "accuracy": correct.double().mean()}
     if train_loss is not None:
         scalars["train_loss"] = train_loss
@@ -202,7 +180,7 @@ def train_run(run: Run, *, audit: bool = True, on_epoch: OnEpoch | None = None, 
     `audit=False` trains without measuring; the weights come out the same to the last bit.
     """
     spec = run.spec
-    steps = len(run.y_train) // spec.batch
+    steps = run.data.steps
 
     def snap(epoch: int, train_loss: Tensor | None, last: LastStep | None) -> None:
         if audit and snapshot_due(spec, epoch):
@@ -223,7 +201,7 @@ def train_run(run: Run, *, audit: bool = True, on_epoch: OnEpoch | None = None, 
     return None
 
 
-def record_run(spec: RunSpec, root, *, task: Task | None = None, on_epoch: OnEpoch | None = None) -> str:
+def record_run(spec: RunSpec, root, *, task: AnyTask | None = None, on_epoch: OnEpoch | None = None) -> str:
     """Train and measure a run, and leave its whole record under `root`; says how it ended."""
     from safetensors.torch import save_file
 
@@ -232,7 +210,7 @@ def record_run(spec: RunSpec, root, *, task: Task | None = None, on_epoch: OnEpo
     with RecordWriter(root, spec).open() as writer:
         provenance = begin_provenance(
             run.facts,
-            device=run.x_train.device,
+            device=next(run.net.parameters()).device,
             engine="loop",
             data_checksum=run.task.checksum(),
             parameters=sum(p.numel() for p in run.net.parameters()),

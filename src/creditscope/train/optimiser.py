@@ -10,16 +10,17 @@ from creditscope.record.schema import RunSpec
 
 
 def make_optimiser(spec: RunSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """AdamW (decoupled decay) or plain SGD, at the spec's learning rate."""
-    if spec.optimiser == "sgd":
-        return torch.optim.SGD(parameters, lr=spec.lr, weight_decay=spec.weight_decay)
-    return torch.optim.AdamW(parameters, lr=spec.lr, weight_decay=spec.weight_decay)
+    """AdamW (decoupled decay), Adam (decay as an L2 term inside) or plain SGD, at the spec's learning rate."""
+    kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+    return kinds[spec.optimiser](parameters, lr=spec.lr, weight_decay=spec.weight_decay)
 
 
-def cosine_lr(spec: RunSpec, epoch: int) -> float:
-    """lr · ½(1 + cos(π·epoch/epochs)) for epoch 0, 1, …; no warm-up, never 0.
+def learning_rate(spec: RunSpec, epoch: int) -> float:
+    """lr · ½(1 + cos(π·epoch/epochs)) for epoch 0, 1, …, without warm-up and never 0; or constant.
 
-    >>> cosine_lr(RunSpec(task="t", net="n", rule="r", lr=2.0, epochs=2), 1)
+    >>> learning_rate(RunSpec(task="t", net="n", rule="r", lr=2.0, epochs=2), 1)
     1.0
     """
+    if spec.schedule == "constant":
+        return spec.lr
     return spec.lr * 0.5 * (1 + math.cos(math.pi * epoch / spec.epochs))

@@ -1,5 +1,7 @@
 """From what a user asks to a complete, checked run spec."""
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import fields as dataclass_fields
 from typing import Any
@@ -10,6 +12,7 @@ from creditscope.record.schema import RunSpec
 from creditscope.registry import NETS, TASKS
 from creditscope.rules import rule_class, rule_source
 
+WHOLE = ("epochs", "batch", "eval_rows", "snapshot_every")
 DEFAULT_SEEDS = (42, 123, 456)
 
 
@@ -22,8 +25,9 @@ def choose_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     if isinstance(seeds, int):
         if seeds < 1:
             raise CreditscopeError(f"Expected at least one seed, but got {seeds}.")
-        return (*DEFAULT_SEEDS, *range(1, seeds))[:seeds]
-    chosen = tuple(seeds)
+        further = (s for s in itertools.count(1) if s not in DEFAULT_SEEDS)
+        return tuple(itertools.islice(itertools.chain(DEFAULT_SEEDS, further), seeds))
+    chosen = tuple(int(s) for s in seeds)
     if not chosen:
         raise CreditscopeError("Expected at least one seed, but got none.")
     twice = sorted({s for s in chosen if chosen.count(s) > 1})
@@ -70,11 +74,15 @@ def check_spec(spec: RunSpec) -> RunSpec:
     ):
         if not value >= least:
             raise CreditscopeError(f"Expected {name} >= {least}, but got {value}.")
-    if not spec.lr > 0:
+        if not math.isfinite(value) or (name in WHOLE and value != int(value)):
+            kind = "whole" if name in WHOLE else "finite"
+            raise CreditscopeError(f"Expected {name} to be a {kind} number, but got {value}.")
+    if not 0 < spec.lr < math.inf:
         raise CreditscopeError(f"Expected a learning rate lr > 0, but got {spec.lr}.")
     for name, value, choices in (
         ("credit_norm", spec.credit_norm, ("none", "batch", "sample")),
-        ("optimiser", spec.optimiser, ("adamw", "sgd")),
+        ("optimiser", spec.optimiser, ("adamw", "adam", "sgd")),
+        ("schedule", spec.schedule, ("cosine", "constant")),
         ("precision", spec.precision, ("float32", "float64")),
     ):
         if value not in choices:

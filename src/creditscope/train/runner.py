@@ -6,15 +6,19 @@ import queue
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+
+import torch
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import Record, RunSpec, read_record, run_folder, stored_record
 from creditscope.registry import NETS, RULES, TASKS
 from creditscope.tasks import load_task
-from creditscope.train.loop import check_batch, record_run
+from creditscope.train.data import check_data
+from creditscope.train.loop import record_run
 from creditscope.train.progress import Progress, Silent
 
 
@@ -34,8 +38,8 @@ def run_all(
     problems = problems if problems is not None else []
     unique = list({spec.digest(): spec for spec in specs}.values())
     missing = [spec for spec in unique if stored_record(root, spec, problems=problems) is None]
-    for spec in {s.task + str(s.task_options) + str(s.batch): s for s in missing}.values():
-        check_batch(spec, load_task(spec.task, **spec.task_options))
+    for spec in {str((s.task, s.task_options, s.net, s.batch)): s for s in missing}.values():
+        check_data(load_task(spec.task, **spec.task_options), spec)
     failures: list[str] = []
     if missing:
         progress.begin(missing, len(unique) - len(missing))
@@ -59,12 +63,22 @@ def _only_in_this_process(spec: RunSpec) -> bool:
 
 
 def _run_here(specs: Sequence[RunSpec], root: Path, progress: Progress, failures: list[str]) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in a worker, so that the bits do not depend on the number of jobs
+    try:
+        _run_one_by_one(specs, root, progress, failures)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _run_one_by_one(specs: Sequence[RunSpec], root: Path, progress: Progress, failures: list[str]) -> None:
     for spec in specs:
         try:
             outcome = record_run(spec, root, on_epoch=lambda done, loss, spec=spec: progress.epoch(spec, done, loss))
             progress.end_run(spec, outcome)
-        except CreditscopeError as error:
-            failures.append(str(error))
+        except Exception as error:
+            reason = str(error) if isinstance(error, CreditscopeError) else traceback.format_exc()
+            failures.append(f"Run {spec.name()} failed: {reason}")
             progress.end_run(spec, "failed")
 
 

@@ -1,6 +1,7 @@
 """CS001, a block overwrites the stream: RMS(h_l) / RMS(h_{l−1}) at residual taps of equal shape."""
 
 from creditscope.auditing.checks import RunCheck, register_check
+from creditscope.auditing.checks._orientation import list_taps
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts, Snapshot
@@ -14,6 +15,12 @@ def growths(facts: Facts, snapshot: Snapshot) -> dict[int, float]:
         if adds and facts.tap_shapes[tap] == facts.tap_shapes[tap - 1] and above is not None and below:
             found[tap] = above / below
     return found
+
+
+def unknown_growths(facts: Facts, snapshot: Snapshot) -> list[int]:
+    """Residual taps of equal shape whose growth has no finite value."""
+    comparable = [t for t, adds in enumerate(facts.residual) if adds and facts.tap_shapes[t] == facts.tap_shapes[t - 1]]
+    return [tap for tap in comparable if tap not in growths(facts, snapshot)]
 
 
 @register_check("cs001_overwritten_stream")
@@ -35,7 +42,11 @@ class OverwrittenStream(RunCheck):
         said = f"tap {tap} ({facts.taps[tap]}) is {worst:.3g} times the size of the tap before it"
         if worst > limits.growth:
             return self.issue(f"{said}; the limit is {limits.growth:g}", value=worst, published=True)
+        unknown = unknown_growths(facts, snapshot)
+        if unknown:
+            return self.skipped(f"the growth has no finite value at {list_taps(unknown)}")
         low, least = min(found.items(), key=lambda item: item[1])
         if least < 1 / limits.growth:
-            return self.tip(f"tap {low} shrinks the stream {1 / least:.3g}-fold", value=worst, published=False)
+            said = f"tap {low} shrinks the stream {1 / least:.3g}-fold" if least else f"the stream is zero at tap {low}"
+            return self.tip(said, value=worst, published=False)
         return self.passed(f"largest growth over one block {worst:.3g}", value=worst, published=False)

@@ -1,6 +1,7 @@
 """CS002, reference unresolved: the exact gradient drowns in rounding, or most rows have no error left."""
 
 from creditscope.auditing.checks import RunCheck, register_check
+from creditscope.auditing.checks._orientation import list_taps
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts, Snapshot
@@ -34,6 +35,9 @@ class UnresolvedReference(RunCheck):
         said = f"rounding noise {worst:.1e} of the gradient at worst (tap {tap})"
         if worst > limits.noise:
             return self.issue(f"{said}; the limit is {limits.noise:g}", value=worst, published=below_floor)
+        unknown = [tap for tap in range(len(facts.taps)) if tap not in noise]
+        if unknown:
+            return self.skipped(f"no usable rows at {list_taps(unknown)}")
         if below_floor:
             return self.tip(
                 f"{said}, so it is resolved, although ‖g_L‖ = {top:.1e} is under the published floor",

@@ -27,16 +27,20 @@ class DepthNotUsed(MethodCheck):
             if len(found.keys() & own.keys()) < limits.seeds
         ]
         if len(own) < limits.seeds:
-            return self.skipped(f"{len(own)} seed{'s' * (len(own) != 1)}, needs {limits.seeds}")
+            return self.skipped(f"{len(own)} seed{'s' * (len(own) != 1)}, needs {limits.seeds:g}")
         if missing:
             return self.skipped(f"no {' and no '.join(missing)} runs of the same seeds on record: add --baselines")
-        bp_gain = _mean([bp[s] - frozen_bp[s] for s in sorted(bp.keys() & frozen_bp.keys())])
+        seeds = sorted(own.keys() & frozen_own.keys() & bp.keys() & frozen_bp.keys())
+        if len(seeds) < max(limits.seeds, 2):
+            return self.skipped(
+                f"{len(seeds)} seeds have all baselines, needs {max(limits.seeds, 2):g}: add --baselines"
+            )
+        bp_gain = _mean([bp[s] - frozen_bp[s] for s in seeds])
         if bp_gain < limits.task_gain:
             return self.not_applicable(
                 f"this task cannot show use of depth: BP itself gains {100 * bp_gain:+.1f} pp over frozen blocks, "
                 f"under {100 * limits.task_gain:g} pp"
             )
-        seeds = sorted(own.keys() & frozen_own.keys() & frozen_bp.keys())
         better, name = max(
             ((b, n) for b, n in ((frozen_own, "own-rule frozen"), (frozen_bp, "BP-frozen"))),
             key=lambda pair: _mean([pair[0][s] for s in seeds]),

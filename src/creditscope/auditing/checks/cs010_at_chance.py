@@ -20,7 +20,7 @@ class AtChance(RunCheck):
         """Compared with always naming the most frequent class."""
         if facts.best_constant is None or snapshot.accuracy is None:
             return self.not_applicable("the targets are not classes")
-        rows = facts.test_rows or snapshot.rows
+        rows = facts.test_rows or snapshot.rows_covered
         low = binomial_lower(snapshot.accuracy, rows, confidence=limits.chance_confidence)
         said = f"accuracy {snapshot.accuracy:.3f} (lower bound {low:.3f} over {rows} rows)"
         if low <= facts.best_constant:

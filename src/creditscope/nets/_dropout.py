@@ -1,0 +1,68 @@
+"""Dropout whose mask is a hash of (seed key, step, layer, index): nothing is drawn, so nothing has to be saved.
+
+`nn.Dropout` draws from one global stream; this one gives a seed the same masks alone, stacked, resumed and on any
+device.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from creditscope.errors import CreditscopeError
+from creditscope.rng import derive_seed
+
+
+class HashDropout(nn.Module):
+    """Zeroes a share `p` of the entries in training and scales the rest by 1/(1 − p); `layer` tells layers apart."""
+
+    key: Tensor
+    step: Tensor
+
+    def __init__(self, p: float, layer: int):
+        super().__init__()
+        if not 0 <= p < 1:
+            raise CreditscopeError(f"Expected a dropout share from 0 to below 1, but got {p}.")
+        self.p, self.layer = p, layer
+        self.register_buffer("key", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("step", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, h: Tensor) -> Tensor:
+        """h with its mask applied; h itself in eval mode."""
+        if not self.training or self.p == 0:
+            return h
+        index = torch.arange(h.numel(), device=h.device, dtype=torch.int32).view(h.shape)
+        salt = _mix64(self.key + self.step * 0x9E3779B9 + self.layer * 0x85EBCA6B)
+        bits = _mix32(index ^ salt.to(torch.int32))
+        threshold = int(self.p * 2**32) - 2**31
+        return h * (bits >= threshold) / (1 - self.p)
+
+    def extra_repr(self) -> str:
+        """As printed."""
+        return f"p={self.p}, layer={self.layer}"
+
+
+def _mix32(x: Tensor) -> Tensor:
+    """A bijective 32-bit finaliser (murmur3's constants); int32 wraps, shifts are made logical by a mask."""
+    x = (x ^ ((x >> 16) & 0xFFFF)) * -0x7A143595
+    x = (x ^ ((x >> 13) & 0x7FFFF)) * -0x3D4D51CB
+    return x ^ ((x >> 16) & 0xFFFF)
+
+
+def _mix64(x: Tensor) -> Tensor:
+    """The same for one 64-bit number (splitmix64's constants)."""
+    x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
+    x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
+    return x ^ ((x >> 31) & 0x1FFFFFFFF)
+
+
+def seed_dropout(net: nn.Module, seed: int) -> None:
+    """Give every dropout layer of `net` the key of this run."""
+    for module in net.modules():
+        if isinstance(module, HashDropout):
+            module.key.fill_(derive_seed(seed, "dropout"))
+
+
+def set_dropout_step(net: nn.Module, step: int) -> None:
+    """Move every dropout layer of `net` to the masks of this training step."""
+    for module in net.modules():
+        if isinstance(module, HashDropout):
+            module.step.fill_(step)

@@ -1,0 +1,140 @@
+"""Data files: missing, truncated, altered, or out of reach; and pickles that would run something."""
+
+import hashlib
+import os
+import pickle
+
+import numpy as np
+import pytest
+import requests
+import scipy.sparse as sp
+
+from creditscope.errors import CreditscopeError
+from creditscope.tasks import load_task
+from creditscope.tasks._files import DataFiles, check_file, data_root
+from creditscope.tasks._pickle import read_pickle
+
+
+def files_of(checksums: dict[str, str], archive: str = "") -> DataFiles:
+    return DataFiles("toy", "toy-data", checksums, "https://example.invalid/toy", archive)
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("CREDITSCOPE_DATA", str(tmp_path))
+    return tmp_path
+
+
+def sha(text: bytes) -> str:
+    return f"sha256:{hashlib.sha256(text).hexdigest()}"
+
+
+def test_data_root(monkeypatch, tmp_path):
+    monkeypatch.setenv("CREDITSCOPE_DATA", str(tmp_path / "here"))
+    assert data_root() == tmp_path / "here"
+    monkeypatch.delenv("CREDITSCOPE_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert data_root() == tmp_path / "cache" / "creditscope"
+
+
+def test_whole_files_are_accepted_and_others_named(root):
+    folder = root / "toy-data"
+    folder.mkdir()
+    (folder / "a").write_bytes(b"whole")
+    good = files_of({"a": sha(b"whole")})
+    assert good.require() == folder
+    with pytest.raises(CreditscopeError, match=r"Expected the data file .*toy-data/b, but it is missing\. Get it from"):
+        files_of({"a": sha(b"whole"), "b": sha(b"x")}).require()
+    (folder / "a").write_bytes(b"whol")
+    wanted, found = sha(b"whole").split(":")[1], sha(b"whol").split(":")[1]
+    with pytest.raises(CreditscopeError, match=f"with sha256 {wanted}, but found {found} .4 bytes.: it is truncated"):
+        good.require()
+
+
+def test_md5_is_checked_too(tmp_path):
+    (tmp_path / "a").write_bytes(b"x")
+    check_file(tmp_path / "a", f"md5:{hashlib.md5(b'x').hexdigest()}", home="h")
+    with pytest.raises(CreditscopeError, match="Expected .* with md5 0"):
+        check_file(tmp_path / "a", "md5:0", home="h")
+
+
+@pytest.mark.parametrize("archive", ["", "md5:0"])
+def test_without_a_network_the_folder_to_fill_is_named(root, monkeypatch, archive):
+    import pooch
+
+    def unreachable(*args, **kwargs):
+        raise requests.ConnectionError("no route")
+
+    monkeypatch.setattr(pooch, "retrieve", unreachable)
+    with pytest.raises(
+        CreditscopeError, match=r"toy-data, but they are not there and .* cannot be reached.*--data-root"
+    ):
+        files_of({"a": sha(b"x")}, archive).require()
+
+
+@pytest.mark.parametrize("task", ["cifar10", "cora"])
+def test_real_tasks_say_what_is_missing(root, monkeypatch, task):
+    import pooch
+
+    asked = []
+
+    def unreachable(url, **kwargs):
+        asked.append(url)
+        raise requests.ConnectionError("no route")
+
+    monkeypatch.setattr(pooch, "retrieve", unreachable)
+    with pytest.raises(CreditscopeError, match=f"Expected the files of task '{task}' in {root}"):
+        load_task(task)
+    assert len(asked) == 1
+    assert asked[0].startswith("https://")
+
+
+class Creates:
+    """What a hostile file would hold."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (os.system, (f"touch {self.path}",))
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_a_pickle_that_would_create_a_file_is_refused(tmp_path, protocol):
+    target, hostile = tmp_path / "created", tmp_path / "hostile.pkl"
+    hostile.write_bytes(pickle.dumps({"data": Creates(target)}, protocol=protocol))
+    with pytest.raises(CreditscopeError, match=r"NumPy arrays, SciPy sparse matrices.*it names .*system.*not run"):
+        read_pickle(hostile)
+    assert not target.exists()
+    pickle.loads(hostile.read_bytes())  # the file is a real one: plain unpickling does create it
+    assert target.exists()
+
+
+@pytest.mark.parametrize("thing", [print, eval, np.load, pickle.loads], ids=lambda f: f.__name__)
+def test_other_callables_are_refused(tmp_path, thing):
+    (tmp_path / "f").write_bytes(pickle.dumps(thing))
+    with pytest.raises(CreditscopeError, match="it names"):
+        read_pickle(tmp_path / "f")
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 5])
+def test_arrays_matrices_and_containers_are_read(tmp_path, protocol):
+    from collections import defaultdict
+
+    graph = defaultdict(list)
+    graph[3].append(4)
+    held = {"a": np.arange(6.0).reshape(2, 3), "m": sp.csr_matrix(np.eye(3)), "g": graph, "n": [1, "x", (2.5, None)]}
+    (tmp_path / "f").write_bytes(pickle.dumps(held, protocol=protocol))
+    found = read_pickle(tmp_path / "f")
+    np.testing.assert_array_equal(found["a"], held["a"])
+    np.testing.assert_array_equal(found["m"].toarray(), np.eye(3))
+    assert found["g"] == {3: [4]}
+    assert found["n"] == held["n"]
+
+
+def test_damaged_pickles_are_named(tmp_path):
+    whole = pickle.dumps({"a": np.arange(100)})
+    for text in (b"", b"nonsense", whole[: len(whole) // 2]):
+        (tmp_path / "f").write_bytes(text)
+        with pytest.raises(CreditscopeError, match="Expected a readable pickle in .* damaged"):
+            read_pickle(tmp_path / "f")

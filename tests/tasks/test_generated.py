@@ -1,0 +1,68 @@
+"""Tasks made from a seed: the teacher against a torch net of the same weights, the graph against its parameters."""
+
+import numpy as np
+import pytest
+import torch
+
+from creditscope.errors import CreditscopeError
+from creditscope.nets.student import StudentNet
+from creditscope.tasks import load_task
+from creditscope.tasks import teacher as teacher_module
+
+
+def test_the_teacher_is_a_student_net():
+    rng = np.random.default_rng(teacher_module.TEACHER_SEED)
+    x = rng.normal(size=(12_000, 128))
+    net = StudentNet((128,), 10, depth=4, width=128, alpha=0.5).double()
+    bound = 128**-0.5
+    with torch.no_grad():
+        for layer in (net.stem, *(b.linear for b in net.blocks), net.head):
+            layer.weight.copy_(torch.tensor(rng.uniform(-bound, bound, layer.weight.shape)))
+            layer.bias.copy_(torch.tensor(rng.uniform(-bound, bound, layer.bias.shape)))
+        logits = net(torch.tensor(x)).numpy()
+    task = load_task("teacher", alpha=0.5)
+    y = (logits - logits.mean(0)).argmax(1)
+    np.testing.assert_array_equal(np.concatenate([task.y_train, task.y_test]), y)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.25, 0.5, 1.0])
+def test_no_class_of_the_teacher_dominates(alpha):
+    task = load_task("teacher", alpha=alpha)
+    assert (len(task.y_train), len(task.y_test)) == (10_000, 2_000)
+    for y in (task.y_train, task.y_test):
+        assert np.bincount(y, minlength=10).max() / len(y) <= 0.2
+
+
+def test_label_noise_redraws_its_share():
+    clean, noisy = load_task("teacher"), load_task("teacher", noise=0.5)
+    changed = (clean.y_train != noisy.y_train).mean()
+    assert changed == pytest.approx(0.5 * 0.9, abs=0.02)
+    np.testing.assert_array_equal(clean.x_train, noisy.x_train)
+
+
+def test_the_block_model_has_its_parameters():
+    task = load_task("sbm", nodes=4000, degree=12.0, homophily=0.7, signal=1.0)
+    source, target = task.adjacency.nonzero()
+    assert (task.y[source] == task.y[target]).mean() == pytest.approx(0.7, abs=0.02)
+    assert len(source) / 4000 == pytest.approx(12, rel=0.03)
+    assert not (source == target).any()
+    assert not (task.train & task.test).any()
+    assert not (task.validation & (task.train | task.test)).any()
+    assert np.bincount(task.y[task.train]).tolist() == [20] * 4
+    centres = np.stack([task.x[task.y == c].mean(0) for c in range(4)])
+    np.testing.assert_allclose(np.abs(centres).mean(), 1.0, atol=0.05)
+
+
+def test_generated_tasks_repeat():
+    from creditscope.tasks.sbm import sbm
+    from creditscope.tasks.teacher import teacher
+
+    assert sbm().checksum() == sbm().checksum() != sbm(homophily=0.5).checksum()
+    assert teacher().checksum() == teacher().checksum() != teacher(depth=3).checksum()
+
+
+def test_senseless_parameters_are_refused():
+    with pytest.raises(CreditscopeError, match="alpha and noise from 0 to 1"):
+        load_task("teacher", alpha=2.0)
+    with pytest.raises(CreditscopeError, match="at least 40 nodes a class"):
+        load_task("sbm", nodes=10)
