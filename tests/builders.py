@@ -108,7 +108,8 @@ def make_snapshot(facts: Facts | None = None, *, taps: Mapping[str, Any] | None 
 
 def make_spec(**others: Any) -> RunSpec:
     """A spec of the embedded task and net."""
-    given: dict[str, Any] = {"task": "mnist1d", "net": "resmlp", "rule": "dfa", "epochs": 1}
+    given: dict[str, Any] = {"task": "mnist1d", "data_version": "mnist1d-0.0.2-seed42", "net": "resmlp"}
+    given |= {"rule": "dfa", "epochs": 1}
     return RunSpec(**given | others)
 
 
@@ -128,7 +129,9 @@ def make_record(
     """A finished record; further keywords are fields of its spec."""
     known = make_facts(**{"rule": rule, **(facts or {})})
     if snapshots is None:
-        snapshots = [make_snapshot(known, epoch=epoch, accuracy=accuracy, taps=taps) for epoch in (0, 1)]
+        snapshots = [
+            make_snapshot(known, epoch=epoch, accuracy=accuracy, taps=taps) for epoch in (0, spec.get("epochs", 1))
+        ]
     status = status or ("complete" if diverged is None else "diverged")
     provenance = Provenance(facts=known, status=status, diverged_epoch=diverged)  # pyright: ignore[reportArgumentType]
     return Record(make_spec(rule=rule, seed=seed, frozen=frozen, **spec), provenance, tuple(snapshots))
@@ -151,6 +154,7 @@ def write_record(root: Path, record: Record) -> Path:
     assert record.spec is not None
     writer = RecordWriter(root, record.spec)
     with writer.open():
+        writer.begin()
         for snapshot in record.snapshots:
             writer.append(snapshot)
         writer.write_provenance(record.provenance)

@@ -96,6 +96,8 @@ class Run(Recipe):
                 if name in asked["net_options"]:
                     raise CreditscopeError(f"Expected --{name} or --set net.{name}=…, but got both.")
                 asked["net_options"][name] = size
+        if self.baselines and self.frozen:
+            raise CreditscopeError("Expected --frozen or --baselines, which adds the frozen runs itself, but got both.")
         for name in ("set", "json", "data_root", *(["frozen"] if self.baselines else [])):
             asked.pop(name)
         runs = run(**asked)
@@ -305,3 +307,6 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(130) from None
     except BrokenPipeError:
         raise SystemExit(0) from None
+    except OSError as error:
+        print(f"creditscope: Expected files and folders that can be read and written, but {error}.", file=sys.stderr)
+        raise SystemExit(2) from None

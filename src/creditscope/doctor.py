@@ -1,6 +1,5 @@
 """What a user needs to say when something does not work."""
 
-import os
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -26,6 +25,8 @@ def examine_machine() -> dict[str, str]:
     """Versions, devices, threads and folders, as text."""
     import torch
 
+    from creditscope.train.runner import available_cores
+
     root = data_root()
     found = {
         "creditscope": creditscope.__version__,
@@ -39,7 +40,7 @@ def examine_machine() -> dict[str, str]:
             found[name] = "not installed"
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     found["devices"] = ", ".join(["cpu", *gpus])
-    found["cores"] = str(len(os.sched_getaffinity(0)))
+    found["cores"] = str(available_cores())
     found["torch threads"] = f"{torch.get_num_threads()} (workers use 1 each)"
     found["data folder"] = f"{root} ({'found' if root.is_dir() else 'not there; embedded tasks need none'})"
     return found

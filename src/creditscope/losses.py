@@ -40,7 +40,16 @@ def row_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask
     (log p_y itself rounds to 0 there, so −expm1(log p_y) would lose it.)
     """
     output = output.detach()
+    if len(target) != len(output):
+        raise CreditscopeError(f"Expected one target per row, but got {len(output)} rows and {len(target)} targets.")
     if loss is None:
+        if output.ndim != 2:
+            raise CreditscopeError(
+                f"Expected logits of shape (rows, classes) for cross-entropy, but got {tuple(output.shape)}. "
+                "Pass loss=, a function that returns one loss per row."
+            )
+        if mask is not None:  # a row without a label may hold anything
+            target = torch.where(mask, target, 0)
         log_p = output.log_softmax(-1)
         index = target.unsqueeze(-1)
         others = log_p.exp().scatter(-1, index, 0.0)

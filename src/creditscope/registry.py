@@ -5,16 +5,24 @@ and summaries reads files without importing them, so it costs no torch.
 """
 
 import ast
+import hashlib
 import importlib
+import inspect
 import pkgutil
+import secrets
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar
 
-from creditscope.errors import UnknownNameError
+from creditscope.errors import CreditscopeError, UnknownNameError
 
 T = TypeVar("T")
+
+
+def text_digest(text: str) -> str:
+    """A short digest of source text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Registry:
@@ -29,6 +37,10 @@ class Registry:
         """Class or function decorator that makes `name` known."""
 
         def keep(thing: T) -> T:
+            if name in self._files() and getattr(thing, "__module__", "") != f"{self.package}.{name}":
+                raise CreditscopeError(
+                    f"Expected a new name for a {self.kind}, but {name!r} is a built-in one. Choose another name."
+                )
             self._registered[name] = thing
             return thing
 
@@ -54,6 +66,18 @@ class Registry:
     def is_built_in(self, name: str) -> bool:
         """Whether `name` is one of the files that ship with the package."""
         return name in self._files()
+
+    def source(self, name: str) -> str:
+        """A digest of a user's own thing, so that an edited one is told from the one before; empty if built in.
+
+        Without readable source (typed into a prompt) no two are taken to be the same.
+        """
+        if self.is_built_in(name):
+            return ""
+        try:
+            return text_digest(inspect.getsource(self.get(name)))
+        except (OSError, TypeError):
+            return f"unknown-{secrets.token_hex(8)}"
 
     def is_local(self, name: str) -> bool:
         """Whether `name` is known in this process alone, through a decorator in the user's own code."""

@@ -72,14 +72,15 @@ class Scope:
         rows = len(target)
         if rows < 2:
             raise CreditscopeError(f"Expected at least 2 rows to measure, but got {rows}.")
-        application = self._application = self._application or self._apply(inputs)
-        facts = self._facts = self._facts or self._gather(application, target if mask is None else target[mask])
-        trained = [name for name, p in self.model.named_parameters() if p.requires_grad]
-        if trained != [w.name for w in facts.weights]:
+        application = self._application = self._apply(inputs)
+        self._check(application, target, mask)
+        facts = self._gather(application, target if mask is None else target[mask])
+        if self._facts is not None and self._facts.weights != facts.weights:
             raise CreditscopeError(
                 "Expected the same trainable parameters at every snapshot, but some were frozen or freed since "
                 "the first. Start a new watch."
             )
+        self._facts = facts
         seen = observe(self.model, application.applied, inputs, target, loss=self.loss, mask=mask, noise=noise)
         scalars = {}
         if self.loss is None:
@@ -108,6 +109,28 @@ class Scope:
         """The verdict, layer by layer; use of depth is not tested, because a watched model has no trainer."""
         return audit(self.records, **options)
 
+    def _check(self, application: Application, target: Tensor, mask: Tensor | None) -> None:
+        """Refuse targets that the default loss cannot be taken of."""
+        if mask is not None and (mask.dtype != torch.bool or mask.shape != target.shape[:1]):
+            raise CreditscopeError(
+                f"Expected a mask of one bool per row, {len(target)} of them, but got {mask.dtype} of shape "
+                f"{tuple(mask.shape)}."
+            )
+        if self.loss is not None:
+            return
+        classes = application.anatomy.classes
+        if target.ndim != 1 or target.is_floating_point() or target.dtype == torch.bool:
+            raise CreditscopeError(
+                f"Expected one class label per row for cross-entropy, but got targets of {target.dtype} and shape "
+                f"{tuple(target.shape)}. Pass loss= for other targets."
+            )
+        used = target if mask is None else target[mask]
+        if used.numel() == 0 or int(used.min()) < 0 or int(used.max()) >= classes:
+            found = f"{int(used.min())} to {int(used.max())}" if used.numel() else "none"
+            raise CreditscopeError(
+                f"Expected labels from 0 to {classes - 1}, but got {found}. Use mask= for rows without."
+            )
+
     def _apply(self, inputs: Any) -> Application:
         return apply_rule(self.rule, self.model, self.taps, _few_rows(inputs), generator(self.seed, "feedback"))
 
@@ -119,8 +142,7 @@ class Scope:
             facts = {"chance": 1 / anatomy.classes, "best_constant": float(shares.max())}
         return gather_facts(
             self.rule,
-            anatomy,
-            application.report,
+            application,
             stem_tap=self.stem,
             precision=str(next(self.model.parameters()).dtype).removeprefix("torch."),
             trainer=False,
@@ -166,11 +188,20 @@ def watch(
         chosen = transport.rule if transport else rule_class("bp")()
     else:
         chosen = rule_class(rule)() if isinstance(rule, str) else rule
+        if transport and isinstance(chosen, WeightRule):
+            if type(chosen) is not type(transport.rule):
+                raise CreditscopeError(
+                    f"Expected to watch this model under {transport.rule.name!r}, which it was converted to, but got "
+                    f"{chosen.name!r}. Leave rule= out."
+                )
+            chosen = transport.rule
         if isinstance(chosen, WeightRule) and chosen.needs_feedback and transport is None:
             raise CreditscopeError(
                 f"Expected a model converted to rule {chosen.name!r} before it is watched under it, but it has "
                 f"no feedback. Call creditscope.convert(model, {chosen.name!r}, ...) first."
             )
+    if not set(resolve_taps(model, taps)) - {stem}:
+        raise CreditscopeError(f"Expected at least one tap besides the stem {stem!r}, but got none.")
     names = resolve_taps(model, [*([stem] if stem else []), *([taps] if isinstance(taps, str) else taps)])
     return Scope(model, names, stem=stem is not None, rule=chosen, loss=loss, seed=seed)
 

@@ -67,14 +67,21 @@ def watch_forward(model: nn.Module, taps: Sequence[str], inputs: Any, tensors: d
     return _forward(model, taps, inputs, keep, tensors)
 
 
-def cut_forward(model: nn.Module, taps: Sequence[str], inputs: Any, *, top_gradient: bool = False) -> Forward:
+def cut_forward(
+    model: nn.Module,
+    taps: Sequence[str],
+    inputs: Any,
+    *,
+    top_gradient: bool = False,
+    tensors: dict | None = None,
+) -> Forward:
     """A forward in stages: no gradient crosses a tap; the last copy asks for one if `top_gradient`."""
     last = taps[-1]
 
     def cut(h: Tensor, name: str) -> tuple[Tensor, Tensor]:
         return h, h.detach().clone().requires_grad_(top_gradient and name == last)
 
-    return _forward(model, taps, inputs, cut)
+    return _forward(model, taps, inputs, cut, tensors)
 
 
 def _forward(
@@ -158,6 +165,8 @@ class Anatomy:
     classes: int
     stages: tuple[tuple[str, ...], ...]
     """Trainable parameters of each stage: stage l ends at tap l; one more for the head."""
+    shared: bool
+    """Whether a parameter is used in more than one stage."""
     residual: tuple[bool, ...]
     """Whether stage l adds to the state of tap l − 1 (never for the first)."""
     rows_interact: bool
@@ -172,6 +181,10 @@ def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:
         forward = watch_forward(model, taps, inputs, buffers)
         taps = forward.order
         forward = watch_forward(model, taps, inputs, buffers)
+        if forward.output.ndim < 2:
+            raise CreditscopeError(
+                f"Expected an output of shape (rows, classes), but got {tuple(forward.output.shape)}."
+            )
         rows = forward.output.shape[0]
         for name, h in zip(taps, forward.states, strict=True):
             if h.ndim == 0 or h.shape[0] != rows:
@@ -179,39 +192,41 @@ def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:
                     f"Expected the state of tap {name!r} to have the {rows} rows of the output first, "
                     f"but got shape {tuple(h.shape)}. Is the model batch first?"
                 )
-        nodes = [_node(h) for h in forward.states]
+        nodes = [node_of(h) for h in forward.states]
         name_of = {id(p): name for name, p in model.named_parameters()}
         stages = []
-        for root in (*nodes, _node(forward.output)):
-            found = leaves_below([root], stop=[n for n in nodes if n is not root])
-            stages.append(tuple(name_of[id(p)] for p in found if id(p) in name_of))
+        for root in (*nodes, node_of(forward.output)):
+            below = nodes_below([root], stop=[n for n in nodes if n is not root])
+            leaves = {id(node.variable) for node in below if hasattr(node, "variable")}
+            stages.append(tuple(name for key, name in name_of.items() if key in leaves))
         residual = [False] + [_adds(nodes[i], nodes[i - 1]) for i in range(1, len(nodes))]
         return Anatomy(
             taps=tuple(taps),
             shapes=tuple(tuple(h.shape[1:]) for h in forward.states),
             classes=forward.output.shape[-1],
             stages=tuple(stages),
+            shared=len({name for stage in stages for name in stage}) < sum(map(len, stages)),
             residual=tuple(residual),
             rows_interact=_rows_interact(forward),
             class_token=token if isinstance(token := getattr(model, "class_token", None), int) else None,
         )
 
 
-def leaves_below(roots: Sequence[Any], stop: Sequence[Any] = ()) -> list[Tensor]:
-    """Leaf tensors that a backward from graph nodes `roots` reaches without crossing a node of `stop`."""
-    seen, todo, leaves = set(stop), [r for r in roots if r is not None], []
+def nodes_below(roots: Sequence[Any], stop: Sequence[Any] = ()) -> set[Any]:
+    """Graph nodes that a backward from `roots` reaches without crossing one of `stop`; the roots are among them."""
+    found: set[Any] = set()
+    todo = [r for r in roots if r is not None]
     while todo:
         node = todo.pop()
-        if node in seen:
+        if node in found or node in stop:
             continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            leaves.append(node.variable)
+        found.add(node)
         todo.extend(child for child, _ in node.next_functions if child is not None)
-    return leaves
+    return found
 
 
-def _node(h: Tensor) -> Any:
+def node_of(h: Tensor) -> Any:
+    """The graph node that a tensor comes from."""
     return h.grad_fn if h.grad_fn is not None else torch.autograd.graph.get_gradient_edge(h).node
 
 

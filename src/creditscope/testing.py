@@ -31,7 +31,7 @@ def assert_rule(rule: str | type[Rule] | Rule) -> None:
     _check_determinism(first, second)
     seen = _observe(first, ROWS)
     _check_per_sample(seen, _observe(first, ROWS // 2))
-    _check_exact_taps(make(), seen)
+    _check_exact_taps(first, seen)
     _check_gradients(first)
     _check_frozen(make())
     assert torch.equal(before, torch.get_rng_state()), (
@@ -84,8 +84,8 @@ def _check_per_sample(whole: Observation, half: Observation) -> None:
         )
 
 
-def _check_exact_taps(rule: Rule, seen: Observation) -> None:
-    for tap in rule.exact_taps(DEPTH + 1):
+def _check_exact_taps(application: Application, seen: Observation) -> None:
+    for tap in application.exact_taps:
         assert torch.allclose(seen.credits[tap], seen.exact[tap], rtol=1e-4, atol=1e-7), (
             f"Expected the exact gradient at tap {tap}, which exact_taps names, but the credit differs from it."
         )

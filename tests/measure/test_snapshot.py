@@ -171,9 +171,9 @@ def test_one_transfer_to_the_host(monkeypatch):
     seen = observed(net, x, y, noise=False)
     from creditscope.train.facts import gather_facts
 
-    application = apply_rule(rule_class("bp")(), net, resolve_taps(net, "blocks.*"), x[:8], generator(0, "f"))
-    facts = gather_facts(rule_class("dfa")(), application.anatomy, application.report, stem_tap=True)
-    facts = facts.__class__(**{**facts.__dict__, "taps": ("stem", *facts.taps)})
+    taps = resolve_taps(net, ["stem", "blocks.*"])
+    application = apply_rule(rule_class("dfa")(), net, taps, x[:8], generator(0, "f"))
+    facts = gather_facts(rule_class("dfa")(), application, stem_tap=True)
     calls = []
     for name in ("tolist", "item", "__float__", "__bool__", "__int__", "cpu", "numpy"):
         original = getattr(torch.Tensor, name)

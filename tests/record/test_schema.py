@@ -43,6 +43,7 @@ CHANGED: dict[str, Any] = {
     "data_version": "x",
     "net": "other",
     "net_options": {"depth": 5},
+    "net_source": "def",
     "rule": "bp",
     "rule_options": {"head": "exact"},
     "rule_source": "abc",

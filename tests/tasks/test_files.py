@@ -54,7 +54,7 @@ def test_whole_files_are_accepted_and_others_named(root):
 def test_md5_is_checked_too(tmp_path):
     (tmp_path / "a").write_bytes(b"x")
     check_file(tmp_path / "a", f"md5:{hashlib.md5(b'x').hexdigest()}", home="h")
-    with pytest.raises(CreditscopeError, match="Expected .* with md5 0"):
+    with pytest.raises(CreditscopeError, match=r"Expected .* with md5 0"):
         check_file(tmp_path / "a", "md5:0", home="h")
 
 
@@ -136,5 +136,5 @@ def test_damaged_pickles_are_named(tmp_path):
     whole = pickle.dumps({"a": np.arange(100)})
     for text in (b"", b"nonsense", whole[: len(whole) // 2]):
         (tmp_path / "f").write_bytes(text)
-        with pytest.raises(CreditscopeError, match="Expected a readable pickle in .* damaged"):
+        with pytest.raises(CreditscopeError, match=r"Expected a readable pickle in .* damaged"):
             read_pickle(tmp_path / "f")

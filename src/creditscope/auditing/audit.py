@@ -8,7 +8,7 @@ from typing import Any
 from creditscope.auditing.checks import all_checks
 from creditscope.auditing.checks.cs001_overwritten_stream import growths
 from creditscope.auditing.findings import Finding
-from creditscope.auditing.judge import judge_method
+from creditscope.auditing.judge import judge_method, judge_seed
 from creditscope.auditing.methods import Method, accuracies, group_methods
 from creditscope.auditing.stats import Interval, t_interval
 from creditscope.auditing.thresholds import Thresholds
@@ -37,6 +37,8 @@ class MethodAudit:
     g_top: float | None
     findings: tuple[Finding, ...]
     verdict: Verdict
+    seed_verdicts: dict[int, Verdict]
+    """Each seed alone, without use of depth (CS004), which needs several."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +111,10 @@ def audit(
 
 def _judge(method: Method, limits: Thresholds, mute: Sequence[str]) -> MethodAudit:
     findings = tuple(judge_method(method, limits, mute=mute))
-    lasts = [record.last for record in method.runs.values()]
+    whole = [record for record in method.runs.values() if record.provenance.status != "diverged"]
+    lasts = [record.last for record in whole]
     diverged = ", ".join(f"seed {s} at epoch {e}" for s, e in method.diverged.items())
-    growth = [g for r in method.runs.values() for g in [max(growths(r.facts, r.last).values(), default=None)]]
+    growth = [g for r in whole for g in [max(growths(r.facts, r.last).values(), default=None)]]
     return MethodAudit(
         method=method.label,
         setting=method.setting,
@@ -123,18 +126,23 @@ def _judge(method: Method, limits: Thresholds, mute: Sequence[str]) -> MethodAud
         frozen_bp=_interval(method.frozen_bp),
         gamma=_mean([s.gamma for s in lasts]),
         gamma_inexact=_mean([s.gamma_inexact for s in lasts]),
-        cos=tuple(_mean(column) for column in zip(*(s.taps.cos for s in lasts), strict=True)),
-        z=tuple(_mean(column) for column in zip(*(s.taps.z for s in lasts), strict=True)),
+        cos=_per_tap([s.taps.cos for s in lasts], len(method.facts.taps)),
+        z=_per_tap([s.taps.z for s in lasts], len(method.facts.taps)),
         growth=_mean(growth),
         g_top=_mean([s.taps.g_norm[-1] for s in lasts]),
         findings=findings,
         verdict=reach_verdict(findings, diverged=diverged),
+        seed_verdicts={seed: reach_verdict(judge_seed(r, limits, mute=mute)) for seed, r in method.runs.items()},
     )
 
 
 def _interval(records: dict[int, Record]) -> Interval | None:
     values = list(accuracies(records).values())
     return t_interval(values) if values else None
+
+
+def _per_tap(rows: Sequence[Sequence[float | None]], taps: int) -> tuple[float | None, ...]:
+    return tuple(_mean([row[tap] for row in rows]) for tap in range(taps))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

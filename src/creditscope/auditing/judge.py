@@ -20,16 +20,25 @@ def judge_method(method: Method, limits: Thresholds, *, mute: Sequence[str] = ()
             assert isinstance(check, MethodCheck)
             finding = check.judge(method, limits)
             finding = replace(finding, seeds=len(method.runs), seeds_hit=len(method.runs) * _is_issue(finding))
-        if check.code in mute:
-            finding = replace(
-                finding, outcome=Outcome.MUTED, message=f"muted; it was {finding.outcome}: {finding.message}"
-            )
-        findings.append(finding)
+        findings.append(_muted(finding) if check.code in mute else finding)
     return findings
+
+
+def judge_seed(record: Record, limits: Thresholds, *, mute: Sequence[str] = ()) -> list[Finding]:
+    """The findings of one run alone."""
+    findings = [judge_run(check, record, limits) for check in all_checks() if isinstance(check, RunCheck)]
+    return [_muted(f) if f.code in mute else f for f in findings]
+
+
+def _muted(finding: Finding) -> Finding:
+    message = f"muted; it was {finding.outcome}: {finding.message}"
+    return replace(finding, outcome=Outcome.MUTED, message=message)
 
 
 def judge_run(check: RunCheck, record: Record, limits: Thresholds) -> Finding:
     """The last snapshot's finding, with the first epoch of training at which the check was an issue."""
+    if record.provenance.status == "diverged":
+        return check.skipped(f"the run diverged at epoch {record.provenance.diverged_epoch}")
     finding = check.judge(record.facts, record.last, limits)
     fired = (s.epoch for s in record.snapshots if s.epoch > 0 and _is_issue(check.judge(record.facts, s, limits)))
     return replace(finding, first_epoch=next(fired, None), seeds_hit=int(_is_issue(finding)))

@@ -32,8 +32,9 @@ class Method:
 
 
 def accuracies(records: dict[int, Record]) -> dict[int, float]:
-    """Final accuracy by seed; a diverged run counts with its last measured accuracy."""
-    return {seed: r.last.accuracy for seed, r in records.items() if r.last.accuracy is not None}
+    """Final accuracy by seed; a diverged run has none."""
+    whole = {seed: r for seed, r in records.items() if r.provenance.status != "diverged"}
+    return {seed: r.last.accuracy for seed, r in whole.items() if r.last.accuracy is not None}
 
 
 def group_methods(records: Sequence[Record]) -> list[Method]:
@@ -64,7 +65,8 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
                 frozen_bp=groups.get((bp, setting, True), {}) if bp else {},
             )
         )
-    return sorted(methods, key=lambda m: (m.setting, bool(m.facts.inexact_taps), m.label))
+    settings = list(dict.fromkeys(m.setting for m in methods))
+    return sorted(methods, key=lambda m: (settings.index(m.setting), bool(m.facts.inexact_taps)))
 
 
 def _key(record: Record, only: Sequence[str] = (), without: Sequence[str] = ()) -> str:

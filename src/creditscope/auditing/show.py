@@ -150,10 +150,18 @@ def _explain(m: MethodAudit) -> Group:
     if m.verdict.diverged:
         lines.append(f"Diverged: {m.verdict.diverged}")
     lines += [f"Tip {f.code}: {f.message}" for f in m.findings if f.outcome == Outcome.TIP]
-    fired = [f"{f.code} at epoch {f.first_epoch}" for f in m.findings if f.first_epoch is not None]
+    fired = [_first_fired(f) for f in m.findings if f.first_epoch is not None]
     if fired:
         lines.append(f"First an issue in training: {', '.join(fired)}")
+    if len(m.seed_verdicts) > 1:
+        each = ", ".join(f"{seed} {verdict}" for seed, verdict in m.seed_verdicts.items())
+        lines.append(f"Each seed alone (without CS004): {each}")
     return Group(head, *(Padding(Text(line), (0, 0, 0, 2)) for line in lines), Text())
+
+
+def _first_fired(finding: Finding) -> str:
+    over = "" if finding.outcome in (Outcome.ISSUE, Outcome.UNDECIDED) else ", no longer at the end"
+    return f"{finding.code} at epoch {finding.first_epoch}{over}"
 
 
 def _interval(interval: Interval | None) -> str:

@@ -8,12 +8,13 @@ from typing import Any
 
 from creditscope.errors import CreditscopeError, UnknownNameError
 
+PUBLISHED_GROWTH, PUBLISHED_FLOOR, PUBLISHED_GAIN = 50.0, 1.28e-5, 0.02
+"""The published protocol's thresholds; unlike ours they do not move."""
+PROBABILITIES = ("depth_confidence", "orientation", "chance_confidence")
+
 
 def _limit(value: float, check: str, meaning: str, published: str = "") -> Any:
     return field(default=value, metadata={"check": check, "meaning": meaning, "published": published})
-
-
-PROBABILITIES = ("depth_confidence", "orientation", "chance_confidence")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,7 @@ class Thresholds:
     """Every number a verdict depends on."""
 
     growth: float = _limit(
-        50.0,
+        PUBLISHED_GROWTH,
         "CS001",
         "RMS(h_l) / RMS(h_l−1) above this: the block overwrites the stream",
         "50, same quantity",
@@ -29,13 +30,13 @@ class Thresholds:
     noise: float = _limit(0.1, "CS002", "g_noise above this at a tap: the reference is not resolved")
     fitted_rows: float = _limit(0.5, "CS002", "share of rows without a resolvable error above this: unresolved")
     floor: float = _limit(
-        1.28e-5,
+        PUBLISHED_FLOOR,
         "CS002",
         "median ‖g_L‖ per sample below this: a tip, for comparison only",
         "1e-7 for a mean over N = 128 rows, i.e. 1.28e-5 per sample",
     )
     depth_gain: float = _limit(
-        0.02,
+        PUBLISHED_GAIN,
         "CS004",
         "accuracy over the better frozen baseline that counts as use of depth",
         "0.02 on the mean, against the method's own frozen baseline, no interval",

@@ -11,6 +11,9 @@ from creditscope.losses import RowErrors
 from creditscope.measure.numerics import median_where, row_norms, usable
 from creditscope.taps import watch_forward
 
+OVERFLOWED = 1e30
+"""Noise of a row whose gradient is not finite."""
+
 
 def float64_gradients(
     net: nn.Module, taps: Sequence[str], inputs: Any, errors_of: Callable[[Tensor], RowErrors]
@@ -27,10 +30,14 @@ def float64_gradients(
     return [torch.zeros_like(h) if g is None else g for h, g in zip(forward.states, found, strict=True)]
 
 
-def measure_noise(g: Tensor, g64: Tensor) -> Tensor:
-    """Median over rows of ‖g − g64‖ / ‖g64‖, both (…, rows, features)."""
+def measure_noise(g: Tensor, g64: Tensor, keep: Tensor) -> Tensor:
+    """Median over the rows kept of ‖g − g64‖ / ‖g64‖, both (…, rows, features).
+
+    A row that overflowed although its float64 gradient is finite counts as pure noise.
+    """
     reference = row_norms(g64)
-    return median_where(row_norms(g.double() - g64) / reference, usable(reference))
+    ratio = row_norms(g.double() - g64) / reference
+    return median_where(torch.where(ratio.isfinite(), ratio, OVERFLOWED), usable(reference) & keep)
 
 
 def _double(value: Any) -> Any:

@@ -85,5 +85,5 @@ def angles(a: Tensor, g: Tensor, cosines: Tensor) -> Tensor:
 
 
 def error_resolution(dtype: torch.dtype) -> float:
-    """The smallest ‖e‖ whose rounding unit is still a normal number; below it a row counts as fitted."""
-    return torch.finfo(dtype).tiny / torch.finfo(dtype).eps
+    """The smallest ‖e‖ that is still a normal number, with all its digits; below it a row counts as fitted."""
+    return torch.finfo(dtype).tiny

@@ -63,9 +63,9 @@ def observe(
         observation = Observation(
             output=forward.output.detach(),
             errors=errors,
-            states=[h.detach() for h in forward.states],
-            exact=exact,
-            credits=credits,
+            states=[_at_least_float32(h.detach()) for h in forward.states],
+            exact=[_at_least_float32(g) for g in exact],
+            credits=[_at_least_float32(a) for a in credits],
             exact_weights=dict(zip(parameters, found[len(exact) :], strict=True)),
             rule_weights=rule_weights,
         )
@@ -74,6 +74,18 @@ def observe(
             _set_random_state(net, stream)
             _add_float64(observation, net, applied, inputs, errors_of, drew_on_cuda)
     return observation
+
+
+def exact_weight_gradients(
+    net: nn.Module, inputs: Any, target: Tensor, *, mask: Tensor | None = None
+) -> dict[str, Tensor]:
+    """BP's gradient of the mean loss for every trained weight, in the net's present mode; `.grad` is not touched."""
+    parameters = {name: p for name, p in net.named_parameters() if p.requires_grad}
+    with leave_untouched(net) as buffers, exactly(net):
+        output = watch_forward(net, (), inputs, buffers).output
+        errors = row_errors(output, target, mask=mask)
+        found = torch.autograd.grad(output, list(parameters.values()), errors.error / errors.count, allow_unused=True)
+    return {n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(parameters.items(), found, strict=True)}
 
 
 def exactly(net: nn.Module):
@@ -100,6 +112,10 @@ def _add_float64(
                 observation.exact64 = float64_gradients(net, applied.anatomy.taps, inputs, errors_of)
         except (RuntimeError, TypeError, CreditscopeError) as error:
             observation.notes.append(f"g_noise not measured: the net does not run in float64 ({error})"[:300])
+
+
+def _at_least_float32(x: Tensor) -> Tensor:
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
 def _cuda_devices(net: nn.Module) -> list[torch.device]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,22 +29,24 @@ def take_snapshot(
     *,
     epoch: int,
     step: int = 0,
-    update: Mapping[str, Tensor] | None = None,
-    step_gradients: Mapping[str, Tensor] | None = None,
+    last_step: "StepTensors | None" = None,
     scalars: Mapping[str, Tensor] | None = None,
     **given: Any,
 ) -> Snapshot:
     """All measurements of one moment.
 
-    `update` and `step_gradients` are what the last training step applied and left in `.grad`; `scalars`
-    are numbers on the device (accuracy, training loss) that travel with the rest; `given` are ready fields.
+    `last_step` is what the last training step was given and applied; `scalars` are numbers on the device (accuracy,
+    training loss) that travel with the rest; `given` are ready fields.
     """
     with torch.autocast(seen.output.device.type, enabled=False):
         e_norms = row_norms(flat_rows(seen.errors.error))
-        taps = _taps(seen.states, seen.exact, seen.credits, seen.exact64, e_norms)
-        token = {} if facts.class_token is None else _class_token(seen, e_norms, facts.class_token)
-        weights = _weights(seen, update or {}, step_gradients or {}) if seen.exact_weights else {}
-        single = _gamma(taps, facts) | _rows(seen, e_norms) | {"loss": seen.errors.mean_loss} | dict(scalars or {})
+        fitted = seen.errors.covered & (e_norms < error_resolution(e_norms.dtype))
+        rows = Rows(e_norms, ~fitted)
+        taps = _taps(seen.states, seen.exact, seen.credits, seen.exact64, rows)
+        token = {} if facts.class_token is None else _class_token(seen, rows, facts.class_token)
+        weights = _weights(seen, last_step) if seen.exact_weights else {}
+        counts = {"rows_covered": seen.errors.covered.sum(), "rows_fitted": fitted.sum()}
+        single = _gamma(taps, facts) | counts | {"loss": seen.errors.mean_loss} | dict(scalars or {})
         host = to_host([taps, token, weights, single])
     return Snapshot(
         epoch=epoch,
@@ -58,7 +61,15 @@ def take_snapshot(
     )
 
 
-def _taps(states: Tensors, exact: Tensors, credits: Tensors, exact64: Tensors | None, e_norms: Tensor) -> Measured:
+@dataclass(frozen=True)
+class Rows:
+    """‖e‖ of every row, and whether the row is still open: not fitted."""
+
+    e_norms: Tensor
+    open: Tensor
+
+
+def _taps(states: Tensors, exact: Tensors, credits: Tensors, exact64: Tensors | None, rows: "Rows") -> Measured:
     """Every per-tap measurement; taps of equal shape are measured together, as long as they are small."""
     groups: dict[Any, list[int]] = {}
     for tap, h in enumerate(states):
@@ -67,41 +78,52 @@ def _taps(states: Tensors, exact: Tensors, credits: Tensors, exact64: Tensors | 
     for taps in groups.values():
         h, g, a = (torch.stack([flat_rows(x[t]) for t in taps]) for x in (states, exact, credits))
         unit_g, g_norms = unit_rows(g)
-        measured = measure_scale(h, g_norms, e_norms) | compare_rows(*unit_rows(a), unit_g, g_norms)
+        g_norms = g_norms * rows.open  # a fitted row has no gradient worth measuring
+        measured = measure_scale(h, g_norms, rows.e_norms) | compare_rows(*unit_rows(a), unit_g, g_norms)
         if exact64 is None:
             measured["g_noise"] = g.new_full((len(taps),), math.nan)
         else:
-            measured["g_noise"] = measure_noise(g, torch.stack([flat_rows(exact64[t]) for t in taps]))
+            g64 = torch.stack([flat_rows(exact64[t]) for t in taps])
+            measured["g_noise"] = measure_noise(g, g64, rows.open)
         found.append(measured)
     place = {tap: (i, j) for i, taps in enumerate(groups.values()) for j, tap in enumerate(taps)}
     places = [place[tap] for tap in range(len(place))]
     return {key: torch.stack([found[i][key][j] for i, j in places]) for key in found[0]}
 
 
-def _class_token(seen: Observation, e_norms: Tensor, token: int) -> Measured:
+def _class_token(seen: Observation, rows: "Rows", token: int) -> Measured:
     """The per-tap measurements of one token alone."""
 
     def alone(tensors: Tensors) -> list[Tensor]:
         return [t[:, token] for t in tensors]
 
     exact64 = None if seen.exact64 is None else alone(seen.exact64)
-    return _taps(alone(seen.states), alone(seen.exact), alone(seen.credits), exact64, e_norms)
+    return _taps(alone(seen.states), alone(seen.exact), alone(seen.credits), exact64, rows)
 
 
-def _weights(seen: Observation, update: Mapping[str, Tensor], step: Mapping[str, Tensor]) -> Measured:
+@dataclass(frozen=True)
+class StepTensors:
+    """The last training step: the rule's and BP's gradient on its batch, and the update that was applied."""
+
+    gradients: Mapping[str, Tensor]
+    exact: Mapping[str, Tensor]
+    update: Mapping[str, Tensor]
+
+
+def _weights(seen: Observation, last: StepTensors | None) -> Measured:
     rows = seen.errors.count
     exact = {name: Direction.of(g) for name, g in seen.exact_weights.items()}
     ruled = exact | {name: Direction.of(g) for name, g in seen.rule_weights.items()}
     found = gradient_sizes(list(ruled.values()), rows)
     found |= {f"exact_{key}": value for key, value in gradient_sizes(list(exact.values()), rows).items()}
     found["cos"] = torch.stack([ruled[name].cosine(exact[name]) for name in exact])
-    found |= measure_update(update, exact)
-    if step:
-        steps = gradient_sizes([Direction.of(step[name]) for name in exact], 1)
-    else:
+    if last is None:
         unknown = found["norm"].new_full((len(exact),), math.nan)
-        steps = dict.fromkeys(("norm", "all_zero", "underflow"), unknown)
-    return found | {f"step_{key}": value for key, value in steps.items()}
+        names = ("step_norm", "step_all_zero", "step_underflow", "update_cos", "decrease_share")
+        return found | dict.fromkeys(names, unknown)
+    steps = gradient_sizes([Direction.of(last.gradients[name]) for name in exact], 1)
+    found |= {f"step_{key}": value for key, value in steps.items()}
+    return found | measure_update(last.update, {name: Direction.of(last.exact[name]) for name in exact})
 
 
 def _gamma(taps: Measured, facts: Facts) -> Measured:
@@ -114,11 +136,6 @@ def _gamma(taps: Measured, facts: Facts) -> Measured:
         "gamma_inexact": torch.stack(inexact).mean() if inexact else torch.full_like(cos[0], math.nan),
         "gamma_null_sd": torch.stack([null_sd[i] for i in over]).norm() / len(over),
     }
-
-
-def _rows(seen: Observation, e_norms: Tensor) -> Measured:
-    fitted = seen.errors.covered & (e_norms < error_resolution(e_norms.dtype))
-    return {"rows_covered": seen.errors.covered.sum(), "rows_fitted": fitted.sum()}
 
 
 def to_host(groups: list[Measured]) -> list[dict[str, Any]]:

@@ -52,13 +52,15 @@ def gradient_sizes(directions: list[Direction], rows: Tensor | int) -> dict[str,
 
 
 def measure_update(update: Mapping[str, Tensor], exact: Mapping[str, Direction]) -> dict[str, Tensor]:
-    """Cosine of the applied update with −∇ per weight, and its share of the first-order decrease −⟨Δθ, ∇⟩."""
+    """Cosine of the applied update with −∇ per weight, and its share of the first-order decrease −⟨Δθ, ∇⟩.
+
+    The shares are NaN if the update does not decrease the loss to first order.
+    """
     cos, decrease = [], []
     for name, gradient in exact.items():
-        if name not in update:
-            return dict.fromkeys(("update_cos", "decrease_share"), gradient.norm.new_full((len(exact),), torch.nan))
         applied = Direction.of(update[name])
         cos.append(-applied.cosine(gradient))
         decrease.append((cos[-1] * applied.norm).double() * gradient.norm.double())
     shares = torch.stack(decrease)
-    return {"update_cos": torch.stack(cos), "decrease_share": shares / shares.nansum()}
+    total = shares.nansum()
+    return {"update_cos": torch.stack(cos), "decrease_share": shares / torch.where(total > 0, total, torch.nan)}

@@ -9,6 +9,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
+from creditscope.errors import CreditscopeError
 from creditscope.options import Scalar
 
 SCHEMA_VERSION = 1
@@ -59,6 +60,8 @@ class RunSpec(Recipe):
     data_version: str = ""
     net: str
     net_options: dict[str, Scalar] = field(default_factory=dict)
+    net_source: str = ""
+    """Digest of a user's own net; empty for a built-in one."""
     rule: str
     rule_options: dict[str, Scalar] = field(default_factory=dict)
     rule_source: str = ""
@@ -67,9 +70,12 @@ class RunSpec(Recipe):
 
     def __post_init__(self) -> None:
         """Whole numbers typed for real ones are the same run."""
-        for name in ("penalty", "lr", "weight_decay"):
-            object.__setattr__(self, name, float(getattr(self, name)))
-        object.__setattr__(self, "seed", int(self.seed))
+        for name, kind in (("penalty", float), ("lr", float), ("weight_decay", float), ("seed", int)):
+            value = getattr(self, name)
+            try:
+                object.__setattr__(self, name, kind(value))
+            except (TypeError, ValueError):
+                raise CreditscopeError(f"Expected {name} to be a number, but got {value!r}.") from None
 
     def digest(self) -> str:
         """Content hash over every field."""

@@ -69,7 +69,7 @@ class RecordWriter:
 
     @contextmanager
     def open(self) -> Iterator["RecordWriter"]:
-        """Create the folder, take the lock, start the record anew; refuse a folder of another spec."""
+        """Create the folder and take the lock; refuse a folder of another spec."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with _locked(self.folder / LOCK):
             stored = self.folder / SPEC
@@ -78,9 +78,20 @@ class RecordWriter:
                     f"Expected {self.folder} to be empty or to hold this run, but it holds a record of "
                     "another spec. Choose another output folder; nothing was overwritten."
                 )
-            write_atomically(stored, _dump(self.spec) + "\n")
-            (self.folder / SNAPSHOTS).write_text("")
             yield self
+
+    def finished_meanwhile(self) -> str | None:
+        """How another process ended this very run while we waited for it, if one did."""
+        try:
+            record = read_record(self.folder)
+        except CreditscopeError:
+            return None
+        return record.provenance.status if record.finished else None
+
+    def begin(self) -> None:
+        """Start the record anew."""
+        write_atomically(self.folder / SPEC, _dump(self.spec) + "\n")
+        (self.folder / SNAPSHOTS).write_text("")
 
     def append(self, snapshot: Snapshot) -> None:
         """Add one line; flushed to disk before returning."""
@@ -153,6 +164,7 @@ def read_record(folder: Path) -> Record:
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CreditscopeError(f"Record {folder.name} cannot be read: {reason[:300]}.") from error
+    _check_whole(folder, spec, provenance, snapshots)
     if not folder.name.endswith(spec.digest()):
         raise CreditscopeError(
             f"Record {folder.name} cannot be read: Expected a spec with the hash in its name, "
@@ -161,8 +173,27 @@ def read_record(folder: Path) -> Record:
     return Record(spec, provenance, snapshots, folder)
 
 
-def load_records(root: str | Path, *, problems: list[str]) -> list[Record]:
-    """All finished records under a folder, by name; what could not be used is named in `problems`."""
+def _check_whole(folder: Path, spec: RunSpec, provenance: Provenance, snapshots: tuple[Snapshot, ...]) -> None:
+    """Refuse a record whose lines or lists are not all there."""
+    if provenance.status == "complete" and (not snapshots or snapshots[-1].epoch != spec.epochs):
+        last = snapshots[-1].epoch if snapshots else "none"
+        raise CreditscopeError(
+            f"Record {folder.name} cannot be read: Expected snapshots to epoch {spec.epochs}, but the last is {last}."
+        )
+    taps, weights = len(provenance.facts.taps), len(provenance.facts.weights)
+    for snapshot in snapshots:
+        uneven = any(len(values) != taps for values in vars(snapshot.taps).values())
+        if snapshot.weights:
+            uneven |= any(len(values) != weights for values in vars(snapshot.weights).values())
+        if uneven:
+            raise CreditscopeError(
+                f"Record {folder.name} cannot be read: Expected {taps} taps and {weights} weights in every list of "
+                f"epoch {snapshot.epoch}, but got other lengths."
+            )
+
+
+def load_records(root: str | Path, *, problems: list[str] | None = None) -> list[Record]:
+    """All finished records under a folder, by name; what could not be used is named in `problems`, or raised."""
     root = Path(root)
     if not root.is_dir():
         raise CreditscopeError(f"Expected a folder of records, but {root} does not exist.")
@@ -171,12 +202,14 @@ def load_records(root: str | Path, *, problems: list[str]) -> list[Record]:
         try:
             record = read_record(folder) if (folder / PROVENANCE).exists() else None
         except CreditscopeError as error:
+            if problems is None:
+                raise
             problems.append(str(error))
             continue
-        if record is None or not record.finished:
-            problems.append(f"Record {folder.name} is incomplete: its run did not finish. Run it again.")
-        else:
+        if record is not None and record.finished:
             records.append(record)
+        elif problems is not None:
+            problems.append(f"Record {folder.name} is incomplete: its run did not finish. Run it again.")
     return records
 
 

@@ -21,6 +21,12 @@ def to_xarray(records: Sequence[Record]):
 
     if not records:
         raise CreditscopeError("Expected at least one record to view, but got none.")
+    settings = {_setting(r) for r in records}
+    if len(settings) > 1:
+        raise CreditscopeError(
+            f"Expected records of one task, net and recipe to share axes, but got {len(settings)} settings. "
+            "View them one by one."
+        )
     rules = list(dict.fromkeys(map(_rule_name, records)))
     seeds = sorted({_seed(r) for r in records})
     epochs = sorted({s.epoch for r in records for s in r.snapshots})
@@ -52,6 +58,14 @@ def _rule_name(record: Record) -> str:
         extra += [f"λ {spec.penalty:g}"] * bool(spec.penalty)
         extra += ["frozen"] * spec.frozen
     return ", ".join([rule.name, *extra])
+
+
+def _setting(record: Record) -> str:
+    if record.spec is None:
+        return repr(record.facts.taps)
+    free = {"seed", "frozen", "rule", "rule_options", "rule_source", "credit_norm", "penalty"}
+    free |= {"snapshot_every", "noise", "eval_rows"}
+    return repr([(name, value) for name, value in vars(record.spec).items() if name not in free])
 
 
 def _seed(record: Record) -> int:

@@ -1,14 +1,14 @@
 """Rules: how credit reaches taps and weights; one file each, and users' own by decorator, file or entry point."""
 
-import hashlib
-import importlib.util
-import inspect
+import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
 from creditscope.errors import CreditscopeError
-from creditscope.registry import RULES
+from creditscope.registry import RULES, text_digest
 from creditscope.rules._apply import Application, AppliedRule, apply_rule, block_parameters, feedback_state
 from creditscope.rules._convert import convert_linears
 from creditscope.rules._feedback_linear import FeedbackLinear, transport_of
@@ -42,16 +42,29 @@ def rule_class(name: str) -> type[Rule]:
     file = Path(path)
     if not file.is_file():
         raise CreditscopeError(f"Expected a Python file with the rule {attribute!r}, but {path!r} does not exist.")
-    module_spec = importlib.util.spec_from_file_location(f"creditscope_user_{file.stem}", file)
-    if module_spec is None or module_spec.loader is None:
-        raise CreditscopeError(f"Expected a Python file with the rule {attribute!r}, but got {path!r}.")
-    module = importlib.util.module_from_spec(module_spec)
-    exec(compile(file.read_bytes(), str(file), "exec"), vars(module))  # never stale bytecode
+    return _rule_from_file(file.resolve(), file.read_bytes(), attribute)
+
+
+@cache
+def _rule_from_file(file: Path, source: bytes, attribute: str) -> type[Rule]:
+    """The class in a file, which is run once for each content; it may import from its own folder."""
+    module = ModuleType(f"creditscope_user_{file.stem}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module
+    sys.path.insert(0, str(file.parent))
+    try:
+        exec(compile(source, str(file), "exec"), vars(module))
+    except Exception as error:
+        raise CreditscopeError(
+            f"Expected {file} to be a Python file that can be imported, but it failed: {type(error).__name__}: {error}."
+        ) from error
+    finally:
+        sys.path.remove(str(file.parent))
     cls = getattr(module, attribute, None)
     if not (isinstance(cls, type) and issubclass(cls, Rule)):
-        found = [n for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, Rule) and v.name != ""]
+        found = [n for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, Rule)]
         raise CreditscopeError(
-            f"Expected {path} to define a rule class {attribute!r}, but got "
+            f"Expected {file} to define a rule class {attribute!r}, but got "
             f"{type(cls).__name__ if cls is not None else 'nothing'} of that name. "
             f"Rule classes there: {', '.join(found) or 'none'}."
         )
@@ -62,13 +75,9 @@ def rule_class(name: str) -> type[Rule]:
 
 def rule_source(name: str) -> str:
     """A digest of a user's rule, so that an edited rule is another run; empty for the built-in ones."""
-    if RULES.is_built_in(name):
-        return ""
-    try:
-        source = inspect.getsource(rule_class(name)) if ":" not in name else Path(name.rpartition(":")[0]).read_text()
-    except (OSError, TypeError):
-        return "unknown"
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
+    if ":" in name:
+        return text_digest(Path(name.rpartition(":")[0]).read_text(encoding="utf-8"))
+    return RULES.source(name)
 
 
 __all__ = [

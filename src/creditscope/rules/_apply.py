@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from creditscope.errors import CreditscopeError
 from creditscope.rules._feedback_linear import transport_of
 from creditscope.rules._penalty import check_penalty
-from creditscope.rules._report import ConversionReport, report_roles
+from creditscope.rules._report import ConversionReport, below_feedback, report_roles
 from creditscope.rules._rule import CreditNorm, Rule
 from creditscope.rules._tap_rule import AppliedTapRule, TapRule
 from creditscope.rules._weight_rule import AppliedWeightRule, WeightRule
@@ -24,6 +24,8 @@ class Application:
 
     applied: AppliedRule
     anatomy: Anatomy
+    exact_taps: tuple[int, ...]
+    """Taps that are handed the true gradient."""
     report: ConversionReport
 
 
@@ -63,8 +65,14 @@ def apply_rule(
     if freeze_blocks:
         for name in block_parameters(anatomy):
             net.get_parameter(name).requires_grad_(False)
-    report = report_roles(rule, net, anatomy, inputs)
-    return Application(applied, anatomy, report)
+    below = below_feedback(net, anatomy, inputs)
+    if isinstance(rule, TapRule):
+        exact_taps = rule.exact_taps(len(anatomy.taps))
+        by_rule = {n for i, stage in enumerate(anatomy.stages[:-1]) if i not in exact_taps for n in stage}
+    else:
+        exact_taps = tuple(i for i in range(len(anatomy.taps)) if i not in below.taps)
+        by_rule = below.parameters
+    return Application(applied, anatomy, exact_taps, report_roles(rule, net, anatomy, by_rule))
 
 
 def block_parameters(anatomy: Anatomy) -> frozenset[str]:

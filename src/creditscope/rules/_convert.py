@@ -22,18 +22,23 @@ ELEMENTWISE = (
 def convert_linears(net: nn.Module, rule: Rule, draw: Callable[[str, nn.Linear], Tensor | None]) -> None:
     """Give every `nn.Linear` the feedback that `draw(name, layer)` returns; None leaves the layer exact."""
     _refuse_unknown(net)
-    transport = Transport(rule)
-    for name, layer in [(n, m) for n, m in net.named_modules() if type(m) is nn.Linear]:
-        feedback = draw(name, layer)
-        if feedback is None:
-            continue
-        if feedback.shape != layer.weight.shape:
-            raise CreditscopeError(
-                f"Expected feedback of the weight's shape {tuple(layer.weight.shape)} for {name!r}, "
-                f"but got {tuple(feedback.shape)}."
-            )
+    transport, converted = Transport(rule), {}
+    for name, layer in [(n, m) for n, m in net.named_modules(remove_duplicate=False) if type(m) is nn.Linear]:
+        if layer not in converted:
+            converted[layer] = _with_feedback(name, layer, draw(name, layer), transport)
         parent, _, child = name.rpartition(".")
-        setattr(net.get_submodule(parent), child, FeedbackLinear(layer, feedback, transport))
+        setattr(net.get_submodule(parent), child, converted[layer])  # a layer of several names stays one layer
+
+
+def _with_feedback(name: str, layer: nn.Linear, feedback: Tensor | None, transport: Transport) -> nn.Linear:
+    if feedback is None:
+        return layer
+    if feedback.shape != layer.weight.shape:
+        raise CreditscopeError(
+            f"Expected feedback of the weight's shape {tuple(layer.weight.shape)} for {name!r}, "
+            f"but got {tuple(feedback.shape)}."
+        )
+    return FeedbackLinear(layer, feedback, transport)
 
 
 def _refuse_unknown(net: nn.Module) -> None:
@@ -49,6 +54,11 @@ def _refuse_unknown(net: nn.Module) -> None:
             )
         if isinstance(module, FeedbackLinear):
             raise CreditscopeError(f"Expected a net that is not converted yet, but {name!r} has feedback already.")
+        if type(module) is nn.Linear and not isinstance(module._parameters.get("weight"), nn.Parameter):
+            raise CreditscopeError(
+                f"Expected a plain weight in {name!r}, but it is computed from others (weight_norm, spectral_norm), "
+                "which would stop training. Remove the reparametrisation before converting."
+            )
         if type(module) is nn.Linear or isinstance(module, ELEMENTWISE):
             continue
         for own, parameter in module.named_parameters(name, recurse=False):

@@ -49,6 +49,7 @@ class LinearWithFeedback(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, ...]:
         (delta,) = grad_outputs
         x, weight, feedback = ctx.saved_tensors
+        delta, x = delta.to(weight.dtype), x.to(weight.dtype)  # they are narrower under autocast
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
         rows = delta.reshape(-1, delta.shape[-1])
         down = delta @ (weight if ctx.transport.exact else feedback) if needs_x else None
@@ -69,6 +70,7 @@ class FeedbackLinear(nn.Linear):
         self.transport = transport
         self.register_buffer("feedback", feedback.to(linear.weight))
         self.train(linear.training)
+        self._forward_hooks, self._forward_pre_hooks = linear._forward_hooks, linear._forward_pre_hooks
 
     def forward(self, input: Tensor) -> Tensor:
         """As `nn.Linear`; only the backward differs."""

@@ -7,8 +7,7 @@ from torch import nn
 
 from creditscope.rules._feedback_linear import transport_of
 from creditscope.rules._rule import Rule
-from creditscope.rules._tap_rule import TapRule
-from creditscope.taps import Anatomy, leave_untouched, leaves_below, watch_forward
+from creditscope.taps import Anatomy, leave_untouched, node_of, nodes_below, watch_forward
 
 Role = Literal["rule", "exact", "frozen", "unused"]
 TITLES: dict[Role, str] = {
@@ -39,14 +38,8 @@ class ConversionReport:
         return "\n".join(lines)
 
 
-def report_roles(rule: Rule, net: nn.Module, anatomy: Anatomy, inputs: Any) -> ConversionReport:
-    """The role of every parameter, read off the graph of the converted net."""
-    if isinstance(rule, TapRule):
-        exact_taps = rule.exact_taps(len(anatomy.taps))
-        stages = [stage for i, stage in enumerate(anatomy.stages[:-1]) if i not in exact_taps]
-        by_rule = {name for stage in stages for name in stage}
-    else:
-        by_rule = _below_feedback(net, anatomy, inputs)
+def report_roles(rule: Rule, net: nn.Module, anatomy: Anatomy, by_rule: set[str]) -> ConversionReport:
+    """The role of every parameter, given those that learn from the rule's credit."""
     in_use = {name for stage in anatomy.stages for name in stage}
     roles: dict[str, Role] = {}
     for name, parameter in net.named_parameters():
@@ -59,20 +52,23 @@ def report_roles(rule: Rule, net: nn.Module, anatomy: Anatomy, inputs: Any) -> C
     return ConversionReport(rule.label or rule.name or type(rule).__name__, roles)
 
 
-def _below_feedback(net: nn.Module, anatomy: Anatomy, inputs: Any) -> set[str]:
-    """Parameters whose credit passed at least one feedback matrix."""
+@dataclass(frozen=True)
+class BelowFeedback:
+    """Parameters and taps whose credit passed at least one feedback matrix."""
+
+    parameters: set[str]
+    taps: set[int]
+
+
+def below_feedback(net: nn.Module, anatomy: Anatomy, inputs: Any) -> BelowFeedback:
+    """Read off the graph of the converted net; nothing for a net without feedback."""
     if transport_of(net) is None:
-        return set()
+        return BelowFeedback(set(), set())
     name_of = {id(p): name for name, p in net.named_parameters()}
     with leave_untouched(net) as buffers:
-        output = watch_forward(net, anatomy.taps, inputs, buffers).output
-        nodes, todo, edges = set(), [output.grad_fn], []
-        while todo:
-            node = todo.pop()
-            if node is None or node in nodes:
-                continue
-            nodes.add(node)
-            if type(node).__name__ == "LinearWithFeedbackBackward":
-                edges.append(node.next_functions[0][0])
-            todo.extend(child for child, _ in node.next_functions)
-        return {name_of[id(p)] for p in leaves_below(edges) if id(p) in name_of}
+        forward = watch_forward(net, anatomy.taps, inputs, buffers)
+        layers = [n for n in nodes_below([node_of(forward.output)]) if type(n).__name__ == "LinearWithFeedbackBackward"]
+        below = nodes_below([layer.next_functions[0][0] for layer in layers])
+        leaves = {id(node.variable) for node in below if hasattr(node, "variable")}
+        taps = {i for i, h in enumerate(forward.states) if node_of(h) in below}
+        return BelowFeedback({name for key, name in name_of.items() if key in leaves}, taps)

@@ -20,7 +20,3 @@ class Rule:
     """Whether each stage learns from its own credit alone."""
     needs_feedback: ClassVar[bool] = False
     """Whether it owns feedback matrices."""
-
-    def exact_taps(self, count: int) -> tuple[int, ...]:
-        """Which of the taps 0..count−1 are handed the true gradient."""
-        return ()

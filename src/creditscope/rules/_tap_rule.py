@@ -13,7 +13,7 @@ from creditscope.losses import RowErrors
 from creditscope.rules._normalise import normalise_credit
 from creditscope.rules._penalty import block_changes
 from creditscope.rules._rule import CreditNorm, Rule
-from creditscope.taps import Anatomy, Forward, cut_forward
+from creditscope.taps import Anatomy, Forward, cut_forward, leave_untouched
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,10 @@ class TapRule(Rule):
 
     local = True
     needs_top_gradient: ClassVar[bool] = False
+
+    def exact_taps(self, count: int) -> tuple[int, ...]:
+        """Which of the taps 0..count−1 are handed the true gradient."""
+        return ()
 
     def draw_feedback(
         self, tap_shapes: Sequence[tuple[int, ...]], classes: int, generator: torch.Generator
@@ -97,14 +101,26 @@ class AppliedTapRule:
             trained_on = self._credits(forward, errors, exact[-1], self._normalise)
         weights: dict[str, Tensor] = {}
         applied = self._applied(forward, trained_on)
+        if self.anatomy.shared:
+            return credits, self._weights_of_shared(forward, errors, applied, parameters)
         for state, credit, stage in zip(forward.states, applied, self.anatomy.stages, strict=False):
             names = [name for name in stage if name in parameters]
             if not names:
                 continue
             found = torch.autograd.grad(state, [parameters[n] for n in names], credit, retain_graph=True)
-            for name, gradient in zip(names, found, strict=True):
-                weights[name] = weights[name] + gradient if name in weights else gradient
+            weights |= zip(names, found, strict=True)
         return credits, weights
+
+    def _weights_of_shared(
+        self, forward: Forward, errors: RowErrors, applied: list[Tensor], parameters: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """The same where stages share parameters: by a forward in stages, so that no credit crosses a tap."""
+        with leave_untouched(self.net) as buffers:
+            cut = cut_forward(self.net, self.anatomy.taps, forward.inputs, tensors=buffers)
+            pairs = [(h, a) for h, a in zip(cut.states, applied, strict=True) if h.requires_grad]
+            roots, gradients = zip((cut.output, errors.error), *pairs, strict=True)
+            found = torch.autograd.grad(roots, list(parameters.values()), gradients, allow_unused=True)
+        return {name: g for name, g in zip(parameters, found, strict=True) if g is not None}
 
     def _normalise(self, a: Tensor) -> Tensor:
         return normalise_credit(a, self.credit_norm)

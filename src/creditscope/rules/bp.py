@@ -9,7 +9,3 @@ class BP(WeightRule):
 
     label = "BP"
     formula = "a_l = g_l"
-
-    def exact_taps(self, count: int) -> tuple[int, ...]:
-        """All of them."""
-        return tuple(range(count))

@@ -29,10 +29,6 @@ class FA(WeightRule):
             raise UnknownNameError("feedback scale", scale, ("unit", "match-init"))
         self.head, self.scale = head, scale
 
-    def exact_taps(self, count: int) -> tuple[int, ...]:
-        """The last one if the head's feedback is exact."""
-        return (count - 1,) if self.head == "exact" else ()
-
     def convert(self, net: nn.Module, anatomy: Anatomy, generator: torch.Generator) -> None:
         """Feedback for every Linear but, with `head="exact"`, those after the last tap."""
 

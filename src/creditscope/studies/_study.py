@@ -7,7 +7,9 @@ from typing import Any
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import Record, RunSpec, load_records
+from creditscope.registry import TASKS
 
+NOT_ASKED = ("data_version", "net_source", "rule_source")
 DEFAULTS = {f.name: f.default for f in fields(RunSpec) if f.default is not MISSING}
 
 
@@ -22,9 +24,11 @@ class Study:
 def matches(spec: RunSpec, wanted: dict[str, Any]) -> bool:
     """Whether a stored spec is the wanted run."""
     for name, default in DEFAULTS.items():
-        if name not in ("data_version", "rule_source") and getattr(spec, name) != wanted.get(name, default):
+        if name not in NOT_ASKED and getattr(spec, name) != wanted.get(name, default):
             return False
     if any(getattr(spec, name) != wanted[name] for name in ("task", "net", "rule")):
+        return False
+    if spec.data_version != getattr(TASKS.get(spec.task), "data_version", ""):
         return False
     return all(
         getattr(spec, options).get(name) == value

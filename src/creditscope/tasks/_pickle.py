@@ -16,6 +16,8 @@ ADMITTED = {
     ("numpy._core.multiarray", "_reconstruct"),
     ("numpy.core.multiarray", "scalar"),
     ("numpy._core.multiarray", "scalar"),
+    ("numpy.core.numeric", "_frombuffer"),
+    ("numpy._core.numeric", "_frombuffer"),
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
     ("scipy.sparse.csr", "csr_matrix"),
@@ -33,9 +35,9 @@ class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ADMITTED:
             raise CreditscopeError(f"it names {module}.{name}")
-        moved = {"scipy.sparse.csr": "scipy.sparse._csr", "numpy.core.multiarray": "numpy._core.multiarray"}
+        moved = module.replace("scipy.sparse.csr", "scipy.sparse._csr").replace("numpy.core.", "numpy._core.")
         try:
-            return super().find_class(moved.get(module, module), name)
+            return super().find_class(moved, name)
         except ModuleNotFoundError:
             return super().find_class(module, name)
 

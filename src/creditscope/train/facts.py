@@ -4,8 +4,7 @@ from typing import Any
 
 from creditscope.options import declared_options
 from creditscope.record.schema import Facts, RuleFacts, WeightFact
-from creditscope.rules import ConversionReport, Rule
-from creditscope.taps import Anatomy
+from creditscope.rules import Application, Rule
 
 
 def rule_facts(rule: Rule) -> RuleFacts:
@@ -23,8 +22,9 @@ def rule_facts(rule: Rule) -> RuleFacts:
     )
 
 
-def gather_facts(rule: Rule, anatomy: Anatomy, report: ConversionReport, **others: Any) -> Facts:
+def gather_facts(rule: Rule, application: Application, **others: Any) -> Facts:
     """Facts of a rule at work on a net; `others` are those of the task or the caller."""
+    anatomy, report = application.anatomy, application.report
     stage_of = {name: i for i, stage in reversed(list(enumerate(anatomy.stages))) for name in stage}
     weights = tuple(
         WeightFact(name=name, stage=stage_of.get(name, -1), role=role)
@@ -35,7 +35,7 @@ def gather_facts(rule: Rule, anatomy: Anatomy, report: ConversionReport, **other
         rule=rule_facts(rule),
         taps=anatomy.taps,
         tap_shapes=anatomy.shapes,
-        exact_taps=rule.exact_taps(len(anatomy.taps)),
+        exact_taps=application.exact_taps,
         residual=anatomy.residual,
         rows_interact=anatomy.rows_interact,
         class_token=anatomy.class_token,

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.losses import RowErrors, row_errors
-from creditscope.measure.observation import observe
-from creditscope.measure.snapshot import take_snapshot
+from creditscope.measure.observation import exact_weight_gradients, observe
+from creditscope.measure.snapshot import StepTensors, take_snapshot
 from creditscope.nets._dropout import seed_dropout, set_dropout_step
 from creditscope.record.schema import Facts, RunSpec, Snapshot
 from creditscope.record.store import RecordWriter
@@ -73,8 +73,7 @@ def build_run(spec: RunSpec, task: AnyTask | None = None, device: torch.device |
     )
     facts = gather_facts(
         rule,
-        application.anatomy,
-        application.report,
+        application,
         stem_tap=bool(stem),
         precision=spec.precision,
         chance=1 / task.classes,
@@ -102,7 +101,7 @@ def train_epoch(run: Run, epoch: int, *, keep_last: bool) -> tuple[Tensor, "Last
         errors = run.application.applied.backward(batch.inputs, errors_of)
         losses.append(errors.mean_loss)
         if keep_last and i == steps - 1:
-            last = LastStep.before(run, errors)
+            last = LastStep.before(run, batch, errors)
         run.optimiser.step()
     if last is not None:
         last.finish(run)
@@ -114,15 +113,18 @@ class LastStep:
     """What the last step of an epoch was given and what it changed."""
 
     gradients: dict[str, Tensor]
+    exact: dict[str, Tensor]
+    """BP's gradient on the same batch, at the weights before the step."""
     update: dict[str, Tensor]
     error: Tensor
 
     @classmethod
-    def before(cls, run: Run, errors: RowErrors) -> "LastStep":
+    def before(cls, run: Run, batch: Batch, errors: RowErrors) -> "LastStep":
         """Keep the gradients and the weights as they are before the optimiser's step."""
         gradients = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in run.trained.items()}
+        exact = exact_weight_gradients(run.net, batch.inputs, batch.target, mask=batch.mask)
         weights = {n: p.detach().clone() for n, p in run.trained.items()}
-        return cls(gradients, weights, (errors.error.square().sum() / errors.count).sqrt())
+        return cls(gradients, exact, weights, (errors.error.square().sum() / errors.count).sqrt())
 
     def finish(self, run: Run) -> None:
         """Turn the weights before into the update that was applied."""
@@ -162,8 +164,7 @@ def snapshot_run(run: Run, epoch: int, *, step: int, train_loss: Tensor | None, 
         run.facts,
         epoch=epoch,
         step=step,
-        update=last.update if last else None,
-        step_gradients=last.gradients if last else None,
+        last_step=None if last is None else StepTensors(last.gradients, last.exact, last.update),
         scalars=scalars,
         correct=bits,
     )
@@ -208,6 +209,10 @@ def record_run(spec: RunSpec, root, *, task: AnyTask | None = None, on_epoch: On
     started = time.perf_counter()
     run = build_run(spec, task)
     with RecordWriter(root, spec).open() as writer:
+        finished = writer.finished_meanwhile()
+        if finished:
+            return finished
+        writer.begin()
         provenance = begin_provenance(
             run.facts,
             device=next(run.net.parameters()).device,
@@ -219,7 +224,7 @@ def record_run(spec: RunSpec, root, *, task: AnyTask | None = None, on_epoch: On
         diverged = train_run(run, on_epoch=on_epoch, on_snapshot=writer.append)
         state = {**run.net.state_dict(), **feedback_state(run.application)}
         part = writer.weights_path.with_suffix(".part")
-        save_file({name: tensor.contiguous() for name, tensor in state.items()}, part)
+        save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, part)  # tied ones apart
         part.replace(writer.weights_path)
         status = "complete" if diverged is None else "diverged"
         seconds = round(time.perf_counter() - started, 3)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
-from creditscope.errors import CreditscopeError
-from creditscope.options import resolve_options
+from creditscope.errors import CreditscopeError, UnknownNameError
+from creditscope.options import declared_options, resolve_options
 from creditscope.record.schema import RunSpec
 from creditscope.registry import NETS, TASKS
 from creditscope.rules import rule_class, rule_source
@@ -54,6 +54,7 @@ def plan_run(
         data_version=getattr(factory, "data_version", ""),
         net=net,
         net_options=resolve_options(NETS.get(net), net_options or {}, owner=f"net {net!r}"),
+        net_source=NETS.source(net),
         rule=rule,
         rule_options=resolve_options(rule_class(rule), rule_options or {}, owner=f"rule {rule!r}"),
         rule_source=rule_source(rule),
@@ -72,7 +73,7 @@ def check_spec(spec: RunSpec) -> RunSpec:
         ("penalty", spec.penalty, 0),
         ("weight_decay", spec.weight_decay, 0),
     ):
-        if not value >= least:
+        if isinstance(value, str) or not value >= least:
             raise CreditscopeError(f"Expected {name} >= {least}, but got {value}.")
         if not math.isfinite(value) or (name in WHOLE and value != int(value)):
             kind = "whole" if name in WHOLE else "finite"
@@ -100,6 +101,10 @@ def plan_runs(*, rules: Sequence[str], seeds: Sequence[int], baselines: bool = F
         if name in fields:
             raise CreditscopeError(f"Expected {name!r} to be chosen by the plan, but it was given.")
     extra = {name: fields.pop(name) for name in list(fields) if name not in known}
+    options = declared_options(NETS.get(fields.get("net", "resmlp")))
+    for name in extra:
+        if name not in options:
+            raise UnknownNameError("run's field or net's option", name, {*known, *options})
     if extra:
         fields["net_options"] = {**fields.get("net_options", {}), **extra}
     wanted = []

@@ -35,6 +35,8 @@ def run_all(
     A run that fails does not stop the others; its error is raised after they are done.
     """
     root, progress = Path(root), progress or Silent()
+    if jobs is not None and jobs < 1:
+        raise CreditscopeError(f"Expected jobs >= 1, but got {jobs}.")
     problems = problems if problems is not None else []
     unique = list({spec.digest(): spec for spec in specs}.values())
     missing = [spec for spec in unique if stored_record(root, spec, problems=problems) is None]
@@ -44,7 +46,7 @@ def run_all(
     if missing:
         progress.begin(missing, len(unique) - len(missing))
         try:
-            cores = jobs or len(os.sched_getaffinity(0))
+            cores = jobs or available_cores()
             if min(cores, len(missing)) == 1 or any(map(_only_in_this_process, missing)):
                 _run_here(missing, root, progress, failures)
             else:
@@ -54,6 +56,11 @@ def run_all(
     if failures:
         raise CreditscopeError("\n".join(failures))
     return [read_record(run_folder(root, spec)) for spec in specs]
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _only_in_this_process(spec: RunSpec) -> bool:
@@ -86,35 +93,52 @@ def _run_in_workers(specs: Sequence[RunSpec], root: Path, progress: Progress, fa
     todo: queue.SimpleQueue[RunSpec] = queue.SimpleQueue()
     for spec in specs:
         todo.put(spec)
-    workers = [_Worker(root, todo, progress, failures) for _ in range(count)]
+    stopping = threading.Event()
+    workers = [_Worker(root, todo, progress, failures, stopping) for _ in range(count)]
     for worker in workers:
         worker.start()
     try:
         for worker in workers:
             worker.join()
     except KeyboardInterrupt:
+        stopping.set()
         for worker in workers:
-            worker.stop()
+            worker.interrupt()
+        for worker in workers:
+            worker.join()
         raise
 
 
 class _Worker(threading.Thread):
     """A thread that feeds one worker process and listens to it; a process that dies costs its run alone."""
 
-    def __init__(self, root: Path, todo: "queue.SimpleQueue[RunSpec]", progress: Progress, failures: list[str]):
+    def __init__(
+        self,
+        root: Path,
+        todo: "queue.SimpleQueue[RunSpec]",
+        progress: Progress,
+        failures: list[str],
+        stopping: threading.Event,
+    ):
         super().__init__(daemon=True)
-        self.root, self.todo, self.progress, self.failures = root, todo, progress, failures
+        self.root, self.todo, self.progress, self.failures, self.stopping = root, todo, progress, failures, stopping
         self.process: subprocess.Popen[str] | None = None
 
     def run(self) -> None:
-        while True:
+        while not self.stopping.is_set():
             try:
                 spec = self.todo.get_nowait()
             except queue.Empty:
                 break
             outcome = self._train(spec)
-            self.progress.end_run(spec, outcome)
-        self.stop()
+            if not self.stopping.is_set():
+                self.progress.end_run(spec, outcome)
+        self._reap()
+
+    def interrupt(self) -> None:
+        """End the process; the thread notices, and reaps it."""
+        if self.process is not None:
+            self.process.terminate()
 
     def _train(self, spec: RunSpec) -> str:
         process = self.process = self.process or self._launch()
@@ -134,8 +158,8 @@ class _Worker(threading.Thread):
             else:
                 self.failures.append(f"Run {spec.name()} failed: {event['reason']}")
                 return "failed"
-        process.communicate()
-        code, self.process = process.returncode, None
+        process.wait()
+        code = self._reap()
         self.failures.append(f"Run {spec.name()} failed: its worker ended with exit code {code}.")
         return "failed"
 
@@ -148,8 +172,11 @@ class _Worker(threading.Thread):
             env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
         )
 
-    def stop(self) -> None:
+    def _reap(self) -> int:
+        """End the process if it runs, wait for it, close both pipes."""
         process, self.process = self.process, None
-        if process is not None:
-            process.terminate()
-            process.communicate()  # waits, and closes both pipes
+        if process is None:
+            return 0
+        process.terminate()
+        process.communicate()
+        return process.returncode

@@ -3,7 +3,7 @@
 from creditscope.auditing.checks import RunCheck, register_check
 from creditscope.auditing.checks._orientation import list_taps
 from creditscope.auditing.findings import Finding
-from creditscope.auditing.thresholds import Thresholds
+from creditscope.auditing.thresholds import PUBLISHED_GROWTH, Thresholds
 from creditscope.record import Facts, Snapshot
 
 
@@ -39,14 +39,15 @@ class OverwrittenStream(RunCheck):
         if not found:
             return self.skipped("the states have no finite size at neighbouring taps")
         tap, worst = max(found.items(), key=lambda item: item[1])
+        published = worst > PUBLISHED_GROWTH
         said = f"tap {tap} ({facts.taps[tap]}) is {worst:.3g} times the size of the tap before it"
         if worst > limits.growth:
-            return self.issue(f"{said}; the limit is {limits.growth:g}", value=worst, published=True)
+            return self.issue(f"{said}; the limit is {limits.growth:g}", value=worst, published=published)
         unknown = unknown_growths(facts, snapshot)
         if unknown:
             return self.skipped(f"the growth has no finite value at {list_taps(unknown)}")
         low, least = min(found.items(), key=lambda item: item[1])
         if least < 1 / limits.growth:
             said = f"tap {low} shrinks the stream {1 / least:.3g}-fold" if least else f"the stream is zero at tap {low}"
-            return self.tip(said, value=worst, published=False)
-        return self.passed(f"largest growth over one block {worst:.3g}", value=worst, published=False)
+            return self.tip(said, value=worst, published=published)
+        return self.passed(f"largest growth over one block {worst:.3g}", value=worst, published=published)

@@ -3,7 +3,7 @@
 from creditscope.auditing.checks import RunCheck, register_check
 from creditscope.auditing.checks._orientation import list_taps
 from creditscope.auditing.findings import Finding
-from creditscope.auditing.thresholds import Thresholds
+from creditscope.auditing.thresholds import PUBLISHED_FLOOR, Thresholds
 from creditscope.record import Facts, Snapshot
 
 
@@ -19,13 +19,14 @@ class UnresolvedReference(RunCheck):
         """Noise first, then rows without error, then the published floor."""
         top = snapshot.taps.g_norm[-1]
         below_floor = top is not None and top < limits.floor
+        published = top is not None and top < PUBLISHED_FLOOR
         if snapshot.rows_covered and snapshot.rows_fitted / snapshot.rows_covered > limits.fitted_rows:
             return self.issue(
                 f"{snapshot.rows_fitted} of {snapshot.rows_covered} rows have no resolvable error left",
-                published=below_floor,
+                published=published,
             )
         if not any(snapshot.taps.rows_used):
-            return self.issue("no row has a gradient at any tap", published=below_floor)
+            return self.issue("no row has a gradient at any tap", published=published)
         noise = {tap: value for tap, value in enumerate(snapshot.taps.g_noise) if value is not None}
         if not noise and facts.precision == "float64":
             return self.not_applicable("the run is in float64 already; there is nothing finer to compare with")
@@ -34,7 +35,7 @@ class UnresolvedReference(RunCheck):
         tap, worst = max(noise.items(), key=lambda item: item[1])
         said = f"rounding noise {worst:.1e} of the gradient at worst (tap {tap})"
         if worst > limits.noise:
-            return self.issue(f"{said}; the limit is {limits.noise:g}", value=worst, published=below_floor)
+            return self.issue(f"{said}; the limit is {limits.noise:g}", value=worst, published=published)
         unknown = [tap for tap in range(len(facts.taps)) if tap not in noise]
         if unknown:
             return self.skipped(f"no usable rows at {list_taps(unknown)}")
@@ -42,6 +43,6 @@ class UnresolvedReference(RunCheck):
             return self.tip(
                 f"{said}, so it is resolved, although ‖g_L‖ = {top:.1e} is under the published floor",
                 value=worst,
-                published=True,
+                published=published,
             )
-        return self.passed(said, value=worst, published=False)
+        return self.passed(said, value=worst, published=published)

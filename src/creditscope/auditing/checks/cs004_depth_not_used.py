@@ -4,7 +4,7 @@ from creditscope.auditing.checks import MethodCheck, register_check
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.methods import Method, accuracies
 from creditscope.auditing.stats import t_bounds
-from creditscope.auditing.thresholds import Thresholds
+from creditscope.auditing.thresholds import PUBLISHED_GAIN, Thresholds
 
 
 @register_check("cs004_depth_not_used")
@@ -21,6 +21,13 @@ class DepthNotUsed(MethodCheck):
             return self.not_applicable("use of depth not tested: a watched model has no trainer")
         own, frozen_own = accuracies(method.runs), accuracies(method.frozen_own)
         bp, frozen_bp = accuracies(method.bp), accuracies(method.frozen_bp)
+        lost = [
+            name
+            for name, runs in (("BP", method.bp), ("frozen BP", method.frozen_bp), ("own frozen", method.frozen_own))
+            if any(r.provenance.status == "diverged" for r in runs.values())
+        ]
+        if lost:
+            return self.skipped(f"{' and '.join(lost)} diverged, so there is nothing to compare with")
         missing = [
             name
             for name, found in (("own frozen", frozen_own), ("BP", bp), ("frozen BP", frozen_bp))
@@ -45,7 +52,7 @@ class DepthNotUsed(MethodCheck):
             ((b, n) for b, n in ((frozen_own, "own-rule frozen"), (frozen_bp, "BP-frozen"))),
             key=lambda pair: _mean([pair[0][s] for s in seeds]),
         )
-        published = _mean([own[s] - frozen_own[s] for s in seeds]) < limits.depth_gain
+        published = _mean([own[s] - frozen_own[s] for s in seeds]) < PUBLISHED_GAIN
         return self._decide([own[s] - better[s] for s in seeds], name, bp_gain, published, limits)
 
     def _decide(
