@@ -1,0 +1,147 @@
+"""Data on the device: crops and flips by hand, graphs as one batch, tasks that do not fit a net."""
+
+import numpy as np
+import pytest
+import torch
+
+from creditscope.errors import CreditscopeError
+from creditscope.rng import generator
+from creditscope.tasks import ImageSettings, Task, load_task
+from creditscope.train.augment import crop_and_flip, draw_crops, normalise_pixels
+from creditscope.train.data import RowData, check_data
+from creditscope.train.loop import build_run, train_run
+from creditscope.train.plan import plan_run
+
+SETTINGS = ImageSettings(mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4), pad=2)
+
+
+def image_task(rows: int = 40) -> Task:
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(256, size=(rows, 3, 8, 8), dtype=np.uint8), rng.integers(4, size=rows)
+    return Task("toy", x, y, x[:20], y[:20], 4, SETTINGS)
+
+
+def test_crops_and_flips_against_numpy():
+    images = torch.from_numpy(image_task(30).x_train)
+    crops = draw_crops(30, SETTINGS, generator(0, "augmentation"))
+    found = crop_and_flip(images, crops, SETTINGS).numpy()
+    for i, (dy, dx, flip) in enumerate(crops.tolist()):
+        padded = np.pad(images[i].numpy(), ((0, 0), (2, 2), (2, 2)))
+        expected = padded[:, dy : dy + 8, dx : dx + 8]
+        np.testing.assert_array_equal(found[i], expected[:, :, ::-1] if flip else expected)
+
+
+def test_draws_cover_their_range_evenly():
+    crops = draw_crops(20_000, SETTINGS, generator(0, "augmentation")).numpy()
+    for column, values in ((0, 5), (1, 5), (2, 2)):
+        share = np.bincount(crops[:, column]) / 20_000
+        assert len(share) == values
+        np.testing.assert_allclose(share, 1 / values, atol=0.015)
+    still = draw_crops(100, ImageSettings(mean=(0,), std=(1,), pad=0, flip=False), generator(0, "augmentation"))
+    assert not still.any()
+
+
+def test_pixels_are_normalised_per_channel():
+    images = torch.from_numpy(image_task().x_test)
+    found = normalise_pixels(images, SETTINGS, torch.float64).numpy()
+    raw = images.numpy() / 255
+    for channel in range(3):
+        expected = (raw[:, channel] - SETTINGS.mean[channel]) / SETTINGS.std[channel]
+        np.testing.assert_allclose(found[:, channel], expected)
+
+
+def test_epochs_have_their_own_order_and_crops_and_repeat():
+    spec = plan_run(task="cifar10", net="vit", batch=16)
+    batches = {}
+    for name, epoch in (("first", 0), ("again", 0), ("next", 1)):
+        data = RowData(image_task(), spec, torch.device("cpu"))
+        batches[name] = [(b.inputs, b.target) for b in data.train_batches(epoch)]
+    assert len(batches["first"]) == 2  # 40 rows, incomplete third batch dropped
+    for (x, y), (x2, y2) in zip(batches["first"], batches["again"], strict=True):
+        assert torch.equal(x, x2)
+        assert torch.equal(y, y2)
+    assert not torch.equal(batches["first"][0][1], batches["next"][0][1])
+    assert data.x_train.dtype == torch.uint8
+    assert batches["first"][0][0].dtype == torch.float32
+
+
+@pytest.mark.parametrize("rule", ["bp", "fa", "block_fa", "dfa"])
+def test_images_train_under_every_rule(rule):
+    options = {"depth": 2, "width": 16, "heads": 2}
+    spec = plan_run(task="cifar10", net="vit", net_options=options, rule=rule, batch=16, epochs=2, eval_rows=16)
+    run, taken = build_run(spec, image_task()), []
+    train_run(run, on_snapshot=taken.append)
+    last = taken[-1]
+    assert run.facts.class_token == 0
+    assert run.facts.tap_shapes == ((5, 16),) * 3
+    assert run.facts.residual == (False, True, True)
+    # the class token alone: at the last tap it is all there is of the gradient
+    assert last.class_token.g_norm[-1] == pytest.approx(last.taps.g_norm[-1], rel=1e-5)
+    assert last.class_token.h_norm[-1] < last.taps.h_norm[-1]
+    assert last.class_token.g_norm[0] < last.taps.g_norm[0]
+    assert (last.taps.cos[-1] == pytest.approx(1, abs=1e-5)) == (rule in ("bp", "block_fa"))
+
+
+def test_class_token_measures_match_numpy():
+    spec = plan_run(task="cifar10", net="vit", net_options={"depth": 1, "width": 16}, rule="dfa", batch=16, epochs=1)
+    run = build_run(spec, image_task())
+    from creditscope.measure.observation import observe
+    from creditscope.measure.snapshot import take_snapshot
+
+    batch = run.data.snapshot_batch()
+    seen = observe(run.net, run.application.applied, batch.inputs, batch.target)
+    taken = take_snapshot(seen, run.facts, epoch=0)
+    for tap in range(2):
+        h, g, a = (x[tap][:, 0].double().numpy() for x in (seen.states, seen.exact, seen.credits))
+        assert taken.class_token.h_norm[tap] == pytest.approx(np.median(np.linalg.norm(h, axis=1)), rel=1e-5)
+        cosines = (a * g).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(g, axis=1)
+        assert taken.class_token.cos[tap] == pytest.approx(cosines.mean(), abs=1e-5)
+
+
+@pytest.mark.parametrize("rule", ["bp", "fa", "block_fa", "dfa"])
+def test_graphs_train_under_every_rule(rule):
+    spec = plan_run(
+        task="sbm", net="gcn", net_options={"depth": 3, "width": 16, "dropout": 0.2}, rule=rule, epochs=40,
+        optimiser="adam", lr=0.01, schedule="constant", snapshot_every=0,
+    )  # fmt: skip
+    run, taken = build_run(spec), []
+    train_run(run, on_snapshot=taken.append)
+    assert taken[-1].accuracy > 0.7
+    assert run.facts.rows_interact
+    assert run.facts.stem_tap is False
+    assert run.facts.gamma_taps == (0, 1)
+    assert taken[-1].rows_covered == 80
+    assert taken[-1].step == 40
+    assert run.facts.test_rows == int(load_task("sbm").test.sum())
+    if rule == "dfa":
+        assert taken[-1].taps.rows_no_credit == (920, 920)
+
+
+def test_audited_and_unaudited_graph_runs_end_bit_identical():
+    options = {"depth": 3, "width": 8, "dropout": 0.5}
+    spec = plan_run(task="sbm", net="gcn", net_options=options, rule="dfa", epochs=5)
+    audited, plain = build_run(spec), build_run(spec)
+    train_run(audited)
+    train_run(plain, audit=False)
+    for (name, a), (_, b) in zip(audited.net.state_dict().items(), plain.net.state_dict().items(), strict=True):
+        assert torch.equal(a, b), name
+
+
+@pytest.mark.parametrize(
+    ("task", "net", "text"),
+    [
+        ("sbm", "resmlp", "Expected a net for graph to learn task 'sbm', but got 'resmlp'.*Nets that fit: gcn"),
+        ("digits", "gcn", "Expected a net for vectors .* Nets that fit: resmlp, student"),
+        ("digits", "vit", "Expected a net for vectors .* which takes images"),
+    ],
+)
+def test_a_task_that_does_not_fit_a_net_is_refused(task, net, text):
+    with pytest.raises(CreditscopeError, match=text):
+        check_data(load_task(task), plan_run(task=task, net=net))
+
+
+def test_students_learn_from_their_teacher():
+    spec = plan_run(task="teacher", net="student", rule="bp", epochs=3, snapshot_every=0, noise=False)
+    taken = []
+    train_run(build_run(spec), on_snapshot=taken.append)
+    assert taken[-1].accuracy > 0.7 > 0.3 > taken[0].accuracy
