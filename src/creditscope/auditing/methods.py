@@ -1,6 +1,6 @@
 """Group records into methods: one rule on one task and net over seeds, with the baselines it is judged by."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 
 from creditscope.record import Record, RunSpec
@@ -106,8 +106,12 @@ def _setting_label(record: Record) -> str:
     spec = record.spec
     if spec is None:
         return "watched model"
-    options = ", ".join(f"{name} {value}" for name, value in spec.net_options.items())
     usual = {f.name: f.default for f in fields(RunSpec)}
-    names = ("task_options", "optimiser", "lr", "schedule", "weight_decay", "batch", "precision")
+    names = ("optimiser", "lr", "schedule", "weight_decay", "batch", "precision")
     unusual = [f"{n} {v}" for n in names if (v := getattr(spec, n)) and v != usual[n]]
-    return " · ".join([f"{spec.task} · {spec.net} ({options}) · {spec.epochs} epochs", *unusual])
+    task, net = _with_options(spec.task, spec.task_options), _with_options(spec.net, spec.net_options)
+    return " · ".join([task, net, f"{spec.epochs} epochs", *unusual])
+
+
+def _with_options(name: str, options: Mapping[str, object]) -> str:
+    return f"{name} ({', '.join(f'{k} {v}' for k, v in options.items())})" if options else name
