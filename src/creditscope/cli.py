@@ -16,6 +16,9 @@ DataRoot = Annotated[
     Path | None,
     tyro.conf.arg(metavar="DIR", help="Folder of data files; default CREDITSCOPE_DATA or the user's cache."),
 ]
+TimeLimit = Annotated[
+    float | None, tyro.conf.arg(metavar="SECONDS", help="Stop cleanly after this long; the same command goes on.")
+]
 Jobs = Annotated[int | None, tyro.conf.arg(metavar="N", help="Worker processes; default one per core.")]
 
 
@@ -28,6 +31,7 @@ class Demo:
 
     out: Path = Path("out")
     """Where records and figures go; records that are there are reused."""
+    time_limit: TimeLimit = None
     jobs: Jobs = None
     quiet: bool = False
     """No progress."""
@@ -42,7 +46,8 @@ class Demo:
         from creditscope.studies.demo import demo
 
         problems: list[str] = []
-        records = collect(demo(), self.out / "records", train=True, jobs=self.jobs, quiet=self.quiet, problems=problems)
+        how: dict[str, Any] = {"quiet": self.quiet, "jobs": self.jobs, "time_limit": self.time_limit}
+        records = collect(demo(), self.out / "records", train=True, problems=problems, **how)
         console = make_console()
         print_audit(audit(records), console)
         main_task = [r for r in records if r.spec and r.spec.task == "mnist1d"]
@@ -79,6 +84,7 @@ class Run(Recipe):
     out: Path = Path("out")
     """Where records go; runs that are there are reused."""
     data_root: DataRoot = None
+    time_limit: TimeLimit = None
     jobs: Jobs = None
     quiet: bool = False
     """No progress."""
@@ -151,6 +157,7 @@ class Figure:
     train: bool = True
     """Train what is missing; with --no-train it is left as a marked gap."""
     data_root: DataRoot = None
+    time_limit: TimeLimit = None
     jobs: Jobs = None
     quiet: bool = False
     """No progress."""
@@ -162,7 +169,8 @@ class Figure:
         from creditscope.studies import collect
 
         plot, study, problems = FIGURES.get(self.name), STUDIES.get(self.name)(), []
-        records = collect(study, self.records, train=self.train, jobs=self.jobs, quiet=self.quiet, problems=problems)
+        how: dict[str, Any] = {"quiet": self.quiet, "jobs": self.jobs, "time_limit": self.time_limit}
+        records = collect(study, self.records, train=self.train, problems=problems, **how)
         say([f"wrote {path}" for path in save_figure(plot(records), self.out, self.name)])
         say([f"note: {problem}" for problem in problems])
 

@@ -45,9 +45,12 @@ def run(
     out: str | Path = "out",
     jobs: int | None = None,
     quiet: bool = True,
+    time_limit: float | None = None,
     **fields: Any,
 ) -> Runs:
     """Train and measure a rule (or several) over seeds; runs that are on record under `out` are reused.
+
+    A run that was stopped, by Ctrl-C, `time_limit` (seconds) or a crash, goes on from its last checkpoint.
 
     `baselines` adds what use of depth is judged against: frozen blocks under the same rule, BP, and frozen BP.
     Other arguments are those of the run spec (task, net, epochs, lr, penalty, …) and of the net (depth, width).
@@ -59,5 +62,12 @@ def run(
     rules = [rule] if isinstance(rule, str) else list(rule)
     specs = plan_runs(rules=rules, seeds=choose_seeds(seeds), baselines=baselines, **fields)
     problems: list[str] = []
-    records = run_all(specs, Path(out) / "records", jobs=jobs, progress=choose_progress(quiet=quiet), problems=problems)
+    records = run_all(
+        specs,
+        Path(out) / "records",
+        jobs=jobs,
+        progress=choose_progress(quiet=quiet),
+        problems=problems,
+        time_limit=time_limit,
+    )
     return Runs(records, tuple(problems))

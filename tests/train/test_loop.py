@@ -9,8 +9,9 @@ from creditscope.errors import CreditscopeError
 from creditscope.losses import row_errors
 from creditscope.record import read_record, run_folder
 from creditscope.tasks import Task, load_task
-from creditscope.train.loop import build_run, record_run, snapshot_due, train_run
+from creditscope.train.loop import build_run, snapshot_due, train_run
 from creditscope.train.plan import plan_run
+from creditscope.train.recording import record_run
 
 TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 3, "eval_rows": 64}
 

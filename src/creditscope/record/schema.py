@@ -169,6 +169,8 @@ class Provenance:
     started: str = ""
     finished: str = ""
     seconds: float = 0.0
+    resumes: int = 0
+    """How often the run was stopped or killed and went on."""
     facts: Facts
 
 

@@ -93,6 +93,21 @@ class RecordWriter:
         write_atomically(self.folder / SPEC, _dump(self.spec) + "\n")
         (self.folder / SNAPSHOTS).write_text("")
 
+    def cut(self, lines: int) -> None:
+        """Keep the first lines, those that the checkpoint knows of; what came after is measured again."""
+        path = self.folder / SNAPSHOTS
+        kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:lines]
+        if len(kept) < lines or not all(line.endswith("\n") for line in kept):
+            raise CreditscopeError(f"Expected {lines} whole lines in {path}, but got {len(kept)}.")
+        write_atomically(path, "".join(kept))
+
+    def read_provenance(self) -> Provenance | None:
+        """What is on disk of it, if it can be read."""
+        try:
+            return _adapter(Provenance).validate_json((self.folder / PROVENANCE).read_bytes())
+        except (OSError, ValueError):
+            return None
+
     def append(self, snapshot: Snapshot) -> None:
         """Add one line; flushed to disk before returning."""
         with open(self.folder / SNAPSHOTS, "a", encoding="utf-8") as file:
@@ -200,7 +215,8 @@ def load_records(root: str | Path, *, problems: list[str] | None = None) -> list
     records = []
     for folder in sorted(path.parent for path in root.rglob(SPEC)):
         try:
-            record = read_record(folder) if (folder / PROVENANCE).exists() else None
+            unfinished = not (folder / PROVENANCE).exists() or _is_unfinished(folder)
+            record = None if unfinished else read_record(folder)
         except CreditscopeError as error:
             if problems is None:
                 raise
@@ -216,8 +232,8 @@ def load_records(root: str | Path, *, problems: list[str] | None = None) -> list
 def stored_record(root: Path, spec: RunSpec, *, problems: list[str]) -> Record | None:
     """The finished record of this very run, if there is one; a damaged one is set aside and named."""
     folder = run_folder(root, spec)
-    if not (folder / PROVENANCE).exists():
-        return None
+    if not (folder / PROVENANCE).exists() or _is_unfinished(folder):
+        return None  # the writer goes on from its checkpoint, or starts anew
     try:
         record = read_record(folder)
     except CreditscopeError as error:
@@ -231,6 +247,15 @@ def stored_record(root: Path, spec: RunSpec, *, problems: list[str]) -> Record |
         problems.append(f"{error} Set aside as {aside.name}.")
         return None
     return record if record.finished else None
+
+
+def _is_unfinished(folder: Path) -> bool:
+    """Whether the record itself says that its run has not come to its end."""
+    try:
+        raw = json.loads((folder / PROVENANCE).read_bytes())
+        return isinstance(raw, dict) and raw.get("status") == "running"
+    except (OSError, ValueError):
+        return False
 
 
 def _is_being_written(folder: Path) -> bool:

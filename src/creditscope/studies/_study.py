@@ -49,7 +49,14 @@ def find_missing(study: Study, records: Sequence[Record]) -> list[dict[str, Any]
 
 
 def collect(
-    study: Study, root: Path, *, train: bool, jobs: int | None, quiet: bool, problems: list[str]
+    study: Study,
+    root: Path,
+    *,
+    train: bool,
+    problems: list[str],
+    quiet: bool = True,
+    jobs: int | None = None,
+    time_limit: float | None = None,
 ) -> list[Record]:
     """The study's records under `root`; missing runs are trained, or named in `problems`."""
     records = load_records(root, problems=problems) if root.is_dir() else []
@@ -60,7 +67,8 @@ def collect(
         from creditscope.train.runner import run_all
 
         specs = [plan_run(**wanted) for wanted in missing]
-        records += run_all(specs, root, jobs=jobs, progress=choose_progress(quiet=quiet), problems=problems)
+        progress = choose_progress(quiet=quiet)
+        records += run_all(specs, root, jobs=jobs, progress=progress, problems=problems, time_limit=time_limit)
     elif missing:
         problems.append(f"{len(missing)} of {len(study.runs)} runs are not on record: {_words(missing)}.")
     found = [r for r in records if any(fits(r, wanted) for wanted in study.runs)]

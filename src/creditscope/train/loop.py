@@ -2,9 +2,8 @@
 
 import base64
 import math
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,16 +14,14 @@ from creditscope.measure.observation import exact_weight_gradients, observe
 from creditscope.measure.snapshot import StepTensors, take_snapshot
 from creditscope.nets._dropout import seed_dropout, set_dropout_step
 from creditscope.record.schema import Facts, RunSpec, Snapshot
-from creditscope.record.store import RecordWriter
 from creditscope.registry import NETS
 from creditscope.rng import generator, global_stream
-from creditscope.rules import Application, apply_rule, feedback_state, rule_class
+from creditscope.rules import Application, apply_rule, rule_class
 from creditscope.taps import resolve_taps
 from creditscope.tasks import AnyTask, load_task
 from creditscope.train.data import Batch, Data, check_data, place_data
 from creditscope.train.facts import gather_facts
 from creditscope.train.optimiser import learning_rate, make_optimiser
-from creditscope.train.provenance import begin_provenance, now
 
 OnEpoch = Callable[[int, float], None]
 """Called after every epoch with the epochs done and the mean training loss."""
@@ -175,8 +172,10 @@ def snapshot_due(spec: RunSpec, epoch: int) -> bool:
     return epoch in (0, spec.epochs) or (spec.snapshot_every > 0 and epoch % spec.snapshot_every == 0)
 
 
-def train_run(run: Run, *, audit: bool = True, on_epoch: OnEpoch | None = None, on_snapshot=None) -> int | None:
-    """Train to the end; returns the epoch in which the loss stopped being finite, or None.
+def train_run(
+    run: Run, *, start: int = 0, audit: bool = True, on_epoch: OnEpoch | None = None, on_snapshot=None
+) -> int | None:
+    """Train from epoch `start` to the end; returns the epoch in which the loss stopped being finite, or None.
 
     `audit=False` trains without measuring; the weights come out the same to the last bit.
     """
@@ -189,8 +188,9 @@ def train_run(run: Run, *, audit: bool = True, on_epoch: OnEpoch | None = None, 
             if on_snapshot:
                 on_snapshot(taken)
 
-    snap(0, None, None)
-    for epoch in range(spec.epochs):
+    if start == 0:
+        snap(0, None, None)
+    for epoch in range(start, spec.epochs):
         keep = audit and snapshot_due(spec, epoch + 1)
         train_loss, last = train_epoch(run, epoch, keep_last=keep)
         mean_loss = float(train_loss)
@@ -200,35 +200,3 @@ def train_run(run: Run, *, audit: bool = True, on_epoch: OnEpoch | None = None, 
         if on_epoch:
             on_epoch(epoch + 1, mean_loss)
     return None
-
-
-def record_run(spec: RunSpec, root, *, task: AnyTask | None = None, on_epoch: OnEpoch | None = None) -> str:
-    """Train and measure a run, and leave its whole record under `root`; says how it ended."""
-    from safetensors.torch import save_file
-
-    started = time.perf_counter()
-    run = build_run(spec, task)
-    with RecordWriter(root, spec).open() as writer:
-        finished = writer.finished_meanwhile()
-        if finished:
-            return finished
-        writer.begin()
-        provenance = begin_provenance(
-            run.facts,
-            device=next(run.net.parameters()).device,
-            engine="loop",
-            data_checksum=run.task.checksum(),
-            parameters=sum(p.numel() for p in run.net.parameters()),
-        )
-        writer.write_provenance(provenance)
-        diverged = train_run(run, on_epoch=on_epoch, on_snapshot=writer.append)
-        state = {**run.net.state_dict(), **feedback_state(run.application)}
-        part = writer.weights_path.with_suffix(".part")
-        save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, part)  # tied ones apart
-        part.replace(writer.weights_path)
-        status = "complete" if diverged is None else "diverged"
-        seconds = round(time.perf_counter() - started, 3)
-        writer.write_provenance(
-            replace(provenance, status=status, diverged_epoch=diverged, finished=now(), seconds=seconds)
-        )
-        return status

@@ -1,11 +1,13 @@
 """Train a set of runs: those on record are reused, the others go to one single-threaded worker per core."""
 
 import json
+import math
 import os
 import queue
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,8 +20,8 @@ from creditscope.record import Record, RunSpec, read_record, run_folder, stored_
 from creditscope.registry import NETS, RULES, TASKS
 from creditscope.tasks import load_task
 from creditscope.train.data import check_data
-from creditscope.train.loop import record_run
 from creditscope.train.progress import Progress, Silent
+from creditscope.train.recording import StoppedError, record_run
 
 
 def run_all(
@@ -29,10 +31,12 @@ def run_all(
     jobs: int | None = None,
     progress: Progress | None = None,
     problems: list[str] | None = None,
+    time_limit: float | None = None,
 ) -> list[Record]:
     """Records of all `specs`, in their order; data are checked before the first run starts.
 
-    A run that fails does not stop the others; its error is raised after they are done.
+    A run that fails does not stop the others; its error is raised after they are done. After `time_limit` seconds
+    every run stops at the end of its epoch with a checkpoint, and `UnfinishedError` is raised.
     """
     root, progress = Path(root), progress or Silent()
     if jobs is not None and jobs < 1:
@@ -43,19 +47,30 @@ def run_all(
     for spec in {str((s.task, s.task_options, s.net, s.batch)): s for s in missing}.values():
         check_data(load_task(spec.task, **spec.task_options), spec)
     failures: list[str] = []
+    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     if missing:
         progress.begin(missing, len(unique) - len(missing))
         try:
             cores = jobs or available_cores()
             if min(cores, len(missing)) == 1 or any(map(_only_in_this_process, missing)):
-                _run_here(missing, root, progress, failures)
+                _run_here(missing, root, progress, failures, deadline)
             else:
-                _run_in_workers(missing, root, progress, failures, min(cores, len(missing)))
+                _run_in_workers(missing, root, progress, failures, deadline, min(cores, len(missing)))
         finally:
             progress.close()
     if failures:
         raise CreditscopeError("\n".join(failures))
+    left = [spec for spec in missing if stored_record(root, spec, problems=problems) is None]
+    if left:
+        raise UnfinishedError(
+            f"Stopped at the time limit of {time_limit:g} s: {len(unique) - len(left)} of {len(unique)} runs are "
+            "finished. The same command goes on from here."
+        )
     return [read_record(run_folder(root, spec)) for spec in specs]
+
+
+class UnfinishedError(CreditscopeError):
+    """The time was over before the runs were."""
 
 
 def available_cores() -> int:
@@ -69,27 +84,38 @@ def _only_in_this_process(spec: RunSpec) -> bool:
     return own_rule or NETS.is_local(spec.net) or TASKS.is_local(spec.task)
 
 
-def _run_here(specs: Sequence[RunSpec], root: Path, progress: Progress, failures: list[str]) -> None:
+def _run_here(specs: Sequence[RunSpec], root: Path, progress: Progress, failures: list[str], deadline: float) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in a worker, so that the bits do not depend on the number of jobs
     try:
-        _run_one_by_one(specs, root, progress, failures)
+        _run_one_by_one(specs, root, progress, failures, deadline)
     finally:
         torch.set_num_threads(threads)
 
 
-def _run_one_by_one(specs: Sequence[RunSpec], root: Path, progress: Progress, failures: list[str]) -> None:
+def _run_one_by_one(
+    specs: Sequence[RunSpec], root: Path, progress: Progress, failures: list[str], deadline: float
+) -> None:
     for spec in specs:
         try:
-            outcome = record_run(spec, root, on_epoch=lambda done, loss, spec=spec: progress.epoch(spec, done, loss))
+            outcome = record_run(
+                spec,
+                root,
+                on_epoch=lambda done, loss, spec=spec: progress.epoch(spec, done, loss),
+                should_stop=lambda: time.monotonic() >= deadline,
+            )
             progress.end_run(spec, outcome)
+        except StoppedError:
+            return
         except Exception as error:
             reason = str(error) if isinstance(error, CreditscopeError) else traceback.format_exc()
             failures.append(f"Run {spec.name()} failed: {reason}")
             progress.end_run(spec, "failed")
 
 
-def _run_in_workers(specs: Sequence[RunSpec], root: Path, progress: Progress, failures: list[str], count: int) -> None:
+def _run_in_workers(
+    specs: Sequence[RunSpec], root: Path, progress: Progress, failures: list[str], deadline: float, count: int
+) -> None:
     todo: queue.SimpleQueue[RunSpec] = queue.SimpleQueue()
     for spec in specs:
         todo.put(spec)
@@ -99,14 +125,25 @@ def _run_in_workers(specs: Sequence[RunSpec], root: Path, progress: Progress, fa
         worker.start()
     try:
         for worker in workers:
-            worker.join()
+            worker.join(None if deadline == math.inf else max(deadline - time.monotonic(), 0))
+        _stop(workers, stopping)
     except KeyboardInterrupt:
-        stopping.set()
-        for worker in workers:
-            worker.interrupt()
-        for worker in workers:
-            worker.join()
+        print("stopping at the end of the epoch; Ctrl-C again stops at once", file=sys.stderr, flush=True)
+        try:
+            _stop(workers, stopping)
+        except KeyboardInterrupt:
+            for worker in workers:
+                worker.kill()
         raise
+
+
+def _stop(workers: "Sequence[_Worker]", stopping: threading.Event) -> None:
+    """Let every worker finish its epoch, write its checkpoint and end; those that are done end at once."""
+    stopping.set()
+    for worker in workers:
+        worker.interrupt()
+    for worker in workers:
+        worker.join()
 
 
 class _Worker(threading.Thread):
@@ -136,9 +173,14 @@ class _Worker(threading.Thread):
         self._reap()
 
     def interrupt(self) -> None:
-        """End the process; the thread notices, and reaps it."""
+        """Ask the process to stop at the end of its epoch; the thread notices, and reaps it."""
         if self.process is not None:
             self.process.terminate()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if self.process is not None:
+            self.process.kill()
 
     def _train(self, spec: RunSpec) -> str:
         process = self.process = self.process or self._launch()
@@ -160,7 +202,8 @@ class _Worker(threading.Thread):
                 return "failed"
         process.wait()
         code = self._reap()
-        self.failures.append(f"Run {spec.name()} failed: its worker ended with exit code {code}.")
+        if not self.stopping.is_set():
+            self.failures.append(f"Run {spec.name()} failed: its worker ended with exit code {code}.")
         return "failed"
 
     def _launch(self) -> "subprocess.Popen[str]":
