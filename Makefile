@@ -22,6 +22,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: $(READY)
+	$(BIN)/python bench/step_cost.py
 	$(BIN)/python bench/snapshot_cost.py
 
 clean:
