@@ -120,9 +120,7 @@ def main() -> None:
     }
     steps |= {rule: rule_step(rule) for rule in ("bp", "fa", "block_fa", "dfa")} | biotorch_steps()
     table = measure(steps)
-    print(
-        f"MLP {INPUTS}-{WIDTH}×{DEPTH}-{CLASSES}, batch {ROWS}, one thread: step over the plain BP step, {ROUNDS} rounds"
-    )
+    print(f"MLP {INPUTS}-{WIDTH}×{DEPTH}-{CLASSES}, batch {ROWS}, one thread: step over plain BP, {ROUNDS} rounds")
     for name, row in table.items():
         print(f"{name:<16} {row['median']:.2f} ({row['q25']:.2f}–{row['q75']:.2f})")
     if arguments.json:

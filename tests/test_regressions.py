@@ -273,3 +273,88 @@ def test_views_of_mixed_settings_are_refused():
 
     with pytest.raises(CreditscopeError, match="2 settings"):
         to_xarray([make_record(), make_record(lr=0.5)])
+
+
+def test_convolutions_cannot_be_declared_away():
+    net = nn.Sequential(nn.Conv1d(2, 4, 1), nn.Flatten(), nn.Linear(16, 3))
+    net.added_parameters = ("0.weight",)
+    with pytest.raises(CreditscopeError, match=r"belongs to a Conv1d.*Use a tap rule \(dfa, block_fa\)"):
+        cs.convert(net, "fa", taps="0", inputs=torch.randn(5, 2, 4))
+
+
+def test_a_measured_rule_is_not_shown_as_one_that_trained():
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+    scope = cs.watch(net, taps="1", rule="dfa")
+    scope.snapshot(torch.randn(30, 4), torch.randint(3, (30,)))
+    (method,) = scope.audit().methods
+    assert method.method == "DFA, measured only"
+    assert "use of depth not tested" in str(method.verdict)
+
+
+def test_interacting_rows_are_said():
+    net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    scope = cs.watch(net, taps="0")
+    scope.snapshot(torch.randn(30, 4), torch.randint(3, (30,)))
+    assert "Rows interact" in str(scope.audit())
+    net.eval()
+    scope.snapshot(torch.randn(30, 4), torch.randint(3, (30,)))
+    assert "Rows interact" not in str(scope.audit())
+
+
+def test_a_rule_sees_the_target():
+    class DRTP(cs.TapRule):
+        """Random projections of the one-hot target (Frenkel et al., 2021)."""
+
+        def draw_feedback(self, tap_shapes, classes, generator):
+            return [torch.randn(shape[0], classes, generator=generator) for shape in tap_shapes]
+
+        def credit(self, ctx):
+            hot = nn.functional.one_hot(ctx.target, ctx.output.shape[1]).to(ctx.output.dtype)
+            return [-hot @ B.T for B in ctx.feedback]
+
+    from creditscope.testing import assert_rule
+
+    assert_rule(DRTP)
+
+
+def test_nets_state_their_taps_as_class_attributes():
+    with pytest.raises(CreditscopeError, match="class attributes stem_tap"):
+
+        @cs.register_net("no_taps_for_test")
+        class NoTaps(nn.Module):
+            pass
+
+    with pytest.raises(CreditscopeError, match=r"to be among .*but got \['vector'\]"):
+
+        @cs.register_net("typo_for_test")
+        class Typo(nn.Module):
+            stem_tap, block_taps, accepts = None, "blocks.*", ("vector",)
+
+
+def test_one_mistake_is_said_once(tmp_path):
+    (tmp_path / "bad.py").write_text(
+        "import creditscope as cs\nclass Bad(cs.TapRule):\n    def credit(self, ctx):\n        return ctx.nothing\n"
+    )
+    with pytest.raises(CreditscopeError, match="and 1 more failed") as caught:
+        cs.run(
+            task="digits", rule=f"{tmp_path / 'bad.py'}:Bad", seeds=2, epochs=1, width=8, depth=1, out=tmp_path, jobs=1
+        )
+    assert str(caught.value).count("has no attribute 'nothing'") == 1
+
+
+@pytest.mark.parametrize("width", [80, 150])
+def test_tables_fit_their_width(width):
+    import io
+
+    from rich.console import Console
+
+    from creditscope.auditing.show import print_audit
+
+    text = io.StringIO()
+    print_audit(audit(make_family("dfa")), Console(file=text, width=width, highlight=False))
+    lines = text.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    flat = " ".join(text.getvalue().split())
+    assert "…" not in flat
+    for word in ("accuracy", "frozen, BP stem", "growth", "verdict", "CS010"):
+        assert word in flat

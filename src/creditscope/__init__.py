@@ -67,3 +67,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'creditscope' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -72,7 +72,7 @@ class Run(Recipe):
     rule: str = "bp"
     """Learning rule (creditscope list rules), or your own: path/to/file.py:Class."""
     seeds: tuple[int, ...] = (42, 123, 456)
-    """The seeds themselves, each once."""
+    """The seeds themselves, each once (not their number)."""
     depth: int | None = None
     """Blocks of the net; default: the net's own."""
     width: int | None = None
@@ -106,6 +106,8 @@ class Run(Recipe):
             raise CreditscopeError("Expected --frozen or --baselines, which adds the frozen runs itself, but got both.")
         for name in ("set", "json", "data_root", *(["frozen"] if self.baselines else [])):
             asked.pop(name)
+        if len(self.seeds) == 1 and self.seeds[0] < 20:
+            print(f"one seed, the number {self.seeds[0]}; several are written --seeds 42 123 456", file=sys.stderr)
         runs = run(**asked)
         if any(not r.spec.frozen for r in runs.records if r.spec):
             show_audit(runs.audit(), as_json=self.json)  # which names the problems too

@@ -21,6 +21,8 @@ class RowErrors:
     covered: Tensor
     mask: Tensor | None
     """The mask that was given, if any."""
+    output: Tensor
+    target: Tensor
 
     @property
     def count(self) -> Tensor | int:
@@ -71,4 +73,4 @@ def row_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask
     if mask is not None:
         losses = losses * mask
         error = error * mask.view(-1, *[1] * (error.ndim - 1))
-    return RowErrors(losses, error, covered, mask)
+    return RowErrors(losses, error, covered, mask, output.detach(), target)

@@ -56,6 +56,11 @@ class Registry:
         if name not in self._registered:
             if name in self._files():
                 importlib.import_module(f"{self.package}.{name}")
+                if name not in self._registered:
+                    raise CreditscopeError(
+                        f"Expected {self.package}.{name} to register the {self.kind} {name!r}, but it does not. "
+                        f'Add the decorator @register_{self.kind}("{name}").'
+                    )
             else:
                 for point in entry_points(group=self.package, name=name):
                     self._registered[name] = point.load()

@@ -17,6 +17,10 @@ class Runs:
     records: list[Record]
     problems: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        names = ", ".join(r.path.name for r in self.records[:3] if r.path)
+        return f"Runs({len(self.records)}: {names}{', …' * (len(self.records) > 3)})"
+
     def audit(self, **options: Any) -> Audit:
         """Judge them."""
         return audit(self, **options)

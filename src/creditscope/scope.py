@@ -1,6 +1,7 @@
 """Watch a model of your own: per-layer states, exact gradients and credit, without touching anything of it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -140,7 +141,7 @@ class Scope:
         if self.loss is None:
             shares = torch.bincount(target.flatten(), minlength=anatomy.classes) / target.numel()
             facts = {"chance": 1 / anatomy.classes, "best_constant": float(shares.max())}
-        return gather_facts(
+        known = gather_facts(
             self.rule,
             application,
             stem_tap=self.stem,
@@ -148,11 +149,16 @@ class Scope:
             trainer=False,
             **facts,
         )
+        if isinstance(self.rule, TapRule):  # the model was trained otherwise: nothing here is this rule's doing
+            label = f"{known.rule.label}, measured only"
+            known = replace(known, rule=replace(known.rule, label=label))
+        return known
 
 
 class _GivenCredit(TapRule):
     """Credit that a user's function computes."""
 
+    name = "given credit"
     needs_top_gradient = True
     label = "given credit"
 
@@ -168,7 +174,7 @@ def watch(
     *,
     taps: str | Sequence[str],
     stem: str | None = None,
-    rule: str | Rule | None = None,
+    rule: str | Rule | type[Rule] | None = None,
     credit: Callable[[CreditContext], Sequence[Tensor]] | None = None,
     loss: RowLoss | None = None,
     seed: int = 0,
@@ -187,7 +193,7 @@ def watch(
     elif rule is None:
         chosen = transport.rule if transport else rule_class("bp")()
     else:
-        chosen = rule_class(rule)() if isinstance(rule, str) else rule
+        chosen = rule_class(rule)() if isinstance(rule, str) else rule() if isinstance(rule, type) else rule
         if transport and isinstance(chosen, WeightRule):
             if type(chosen) is not type(transport.rule):
                 raise CreditscopeError(

@@ -65,7 +65,10 @@ class TestOverwrittenStream:
 
     def test_no_residual_block_is_not_applicable(self):
         found = judge("CS001", make_facts(residual=(False,) * 5), self.rms(1, 100, 1, 1, 1))
-        assert (found.outcome, found.message) == (NOT_APPLICABLE, "no block adds to the state before it")
+        assert (found.outcome, found.message) == (
+            NOT_APPLICABLE,
+            "no tapped module gives the tap before it plus something (is the skip outside of it?)",
+        )
 
     def test_a_change_of_shape_is_not_growth(self):
         facts = make_facts(tap_shapes=((8,), (16,), (16,), (16,), (16,)))

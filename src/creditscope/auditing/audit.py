@@ -37,6 +37,7 @@ class MethodAudit:
     g_top: float | None
     findings: tuple[Finding, ...]
     verdict: Verdict
+    rows_interact: bool
     seed_verdicts: dict[int, Verdict]
     """Each seed alone, without use of depth (CS004), which needs several."""
 
@@ -113,6 +114,7 @@ def _judge(method: Method, limits: Thresholds, mute: Sequence[str]) -> MethodAud
     findings = tuple(judge_method(method, limits, mute=mute))
     whole = [record for record in method.runs.values() if record.provenance.status != "diverged"]
     lasts = [record.last for record in whole]
+    untested = "" if method.facts.trainer else "use of depth not tested"
     diverged = ", ".join(f"seed {s} at epoch {e}" for s, e in method.diverged.items())
     growth = [g for r in whole for g in [max(growths(r.facts, r.last).values(), default=None)]]
     return MethodAudit(
@@ -131,7 +133,8 @@ def _judge(method: Method, limits: Thresholds, mute: Sequence[str]) -> MethodAud
         growth=_mean(growth),
         g_top=_mean([s.taps.g_norm[-1] for s in lasts]),
         findings=findings,
-        verdict=reach_verdict(findings, diverged=diverged),
+        verdict=reach_verdict(findings, diverged=diverged, untested=untested),
+        rows_interact=method.facts.rows_interact,
         seed_verdicts={seed: reach_verdict(judge_seed(r, limits, mute=mute)) for seed, r in method.runs.items()},
     )
 

@@ -110,7 +110,7 @@ def _setting_label(record: Record) -> str:
     names = ("optimiser", "lr", "schedule", "weight_decay", "batch", "precision")
     unusual = [f"{n} {v}" for n in names if (v := getattr(spec, n)) and v != usual[n]]
     task, net = _with_options(spec.task, spec.task_options), _with_options(spec.net, spec.net_options)
-    return " · ".join([task, net, f"{spec.epochs} epochs", *unusual])
+    return " · ".join([task, net, f"{spec.epochs} epoch{'s' * (spec.epochs != 1)}", *unusual])
 
 
 def _with_options(name: str, options: Mapping[str, object]) -> str:

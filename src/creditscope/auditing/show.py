@@ -17,7 +17,8 @@ from creditscope.auditing.thresholds import table as threshold_table
 from creditscope.auditing.verdict import Verdict
 
 PLAIN_WIDTH = 150
-TAPS_A_ROW = 7
+WIDE = 120
+"""Columns that the full tables need."""
 STYLES = {"trustworthy": "bold green", "walk back": "bold red", "inconclusive": "bold yellow"}
 MEANINGS = {
     "trustworthy": "accuracy and alignment may be reported as they are",
@@ -34,77 +35,78 @@ def make_console(**options: Any) -> Console:
 
 def print_audit(audit: Audit, console: Console | None = None) -> None:
     """Print the whole audit."""
-    (console or make_console()).print(_render(audit))
+    console = console or make_console()
+    console.print(_render(audit, console.width))
 
 
 def render_audit(audit: Audit) -> str:
     """The whole audit as plain text."""
     text = io.StringIO()
-    Console(width=PLAIN_WIDTH, highlight=False, no_color=True, file=text).print(_render(audit))
+    Console(width=PLAIN_WIDTH, highlight=False, no_color=True, file=text).print(_render(audit, PLAIN_WIDTH))
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()).strip("\n")
 
 
-def _render(audit: Audit) -> Group:
+def _render(audit: Audit, width: int) -> Group:
     parts: list[Any] = []
     for setting in dict.fromkeys(m.setting for m in audit.methods):
         methods = [m for m in audit.methods if m.setting == setting]
         seeds = sorted({seed for m in methods for seed in m.seeds})
         parts += [Text(f"{setting} · {len(seeds)} seed{'s' * (len(seeds) != 1)}", style="bold")]
-        parts += [_summary(methods), _taps(methods), _checks(methods, audit.limits)]
+        parts += [_summary(methods, width), _taps(methods, width), _checks(methods, audit.limits, width)]
         parts += [_explain(m) for m in methods]
     parts += [Text(f"note: {problem}", style="yellow") for problem in audit.problems]
     return Group(*parts)
 
 
-def _summary(methods: list[MethodAudit]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption_justify="left")
-    for name in (
-        "rule",
-        "accuracy",
-        "frozen, own stem",
-        "frozen, BP stem",
-        "Γ",
-        "Γ inexact",
-        "growth",
-        "‖g_L‖",
-        "verdict",
-    ):
-        table.add_column(name, justify="left" if name in ("rule", "verdict") else "right", no_wrap=name != "verdict")
-    for m in methods:
-        table.add_row(
-            m.method,
-            _interval(m.accuracy),
-            _interval(m.frozen_own),
-            _interval(m.frozen_bp),
-            _number(m.gamma, "+.3f"),
-            _number(m.gamma_inexact, "+.3f"),
-            _number(m.growth, ".3g"),
-            _number(m.g_top, ".1e"),
-            Text(str(m.verdict), style=STYLES[m.verdict.word]),
-        )
-    table.caption = (
+def _summary(methods: list[MethodAudit], width: int) -> Group:
+    """One table, or two where one would not fit."""
+    columns = {
+        "accuracy": [_interval(m.accuracy) for m in methods],
+        "frozen, own stem": [_interval(m.frozen_own) for m in methods],
+        "frozen, BP stem": [_interval(m.frozen_bp) for m in methods],
+        "Γ": [_number(m.gamma, "+.3f") for m in methods],
+        "Γ inexact": [_number(m.gamma_inexact, "+.3f") for m in methods],
+        "growth": [_number(m.growth, ".3g") for m in methods],
+        "‖g_L‖": [_number(m.g_top, ".1e") for m in methods],
+        "verdict": [Text(str(m.verdict), style=STYLES[m.verdict.word]) for m in methods],
+    }
+    names = list(columns)
+    parts = [names] if width >= WIDE else [names[:3], names[3:]]
+    tables = []
+    for part in parts:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, caption_justify="left")
+        table.add_column("rule", no_wrap=True)
+        for name in part:
+            justify = "left" if name == "verdict" else "right"
+            table.add_column(name, justify=justify, no_wrap=name != "verdict")
+        for i, m in enumerate(methods):
+            table.add_row(m.method, *(columns[name][i] for name in part))
+        tables.append(table)
+    caption = (
         "± 95 % t interval over seeds, test set fixed · Γ mean cosine over the block taps · growth: largest "
         "RMS ratio over one block · ‖g_L‖ median per sample"
     )
-    return table
+    return Group(*tables, Text(caption, style="dim italic"))
 
 
-def _taps(methods: list[MethodAudit]) -> Group:
+def _taps(methods: list[MethodAudit], width: int) -> Group:
     """Per-tap cosines, in as many tables as the width asks for."""
     most = max(methods, key=lambda m: len(m.taps))
-    tables = []
-    for start in range(0, len(most.taps), TAPS_A_ROW):
+    tables, a_row = [], max(1, (width - 20) // 19)
+    for start in range(0, len(most.taps), a_row):
         table = Table(box=SIMPLE_HEAD, pad_edge=False, caption_justify="left")
-        table.add_column("cos(a_l, g_l)")
-        shown = range(start, min(start + TAPS_A_ROW, len(most.taps)))
+        table.add_column("cos(a_l, g_l)", no_wrap=True)
+        shown = range(start, min(start + a_row, len(most.taps)))
         for i in shown:
             table.add_column(f"tap {i} {most.taps[i]}", justify="right", no_wrap=True)
         for m in methods:
             table.add_row(m.method, *(_tap(m, i) for i in shown if i < len(m.taps)))
         tables.append(table)
-    last = tables[-1]
-    last.caption = "mean over seeds, (z) in sd of a random orientation; above about 3 is information · = exact credit"
-    return Group(*tables)
+    caption = (
+        "mean over seeds; (z) in sd of a random orientation: above 2.33 differs from chance at 1 % for one tap, CS005 "
+        "corrects for their number · = exact credit"
+    )
+    return Group(*tables, Text(caption, style="dim italic"))
 
 
 def _tap(m: MethodAudit, i: int) -> str:
@@ -114,15 +116,19 @@ def _tap(m: MethodAudit, i: int) -> str:
     return "= 1" if i in m.exact_taps and cos > 0.999 else f"{cos:+.2f} ({_number(m.z[i], '.1f')})"
 
 
-def _checks(methods: list[MethodAudit], used: Thresholds) -> Table:
+def _checks(methods: list[MethodAudit], used: Thresholds, width: int) -> Table:
     limits, published = _by_code(used, "limit"), _by_code(used, "published")
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption_justify="left")
-    for name in ("check", "limit", "published", *(m.method for m in methods)):
+    table.add_column("check")
+    for name in ("limit", "published") if width >= WIDE else ():
         table.add_column(name)
+    for m in methods:
+        table.add_column(m.method)
     for i, finding in enumerate(methods[0].findings):
         outcomes = [_outcome(m.findings[i]) for m in methods]
         code = finding.code
-        table.add_row(f"{code} {finding.title}", limits.get(code, ""), published.get(code) or "–", *outcomes)
+        ours = [limits.get(code, ""), published.get(code) or "–"] if width >= WIDE else []
+        table.add_row(f"{code} {finding.title}", *ours, *outcomes)
     table.caption = "† the published threshold, where there is one, fires"
     return table
 
@@ -145,8 +151,15 @@ def _outcome(finding: Finding) -> Text:
 def _explain(m: MethodAudit) -> Group:
     head = Text(f"{m.method}: ")
     head.append(str(m.verdict), style=STYLES[m.verdict.word])
-    head.append(f": {MEANINGS[m.verdict.word]}")
+    meaning = MEANINGS[m.verdict.word]
+    if m.verdict.untested and m.verdict.word == "trustworthy":
+        meaning = "what was measured holds; nothing is said of how the model was trained"
+    head.append(f": {meaning}")
     lines = [f"{line.question} {line.answer}. {line.reason}" for line in m.verdict.lines]
+    if m.rows_interact:
+        lines.append(
+            "Rows interact (message passing, or BatchNorm in train mode): a row's gradient is not its own alone"
+        )
     if m.verdict.diverged:
         lines.append(f"Diverged: {m.verdict.diverged}")
     lines += [f"Tip {f.code}: {f.message}" for f in m.findings if f.outcome == Outcome.TIP]

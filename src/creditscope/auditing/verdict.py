@@ -37,14 +37,17 @@ class Verdict:
     lines: tuple[VerdictLine, ...]
     muted: tuple[str, ...] = ()
     diverged: str = ""
+    untested: str = ""
+    """What the verdict does not speak of."""
 
     def __str__(self) -> str:
-        codes = f" ({', '.join(self.codes)})" if self.codes else ""
+        said = [*self.codes, *([self.untested] if self.untested else [])]
+        codes = f" ({', '.join(said)})" if said else ""
         muted = f" [muted: {', '.join(self.muted)}]" if self.muted else ""
         return f"{self.word}{codes}{muted}"
 
 
-def reach_verdict(findings: Sequence[Finding], *, diverged: str = "") -> Verdict:
+def reach_verdict(findings: Sequence[Finding], *, diverged: str = "", untested: str = "") -> Verdict:
     """Issues walk a method back; anything skipped or undecided, or a diverged run, leaves it inconclusive."""
     checks = {check.code: check for check in all_checks()}
     sufficient = frozenset(code for code, check in checks.items() if check.sufficient)
@@ -56,10 +59,10 @@ def reach_verdict(findings: Sequence[Finding], *, diverged: str = "") -> Verdict
     unsettled = tuple(f.code for f in findings if f.outcome in OPEN)
     muted = tuple(f.code for f in findings if f.outcome == Outcome.MUTED)
     if issues:
-        return Verdict("walk back", issues, lines, muted, diverged)
+        return Verdict("walk back", issues, lines, muted, diverged, untested)
     if unsettled or diverged:
-        return Verdict("inconclusive", unsettled, lines, muted, diverged)
-    return Verdict("trustworthy", (), lines, muted, diverged)
+        return Verdict("inconclusive", unsettled, lines, muted, diverged, untested)
+    return Verdict("trustworthy", (), lines, muted, diverged, untested)
 
 
 def _answer(question: str, findings: Sequence[Finding], sufficient: frozenset[str]) -> VerdictLine:

@@ -1,11 +1,36 @@
 """Nets: plain `nn.Module`s that know nothing of rules, seeds or measuring; one file each.
 
-A net class takes the input shape and the number of classes, then keyword options with defaults,
-and names its taps: `stem` (tap 0) and `blocks` (taps 1..L, a glob).
+A net class takes the input shape and the number of classes, then keyword options with defaults, and states as class
+attributes its taps, `stem_tap` (tap 0: a module's name, or None) and `block_taps` (taps 1..L: a glob), and the kinds of
+task it `accepts` (any, if it does not say).
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
+from creditscope.errors import CreditscopeError
 from creditscope.registry import NETS
 
-register_net = NETS.register
+KINDS = ("vectors", "images", "graph")
+N = TypeVar("N", bound=type)
+
+
+def register_net(name: str) -> Callable[[N], N]:
+    """Class decorator that makes a net known by `name`."""
+
+    def keep(cls: N) -> N:
+        stem, blocks = getattr(cls, "stem_tap", ""), getattr(cls, "block_taps", None)
+        if not (stem is None or (isinstance(stem, str) and stem)) or not isinstance(blocks, str):
+            raise CreditscopeError(
+                f"Expected net {name!r} to have class attributes stem_tap (a module's name or None) and block_taps "
+                f"(a glob such as 'blocks.*'), but got {stem!r} and {blocks!r}."
+            )
+        strange = [kind for kind in getattr(cls, "accepts", ()) if kind not in KINDS]
+        if strange:
+            raise CreditscopeError(f"Expected accepts of net {name!r} to be among {KINDS}, but got {strange}.")
+        return NETS.register(name)(cls)
+
+    return keep
+
 
 __all__ = ["register_net"]

@@ -24,7 +24,7 @@ class Recipe:
     """How a run is trained and measured; these fields are also the options of the command line."""
 
     epochs: int = 60
-    """Passes over the training data."""
+    """Passes over the training data; on a graph, steps."""
     credit_norm: Literal["none", "batch", "sample"] = "none"
     """Normalisation of a tap rule's credit."""
     penalty: float = 0.0

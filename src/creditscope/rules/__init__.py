@@ -37,6 +37,8 @@ def register_rule(name: str) -> Callable[[R], R]:
 def rule_class(name: str) -> type[Rule]:
     """The rule called `name`, or the class in `path/to/file.py:Class`."""
     path, colon, attribute = name.rpartition(":")
+    if name.endswith(".py"):
+        raise CreditscopeError(f"Expected the class too, as in {name}:MyRule, but got {name!r}.")
     if not colon:
         return RULES.get(name)
     file = Path(path)

@@ -62,10 +62,17 @@ def _refuse_unknown(net: nn.Module) -> None:
         if type(module) is nn.Linear or isinstance(module, ELEMENTWISE):
             continue
         for own, parameter in module.named_parameters(name, recurse=False):
-            if parameter.ndim > 1 and own not in added:
+            if parameter.ndim < 2:
+                continue
+            where = f"{own!r} of shape {tuple(parameter.shape)} belongs to a {type(module).__name__}"
+            if type(module).__module__.startswith("torch.nn"):
                 raise CreditscopeError(
-                    f"Expected every weight matrix to sit in an nn.Linear, but {own!r} of shape "
-                    f"{tuple(parameter.shape)} belongs to a {type(module).__name__}; credit through it would "
-                    "stay exact. Use nn.Linear, or, if it is only added to a state (positions, a class "
-                    f"token), name it in the net's attribute added_parameters = ({own!r},)."
+                    f"Expected every weight matrix to sit in an nn.Linear, but {where}, through which credit would "
+                    "stay exact. Use a tap rule (dfa, block_fa), or nn.Linear layers."
+                )
+            if own not in added:
+                raise CreditscopeError(
+                    f"Expected every weight matrix to sit in an nn.Linear, but {where}; credit through it would "
+                    "stay exact. Use nn.Linear, or, if it is only added to a state (positions, a class token), "
+                    f"name it in the net's attribute added_parameters = ({own!r},)."
                 )

@@ -22,6 +22,10 @@ class CreditContext:
 
     error: Tensor
     """e, shape (rows, classes)."""
+    output: Tensor
+    """The logits, same shape."""
+    target: Tensor
+    """What the loss compares them with: class labels, one per row."""
     states: Sequence[Tensor]
     """h_0 .. h_L, each (rows, …)."""
     feedback: Sequence[Tensor]
@@ -129,6 +133,8 @@ class AppliedTapRule:
         states = [h.detach() for h in forward.states]
         context = CreditContext(
             error=errors.error,
+            output=errors.output,
+            target=errors.target,
             states=states,
             feedback=self.feedback,
             top_gradient=top if self.rule.needs_top_gradient else None,

@@ -73,7 +73,11 @@ def collect(
         problems.append(f"{len(missing)} of {len(study.runs)} runs are not on record: {_words(missing)}.")
     found = [r for r in records if any(fits(r, wanted) for wanted in study.runs)]
     if not found:
-        raise CreditscopeError(f"Expected records of study {study.name!r} under {root}, but got none.")
+        raise CreditscopeError(
+            f"Expected records of study {study.name!r} under {root}, but got none. It needs "
+            f"{_words(list(study.runs))}; without --no-train they are trained. Runs of your own are drawn by "
+            "creditscope.run(...).plot()."
+        )
     return found
 
 

@@ -18,7 +18,7 @@ def rule_facts(rule: Rule) -> RuleFacts:
         formula=rule.formula,
         approximates=rule.approximates,
         local=rule.local,
-        needs_feedback=rule.needs_feedback,
+        needs_feedback=rule.needs_feedback or type(rule).__dict__.get("draw_feedback") is not None,
     )
 
 

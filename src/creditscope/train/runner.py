@@ -46,6 +46,7 @@ def run_all(
     missing = [spec for spec in unique if stored_record(root, spec, problems=problems) is None]
     for spec in {str((s.task, s.task_options, s.net, s.batch)): s for s in missing}.values():
         check_data(load_task(spec.task, **spec.task_options), spec)
+    root.mkdir(parents=True, exist_ok=True)
     failures: list[str] = []
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     if missing:
@@ -59,7 +60,7 @@ def run_all(
         finally:
             progress.close()
     if failures:
-        raise CreditscopeError("\n".join(failures))
+        raise CreditscopeError("\n".join(_merged(failures)))
     left = [spec for spec in missing if stored_record(root, spec, problems=problems) is None]
     if left:
         raise UnfinishedError(
@@ -67,6 +68,15 @@ def run_all(
             "finished. The same command goes on from here."
         )
     return [read_record(run_folder(root, spec)) for spec in specs]
+
+
+def _merged(failures: list[str]) -> list[str]:
+    """Each reason once, with the runs that failed for it."""
+    runs: dict[str, list[str]] = {}
+    for failure in failures:
+        run, _, reason = failure.partition(" failed: ")
+        runs.setdefault(reason, []).append(run)
+    return [f"{names[0]}{f' and {len(names) - 1} more' * (len(names) > 1)} failed: {r}" for r, names in runs.items()]
 
 
 class UnfinishedError(CreditscopeError):

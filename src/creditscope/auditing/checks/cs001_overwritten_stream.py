@@ -34,7 +34,9 @@ class OverwrittenStream(RunCheck):
     def judge(self, facts: Facts, snapshot: Snapshot, limits: Thresholds) -> Finding:
         """The largest growth decides."""
         if not any(facts.residual):
-            return self.not_applicable("no block adds to the state before it")
+            return self.not_applicable(
+                "no tapped module gives the tap before it plus something (is the skip outside of it?)"
+            )
         found = growths(facts, snapshot)
         if not found:
             return self.skipped("the states have no finite size at neighbouring taps")
