@@ -16,14 +16,6 @@ from creditscope.train.recording import record_run
 TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 3, "eval_rows": 64}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("rule", ["bp", "fa", "block_fa", "dfa"])
 def test_audited_and_unaudited_runs_end_bit_identical(rule):
     spec = plan_run(rule=rule, penalty=0.01, **TINY)

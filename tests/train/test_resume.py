@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-import torch
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, read_record, run_folder
@@ -23,14 +22,6 @@ from creditscope.train.runner import UnfinishedError, run_all
 def spec_of(rule: str = "dfa", **others) -> RunSpec:
     given = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 8, "eval_rows": 64}
     return plan_run(rule=rule, **given | others)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:

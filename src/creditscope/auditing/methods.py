@@ -1,12 +1,10 @@
 """Group records into methods: one rule on one task and net over seeds, with the baselines it is judged by."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 
 from creditscope.record import Record, RunSpec
-
-NOT_PART_OF_A_METHOD = ("seed", "frozen", "snapshot_every", "noise", "eval_rows")
-RULE_FIELDS = ("rule", "rule_options", "rule_source", "credit_norm", "penalty")
+from creditscope.record.schema import RULE_FIELDS
 
 
 @dataclass
@@ -44,7 +42,7 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
     """
     groups: dict[tuple, dict[int, Record]] = {}
     for record in records:
-        key = (_key(record, RULE_FIELDS), _key(record, without=RULE_FIELDS), _frozen(record))
+        key = (_rule_key(record), _setting_key(record), _frozen(record))
         seed = record.spec.seed if record.spec else 0
         runs = groups.setdefault(key, {})
         if seed not in runs or len(record.snapshots) > len(runs[seed].snapshots):
@@ -69,12 +67,16 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
     return sorted(methods, key=lambda m: (settings.index(m.setting), bool(m.facts.inexact_taps)))
 
 
-def _key(record: Record, only: Sequence[str] = (), without: Sequence[str] = ()) -> str:
+def _rule_key(record: Record) -> str:
     if record.spec is None:
-        return repr(record.facts.rule) if only else repr((record.facts.taps, record.facts.tap_shapes))
-    spec = asdict(record.spec)
-    names = only or [n for n in spec if n not in without and n not in NOT_PART_OF_A_METHOD]
-    return repr([(name, spec[name]) for name in names])
+        return repr(record.facts.rule)
+    return repr([getattr(record.spec, name) for name in RULE_FIELDS])
+
+
+def _setting_key(record: Record) -> str:
+    if record.spec is None:
+        return repr((record.facts.taps, record.facts.tap_shapes))
+    return repr(record.spec.setting(without=RULE_FIELDS))
 
 
 def _frozen(record: Record) -> bool:

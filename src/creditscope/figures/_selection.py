@@ -8,9 +8,9 @@ import numpy as np
 from creditscope.errors import CreditscopeError
 from creditscope.figures._style import RuleStyle, rule_styles
 from creditscope.record import Facts, Record, RunSpec
+from creditscope.record.schema import MEASURING_FIELDS
 
 VARIANT_FIELDS = ("rule_options", "rule_source", "credit_norm")
-MEASURING_FIELDS = ("snapshot_every", "noise", "eval_rows")
 FREE_FIELDS = ("rule", "seed", *VARIANT_FIELDS, *MEASURING_FIELDS)
 """Fields of a spec that may differ between the records of one figure."""
 

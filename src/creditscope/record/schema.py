@@ -7,13 +7,18 @@ Lists called "per tap" or "per weight" follow `Facts.taps` and `Facts.weights`.
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from creditscope.errors import CreditscopeError
 from creditscope.options import Scalar
 
 SCHEMA_VERSION = 1
 
+RULE_FIELDS = ("rule", "rule_options", "rule_source", "credit_norm", "penalty")
+"""Fields of a spec that tell one method from another on the same task and net."""
+MEASURING_FIELDS = ("snapshot_every", "noise", "eval_rows")
+"""Fields that change what is measured and nothing of the training."""
+FREE_FIELDS = ("seed", "frozen")
 Number = float | None
 Series = tuple[Number, ...]
 Counts = tuple[int, ...]
@@ -76,6 +81,10 @@ class RunSpec(Recipe):
                 object.__setattr__(self, name, kind(value))
             except (TypeError, ValueError):
                 raise CreditscopeError(f"Expected {name} to be a number, but got {value!r}.") from None
+
+    def setting(self, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The fields that runs must share to be compared: all but seed, frozen blocks and how they were measured."""
+        return {n: v for n, v in asdict(self).items() if n not in (*FREE_FIELDS, *MEASURING_FIELDS, *without)}
 
     def digest(self) -> str:
         """Content hash over every field."""

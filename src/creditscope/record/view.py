@@ -6,7 +6,7 @@ from dataclasses import fields
 import numpy as np
 
 from creditscope.errors import CreditscopeError
-from creditscope.record.schema import TapMeasures
+from creditscope.record.schema import RULE_FIELDS, TapMeasures
 from creditscope.record.store import Record
 
 SCALARS = ("accuracy", "loss", "train_loss", "gamma", "gamma_inexact", "gamma_null_sd")
@@ -63,9 +63,7 @@ def _rule_name(record: Record) -> str:
 def _setting(record: Record) -> str:
     if record.spec is None:
         return repr(record.facts.taps)
-    free = {"seed", "frozen", "rule", "rule_options", "rule_source", "credit_norm", "penalty"}
-    free |= {"snapshot_every", "noise", "eval_rows"}
-    return repr([(name, value) for name, value in vars(record.spec).items() if name not in free])
+    return repr(record.spec.setting(without=RULE_FIELDS))
 
 
 def _seed(record: Record) -> int:

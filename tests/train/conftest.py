@@ -1,0 +1,12 @@
+"""Training tests run on one thread, as workers do, so that bits can be compared."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
