@@ -44,14 +44,8 @@ class Scope:
         loss: RowLoss | None,
         seed: int,
     ):
-        self.model, self.taps, self.stem, self.rule, self.loss, self.seed = (
-            model,
-            taps,
-            stem,
-            rule,
-            loss,
-            seed,
-        )
+        self.model, self.taps, self.stem = model, taps, stem
+        self.rule, self.loss, self.seed = rule, loss, seed
         self.snapshots: list[Snapshot] = []
         self._application: Application | None = None
         self._facts: Facts | None = None
@@ -129,7 +123,7 @@ class Scope:
         if used.numel() == 0 or int(used.min()) < 0 or int(used.max()) >= classes:
             found = f"{int(used.min())} to {int(used.max())}" if used.numel() else "none"
             raise CreditscopeError(
-                f"Expected labels from 0 to {classes - 1}, but got {found}. Use mask= for rows without."
+                f"Expected labels from 0 to {classes - 1}, but got {found}. Use mask= for rows without a label."
             )
 
     def _apply(self, inputs: Any) -> Application:

@@ -100,32 +100,30 @@ def train_epoch(run: Run, epoch: int, *, keep_last: bool) -> tuple[Tensor, "Last
         if keep_last and i == steps - 1:
             last = LastStep.before(run, batch, errors)
         run.optimiser.step()
-    if last is not None:
-        last.finish(run)
     return torch.stack(losses).double().mean(), last
 
 
-@dataclass
+@dataclass(frozen=True)
 class LastStep:
-    """What the last step of an epoch was given and what it changed."""
+    """What the last step of an epoch was given, and the weights before it."""
 
     gradients: dict[str, Tensor]
     exact: dict[str, Tensor]
-    """BP's gradient on the same batch, at the weights before the step."""
-    update: dict[str, Tensor]
+    weights: dict[str, Tensor]
     error: Tensor
 
     @classmethod
     def before(cls, run: Run, batch: Batch, errors: RowErrors) -> "LastStep":
-        """Keep the gradients and the weights as they are before the optimiser's step."""
+        """Keep all of it just before the optimiser's step."""
         gradients = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in run.trained.items()}
         exact = exact_weight_gradients(run.net, batch.inputs, batch.target, mask=batch.mask)
         weights = {n: p.detach().clone() for n, p in run.trained.items()}
         return cls(gradients, exact, weights, (errors.error.square().sum() / errors.count).sqrt())
 
-    def finish(self, run: Run) -> None:
-        """Turn the weights before into the update that was applied."""
-        self.update = {n: p.detach() - self.update[n] for n, p in run.trained.items()}
+    def tensors(self, run: Run) -> StepTensors:
+        """The same with the update that was applied, just after the step."""
+        update = {n: p.detach() - self.weights[n] for n, p in run.trained.items()}
+        return StepTensors(self.gradients, self.exact, update)
 
 
 @torch.no_grad()
@@ -161,7 +159,7 @@ def snapshot_run(run: Run, epoch: int, *, step: int, train_loss: Tensor | None, 
         run.facts,
         epoch=epoch,
         step=step,
-        last_step=None if last is None else StepTensors(last.gradients, last.exact, last.update),
+        last_step=last.tensors(run) if last else None,
         scalars=scalars,
         correct=bits,
     )
