@@ -21,6 +21,10 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The environment is that of a worker process (train/runner.py).
+bench: export OMP_NUM_THREADS = 1
+bench: export MALLOC_MMAP_THRESHOLD_ = 1073741824
+bench: export MALLOC_TRIM_THRESHOLD_ = 1073741824
 bench: $(READY)
 	$(BIN)/python bench/step_cost.py
 	$(BIN)/python bench/snapshot_cost.py
