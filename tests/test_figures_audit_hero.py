@@ -346,3 +346,10 @@ def test_drawing_needs_neither_torch_nor_pyplot():
         "assert 'torch' not in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_footer_names_what_is_not_the_default():
+    plain = [make_record(rule, 4) for rule in ("bp", "block_fa")]
+    said = texts(plot_audit_hero([*plain, make_record("dfa", 4, credit_norm="batch")]))
+    assert "DFA: credit norm batch" in " ".join(said.split())
+    assert "credit norm" not in texts(plot_audit_hero([*plain, make_record("dfa", 4)]))

@@ -152,8 +152,7 @@ def footer(hero: Selection) -> str:
         f"{bars}; cosine and ‖g‖ on {first.last.rows} test rows",
     ]
     for group in hero.drawn:
-        chosen = spec_of(group.records[0])
-        variant = {**chosen.rule_options, "credit_norm": chosen.credit_norm}
-        said = ", ".join(f"{name} {value}" for name, value in variant.items() if value != "none")
+        norm = spec_of(group.records[0]).credit_norm
+        said = ", ".join(filter(None, [group.facts.rule.variant, "" if norm == "none" else f"credit norm {norm}"]))
         parts += [f"{group.style.label}: {said}"] if said else []
     return ". ".join(parts) + "."
