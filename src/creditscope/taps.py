@@ -52,6 +52,39 @@ class Forward:
     passed: list[Tensor]
     order: tuple[str, ...]
     """Tap names in the order in which they fired."""
+    gate: "Gate"
+    """Whether a backward crosses taps; only in a watched forward."""
+
+
+class Gate:
+    """The switch at every tap of a watched forward: open for exact gradients, shut for credit stage by stage."""
+
+    def __init__(self) -> None:
+        self.open = True
+
+    @contextmanager
+    def shut(self) -> Iterator[None]:
+        """Inside, a backward stops at every tap, so that each stage learns from its own credit alone."""
+        self.open = False
+        try:
+            yield
+        finally:
+            self.open = True
+
+
+class PassOn(torch.autograd.Function):
+    """A copy of a state for the next stage, which may change it in place; its backward obeys the gate."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, gate: Gate) -> Tensor:
+        """The copy."""
+        ctx.gate = gate
+        return h.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, None]:
+        """The gradient, or nothing."""
+        return (grad_outputs[0] if ctx.gate.open else None), None
 
 
 def watch_forward(model: nn.Module, taps: Sequence[str], inputs: Any, tensors: dict | None = None) -> Forward:
@@ -60,11 +93,13 @@ def watch_forward(model: nn.Module, taps: Sequence[str], inputs: Any, tensors: d
     The next module gets a copy, so that one that works in place cannot change what was read.
     """
 
+    gate = Gate()
+
     def keep(h: Tensor, name: str) -> tuple[Tensor, Tensor]:
         h = h if h.requires_grad else h.detach().requires_grad_()
-        return h, h.clone()
+        return h, PassOn.apply(h, gate)  # pyright: ignore[reportReturnType]
 
-    return _forward(model, taps, inputs, keep, tensors)
+    return _forward(model, taps, inputs, keep, tensors, gate)
 
 
 def cut_forward(
@@ -73,7 +108,6 @@ def cut_forward(
     inputs: Any,
     *,
     top_gradient: bool = False,
-    tensors: dict | None = None,
 ) -> Forward:
     """A forward in stages: no gradient crosses a tap; the last copy asks for one if `top_gradient`."""
     last = taps[-1]
@@ -81,7 +115,7 @@ def cut_forward(
     def cut(h: Tensor, name: str) -> tuple[Tensor, Tensor]:
         return h, h.detach().clone().requires_grad_(top_gradient and name == last)
 
-    return _forward(model, taps, inputs, cut, tensors)
+    return _forward(model, taps, inputs, cut)
 
 
 def _forward(
@@ -90,6 +124,7 @@ def _forward(
     inputs: Any,
     hand_over: Callable[[Tensor, str], tuple[Tensor, Tensor]],
     tensors: dict | None = None,
+    gate: Gate | None = None,
 ) -> Forward:
     kept: dict[str, Tensor] = {}
     passed: dict[str, Tensor] = {}
@@ -126,7 +161,7 @@ def _forward(
         )
     if not isinstance(output, Tensor):
         raise CreditscopeError(f"Expected the model to return one tensor, but got {_describe(output)}.")
-    return Forward(inputs, output, [kept[t] for t in taps], [passed[t] for t in taps], tuple(kept))
+    return Forward(inputs, output, [kept[t] for t in taps], [passed[t] for t in taps], tuple(kept), gate or Gate())
 
 
 def _names(model: nn.Module) -> str:
@@ -165,8 +200,6 @@ class Anatomy:
     classes: int
     stages: tuple[tuple[str, ...], ...]
     """Trainable parameters of each stage: stage l ends at tap l; one more for the head."""
-    shared: bool
-    """Whether a parameter is used in more than one stage."""
     residual: tuple[bool, ...]
     """Whether stage l adds to the state of tap l − 1 (never for the first)."""
     rows_interact: bool
@@ -205,7 +238,6 @@ def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:
             shapes=tuple(tuple(h.shape[1:]) for h in forward.states),
             classes=forward.output.shape[-1],
             stages=tuple(stages),
-            shared=len({name for stage in stages for name in stage}) < sum(map(len, stages)),
             residual=tuple(residual),
             rows_interact=_rows_interact(forward),
             class_token=token if isinstance(token := getattr(model, "class_token", None), int) else None,
@@ -237,7 +269,7 @@ def _adds(root: Any, below: Any) -> bool:
         node = todo.pop()
         if node is below:
             return True
-        if node in seen or not type(node).__name__.startswith(("AddBackward", "CloneBackward")):
+        if node in seen or not type(node).__name__.startswith(("AddBackward", "PassOnBackward")):
             continue
         seen.add(node)
         todo.extend(child for child, _ in node.next_functions if child is not None)

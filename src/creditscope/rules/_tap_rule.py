@@ -13,7 +13,7 @@ from creditscope.losses import RowErrors
 from creditscope.rules._normalise import normalise_credit
 from creditscope.rules._penalty import block_changes
 from creditscope.rules._rule import CreditNorm, Rule
-from creditscope.taps import Anatomy, Forward, cut_forward, leave_untouched
+from creditscope.taps import Anatomy, Forward, cut_forward
 
 
 @dataclass(frozen=True)
@@ -97,34 +97,20 @@ class AppliedTapRule:
         self, forward: Forward, errors: RowErrors, exact: Sequence[Tensor], parameters: Mapping[str, Tensor]
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Credit at every tap of a watched forward before any normalisation, and the weight gradients of training
-        times the rows, without the head's, which are exact.
+        times the rows, by one backward that stops at every tap.
         """
         credits = self._credits(forward, errors, exact[-1], lambda a: a)
         trained_on = credits
         if self.credit_norm != "none":
             trained_on = self._credits(forward, errors, exact[-1], self._normalise)
-        weights: dict[str, Tensor] = {}
-        applied = self._applied(forward, trained_on)
-        if self.anatomy.shared:
-            return credits, self._weights_of_shared(forward, errors, applied, parameters)
-        for state, credit, stage in zip(forward.states, applied, self.anatomy.stages, strict=False):
-            names = [name for name in stage if name in parameters]
-            if not names:
-                continue
-            found = torch.autograd.grad(state, [parameters[n] for n in names], credit, retain_graph=True)
-            weights |= zip(names, found, strict=True)
-        return credits, weights
-
-    def _weights_of_shared(
-        self, forward: Forward, errors: RowErrors, applied: list[Tensor], parameters: Mapping[str, Tensor]
-    ) -> dict[str, Tensor]:
-        """The same where stages share parameters: by a forward in stages, so that no credit crosses a tap."""
-        with leave_untouched(self.net) as buffers:
-            cut = cut_forward(self.net, self.anatomy.taps, forward.inputs, tensors=buffers)
-            pairs = [(h, a) for h, a in zip(cut.states, applied, strict=True) if h.requires_grad]
-            roots, gradients = zip((cut.output, errors.error), *pairs, strict=True)
-            found = torch.autograd.grad(roots, list(parameters.values()), gradients, allow_unused=True)
-        return {name: g for name, g in zip(parameters, found, strict=True) if g is not None}
+        roots = [(forward.output, errors.error)]
+        roots += zip(forward.states, self._applied(forward, trained_on), strict=True)
+        outputs, gradients = zip(*((h, a) for h, a in roots if h.grad_fn is not None), strict=True)
+        with forward.gate.shut():
+            found = torch.autograd.grad(
+                outputs, list(parameters.values()), gradients, retain_graph=True, allow_unused=True
+            )
+        return credits, {name: g for name, g in zip(parameters, found, strict=True) if g is not None}
 
     def _normalise(self, a: Tensor) -> Tensor:
         return normalise_credit(a, self.credit_norm)
