@@ -4,7 +4,6 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ def _fetch(files: DataFiles) -> None:
     import pooch
     import requests
 
-    download: Any = pooch.HTTPDownloader(progressbar=find_spec("tqdm") is not None, timeout=20)
+    download: Any = pooch.HTTPDownloader(progressbar=True, timeout=20)
     try:
         if files.archive:
             pooch.retrieve(
