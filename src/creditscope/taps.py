@@ -147,7 +147,7 @@ def _forward(
         return hook
 
     handles = [model.get_submodule(name).register_forward_hook(make_hook(name)) for name in taps]
-    arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+    arguments = as_arguments(inputs)
     try:
         output = functional_call(model, tensors, arguments) if tensors else model(*arguments)
     finally:
@@ -162,6 +162,11 @@ def _forward(
     if not isinstance(output, Tensor):
         raise CreditscopeError(f"Expected the model to return one tensor, but got {_describe(output)}.")
     return Forward(inputs, output, [kept[t] for t in taps], [passed[t] for t in taps], tuple(kept), gate or Gate())
+
+
+def as_arguments(inputs: Any) -> tuple:
+    """What a net is called with: inputs are one tensor, or a tuple of arguments."""
+    return inputs if isinstance(inputs, tuple) else (inputs,)
 
 
 def _names(model: nn.Module) -> str:

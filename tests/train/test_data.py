@@ -7,7 +7,7 @@ import torch
 from creditscope.errors import CreditscopeError
 from creditscope.rng import generator
 from creditscope.tasks import ImageSettings, Task, load_task
-from creditscope.train.augment import crop_and_flip, draw_crops, normalise_pixels
+from creditscope.train.augment import crop_and_flip, draw_crops, normalise_pixels, pixel_scale
 from creditscope.train.data import RowData, check_data
 from creditscope.train.loop import build_run, train_run
 from creditscope.train.plan import plan_run
@@ -43,7 +43,7 @@ def test_draws_cover_their_range_evenly():
 
 def test_pixels_are_normalised_per_channel():
     images = torch.from_numpy(image_task().x_test)
-    found = normalise_pixels(images, SETTINGS, torch.float64).numpy()
+    found = normalise_pixels(images, *pixel_scale(SETTINGS, torch.float64, images.device)).numpy()
     raw = images.numpy() / 255
     for channel in range(3):
         expected = (raw[:, channel] - SETTINGS.mean[channel]) / SETTINGS.std[channel]

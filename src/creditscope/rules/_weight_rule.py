@@ -11,7 +11,7 @@ from creditscope.losses import RowErrors
 from creditscope.rules._feedback_linear import transport_of
 from creditscope.rules._penalty import block_changes
 from creditscope.rules._rule import Rule
-from creditscope.taps import Anatomy, Forward, watch_forward
+from creditscope.taps import Anatomy, Forward, as_arguments, watch_forward
 
 
 class WeightRule(Rule):
@@ -38,7 +38,7 @@ class AppliedWeightRule:
             roots, gradients = self._roots(forward, errors)
             torch.autograd.backward(roots, [g / errors.count for g in gradients])
         else:
-            output = self.net(*inputs) if isinstance(inputs, tuple) else self.net(inputs)
+            output = self.net(*as_arguments(inputs))
             errors = errors_of(output)
             output.backward(errors.error / errors.count)
         return errors

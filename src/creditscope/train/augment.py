@@ -24,9 +24,12 @@ def crop_and_flip(images: Tensor, crops: Tensor, settings: ImageSettings) -> Ten
     return padded.permute(0, 2, 3, 1)[rows, y[:, :, None], x[:, None, :]].permute(0, 3, 1, 2)
 
 
-def normalise_pixels(images: Tensor, settings: ImageSettings, dtype: torch.dtype) -> Tensor:
-    """(x/255 − mean)/std per channel."""
-    mean, std = (
-        torch.tensor(v, dtype=dtype, device=images.device).view(-1, 1, 1) for v in (settings.mean, settings.std)
-    )
-    return (images.to(dtype) / 255 - mean) / std
+def pixel_scale(settings: ImageSettings, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Mean and std per channel on the device, to be made once: a copy in every batch would wait for the device."""
+    mean, std = (torch.tensor(v, dtype=dtype, device=device).view(-1, 1, 1) for v in (settings.mean, settings.std))
+    return mean, std
+
+
+def normalise_pixels(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """(x/255 − mean)/std per channel, in the number format of the mean."""
+    return (images.to(mean.dtype) / 255 - mean) / std

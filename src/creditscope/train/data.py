@@ -16,7 +16,7 @@ from creditscope.record.schema import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator
 from creditscope.tasks import AnyTask, GraphTask, Task
-from creditscope.train.augment import crop_and_flip, draw_crops, normalise_pixels
+from creditscope.train.augment import crop_and_flip, draw_crops, normalise_pixels, pixel_scale
 
 SAMPLE_ROWS = 8
 """Rows enough to read a net's anatomy off one forward."""
@@ -42,6 +42,7 @@ class RowData:
         kept = None if task.images else self.dtype  # images stay uint8 until they are used
         self.x_train, self.x_test = (torch.from_numpy(x).to(device, kept) for x in (task.x_train, task.x_test))
         self.y_train, self.y_test = (torch.from_numpy(y).to(device, torch.int64) for y in (task.y_train, task.y_test))
+        self.scale = pixel_scale(task.images, self.dtype, device) if task.images else None
         self.steps = len(task.y_train) // spec.batch
 
     def train_batches(self, epoch: int) -> Iterator[Batch]:
@@ -71,10 +72,9 @@ class RowData:
         return self._inputs(self.x_train[:SAMPLE_ROWS])
 
     def _inputs(self, x: Tensor, crops: Tensor | None = None) -> Tensor:
-        images = self.task.images
-        if images is None:
+        if self.task.images is None or self.scale is None:
             return x
-        return normalise_pixels(x if crops is None else crop_and_flip(x, crops, images), images, self.dtype)
+        return normalise_pixels(x if crops is None else crop_and_flip(x, crops, self.task.images), *self.scale)
 
 
 class GraphData:

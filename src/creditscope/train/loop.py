@@ -17,7 +17,7 @@ from creditscope.record.schema import Facts, RunSpec, Snapshot
 from creditscope.registry import NETS
 from creditscope.rng import generator, global_stream
 from creditscope.rules import Application, apply_rule, rule_class
-from creditscope.taps import resolve_taps
+from creditscope.taps import as_arguments, resolve_taps
 from creditscope.tasks import AnyTask, load_task
 from creditscope.train.data import Batch, Data, check_data, place_data
 from creditscope.train.facts import gather_facts
@@ -131,8 +131,7 @@ def evaluate(run: Run) -> tuple[Tensor, Tensor]:
     """Mean loss and one correct/incorrect flag per row, over the whole test set."""
     losses, correct = [], []
     for batch in run.data.test_batches():
-        arguments = batch.inputs if isinstance(batch.inputs, tuple) else (batch.inputs,)
-        logits, target = run.net(*arguments), batch.target
+        logits, target = run.net(*as_arguments(batch.inputs)), batch.target
         if batch.scored is not None:
             logits, target = logits[batch.scored], target[batch.scored]
         losses.append(row_errors(logits, target).loss)

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from creditscope.errors import CreditscopeError
-from creditscope.record import Record, RunSpec, read_record, run_folder, stored_record
+from creditscope.record import Record, RunSpec, stored_record
 from creditscope.registry import NETS, RULES, TASKS
 from creditscope.tasks import load_task
 from creditscope.train.data import check_data
@@ -52,7 +52,8 @@ def run_all(
         raise CreditscopeError(f"Expected jobs >= 1, but got {jobs}.")
     problems = problems if problems is not None else []
     unique = list({spec.digest(): spec for spec in specs}.values())
-    missing = [spec for spec in unique if stored_record(root, spec, problems=problems) is None]
+    found = {spec.digest(): stored_record(root, spec, problems=problems) for spec in unique}
+    missing = [spec for spec in unique if found[spec.digest()] is None]
     for spec in {str((s.task, s.task_options, s.net, s.batch)): s for s in missing}.values():
         check_data(load_task(spec.task, **spec.task_options), spec)
     root.mkdir(parents=True, exist_ok=True)
@@ -70,13 +71,14 @@ def run_all(
             progress.close()
     if failures:
         raise CreditscopeError("\n".join(_merged(failures)))
-    left = [spec for spec in missing if stored_record(root, spec, problems=problems) is None]
+    found |= {spec.digest(): stored_record(root, spec, problems=problems) for spec in missing}
+    left = sum(record is None for record in found.values())
     if left:
+        why = "Stopped" if time_limit is None else f"Stopped at the time limit of {time_limit:g} s"
         raise UnfinishedError(
-            f"Stopped at the time limit of {time_limit:g} s: {len(unique) - len(left)} of {len(unique)} runs are "
-            "finished. The same command goes on from here."
+            f"{why}: {len(unique) - left} of {len(unique)} runs are finished. The same command goes on from here."
         )
-    return [read_record(run_folder(root, spec)) for spec in specs]
+    return [record for spec in specs if (record := found[spec.digest()]) is not None]
 
 
 def _merged(failures: list[str]) -> list[str]:
