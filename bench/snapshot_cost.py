@@ -15,8 +15,8 @@ from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import take_snapshot
 from creditscope.tasks import Task
 from creditscope.train.data import RowData
-from creditscope.train.loop import Run, build_run
 from creditscope.train.plan import plan_run
+from creditscope.train.run import Run, build_run
 
 ROUNDS = 40
 SIZES = ((40, 128, 128), (40, 128, 1000), (3072, 256, 128), (3072, 512, 128))

@@ -19,8 +19,8 @@ from torch import nn
 import creditscope as cs
 from creditscope.losses import row_errors
 from creditscope.tasks import Task
-from creditscope.train.loop import build_run
 from creditscope.train.plan import plan_run
+from creditscope.train.run import build_run
 
 INPUTS, WIDTH, DEPTH, CLASSES, ROWS, ROUNDS = 3072, 512, 4, 10, 128, 40
 

@@ -8,8 +8,9 @@ from creditscope.measure import snapshot as snapshot_module
 from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import take_snapshot
 from creditscope.tasks import ImageSettings, Task
-from creditscope.train.loop import build_run, train_run
 from creditscope.train.plan import plan_run
+from creditscope.train.run import build_run
+from creditscope.train.training import train_run
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -33,7 +34,7 @@ def test_cuda_and_cpu_agree(rule, setting):
         taken = []
         task = image_task() if setting is IMAGES else None
         run = build_run(plan_run(rule=rule, precision="float64", **setting), task, torch.device(device))
-        train_run(run, on_snapshot=taken.append)
+        train_run(run, on_snapshots=taken.extend)
         ends.append((run, taken[-1]))
     for (name, a), (_, b) in zip(ends[0][0].net.state_dict().items(), ends[1][0].net.state_dict().items(), strict=True):
         torch.testing.assert_close(a, b.cpu(), rtol=1e-8, atol=1e-10, msg=name)

@@ -17,8 +17,9 @@ from creditscope.measure.observation import exact_weight_gradients, observe
 from creditscope.record import load_records
 from creditscope.rng import generator
 from creditscope.rules import FeedbackLinear, apply_rule, rule_class
-from creditscope.train.loop import build_run, train_run
 from creditscope.train.plan import plan_run, plan_runs
+from creditscope.train.run import build_run
+from creditscope.train.training import train_run
 
 
 class Tied(nn.Module):
@@ -135,7 +136,7 @@ def test_the_update_is_compared_with_the_gradient_of_its_own_step():
     spec = plan_run(rule="bp", task="digits", net_options={"depth": 2, "width": 16}, epochs=2, optimiser="sgd",
                     weight_decay=0.0, snapshot_every=1, noise=False)  # fmt: skip
     run, taken = build_run(spec), []
-    train_run(run, on_snapshot=taken.append)
+    train_run(run, on_snapshots=taken.extend)
     np.testing.assert_allclose(taken[-1].weights.update_cos, 1, atol=1e-2)  # plain SGD steps along −∇ exactly
     assert sum(taken[-1].weights.decrease_share) == pytest.approx(1)
 

@@ -19,7 +19,14 @@ DataRoot = Annotated[
 TimeLimit = Annotated[
     float | None, tyro.conf.arg(metavar="SECONDS", help="Stop cleanly after this long; the same command goes on.")
 ]
-Jobs = Annotated[int | None, tyro.conf.arg(metavar="N", help="Worker processes; default one per core.")]
+Device = Annotated[
+    str, tyro.conf.arg(metavar="NAME", help="Where to train: auto (CUDA where there is one), cpu, cuda.")
+]
+Engine = Annotated[
+    Literal["auto", "loop", "stacked"],
+    tyro.conf.arg(help="Seeds one by one or all at once; auto takes the faster for the case."),
+]
+Jobs = Annotated[int | None, tyro.conf.arg(metavar="N", help="Worker processes on the CPU; default one per core.")]
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,8 @@ class Demo:
     out: Path = Path("out")
     """Where records and figures go; records that are there are reused."""
     time_limit: TimeLimit = None
+    device: Device = "auto"
+    engine: Engine = "auto"
     jobs: Jobs = None
     quiet: bool = False
     """No progress."""
@@ -46,7 +55,7 @@ class Demo:
         from creditscope.studies.demo import demo
 
         problems: list[str] = []
-        how: dict[str, Any] = {"quiet": self.quiet, "jobs": self.jobs, "time_limit": self.time_limit}
+        how = {name: getattr(self, name) for name in ("quiet", "jobs", "time_limit", "device", "engine")}
         records = collect(demo(), self.out / "records", train=True, problems=problems, **how)
         console = make_console()
         print_audit(audit(records), console)
@@ -85,6 +94,8 @@ class Run(Recipe):
     """Where records go; runs that are there are reused."""
     data_root: DataRoot = None
     time_limit: TimeLimit = None
+    device: Device = "auto"
+    engine: Engine = "auto"
     jobs: Jobs = None
     quiet: bool = False
     """No progress."""
@@ -160,6 +171,8 @@ class Figure:
     """Train what is missing; with --no-train it is left as a marked gap."""
     data_root: DataRoot = None
     time_limit: TimeLimit = None
+    device: Device = "auto"
+    engine: Engine = "auto"
     jobs: Jobs = None
     quiet: bool = False
     """No progress."""
@@ -171,7 +184,7 @@ class Figure:
         from creditscope.studies import collect
 
         plot, study, problems = FIGURES.get(self.name), STUDIES.get(self.name)(), []
-        how: dict[str, Any] = {"quiet": self.quiet, "jobs": self.jobs, "time_limit": self.time_limit}
+        how = {name: getattr(self, name) for name in ("quiet", "jobs", "time_limit", "device", "engine")}
         records = collect(study, self.records, train=self.train, problems=problems, **how)
         say([f"wrote {path}" for path in save_figure(plot(records), self.out, self.name)])
         say([f"note: {problem}" for problem in problems])

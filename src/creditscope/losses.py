@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from creditscope.errors import CreditscopeError
+from creditscope.stack import Net, StackedNet
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 """A function (output, target) → one loss per row."""
@@ -14,7 +15,7 @@ RowLoss = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class RowErrors:
-    """Loss ℓ_i and error e_i of every row; `covered` rows are those the loss speaks of."""
+    """Loss ℓ_i and error e_i of every row; `covered` rows are those the loss speaks of. Seeds may come first."""
 
     loss: Tensor
     error: Tensor
@@ -27,20 +28,16 @@ class RowErrors:
     @property
     def count(self) -> Tensor | int:
         """How many rows the mean is over: all of them, or those of the mask."""
-        return len(self.loss) if self.mask is None else self.mask.sum().clamp(min=1)
+        return self.loss.shape[-1] if self.mask is None else self.mask.sum().clamp(min=1)
 
     @property
     def mean_loss(self) -> Tensor:
-        """Mean loss over those rows."""
-        return self.loss.sum() / self.count
+        """Mean loss over those rows, one for each seed."""
+        return self.loss.sum(-1) / self.count
 
 
 def row_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask: Tensor | None = None) -> RowErrors:
-    """Errors of every row under `loss` (default cross-entropy); rows outside `mask` get none.
-
-    For cross-entropy e = softmax − onehot, with 1 − p_y summed from the other classes: exact even where p_y → 1.
-    (log p_y itself rounds to 0 there, so −expm1(log p_y) would lose it.)
-    """
+    """Errors of every row of one net under `loss` (default cross-entropy); rows outside `mask` get none."""
     output = output.detach()
     if len(target) != len(output):
         raise CreditscopeError(f"Expected one target per row, but got {len(output)} rows and {len(target)} targets.")
@@ -50,27 +47,50 @@ def row_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask
                 f"Expected logits of shape (rows, classes) for cross-entropy, but got {tuple(output.shape)}. "
                 "Pass loss=, a function that returns one loss per row."
             )
-        if mask is not None:  # a row without a label may hold anything
-            target = torch.where(mask, target, 0)
-        log_p = output.log_softmax(-1)
-        index = target.unsqueeze(-1)
-        others = log_p.exp().scatter(-1, index, 0.0)
-        error = others.scatter(-1, index, -others.sum(-1, keepdim=True))
-        losses = -log_p.gather(-1, index).squeeze(-1)
-        covered = torch.ones_like(losses, dtype=torch.bool) if mask is None else mask
-    else:
-        with torch.enable_grad():
-            leaf = output.requires_grad_()
-            losses = loss(leaf, target)
-            if losses.shape != output.shape[:1]:
-                raise CreditscopeError(
-                    f"Expected the loss to return one value per row, shape {tuple(output.shape[:1])}, "
-                    f"but got shape {tuple(losses.shape)}. Use reduction='none' and average within a row."
-                )
-            (error,) = torch.autograd.grad(losses.sum(), leaf)
-        losses = losses.detach()
-        covered = (error.flatten(1) != 0).any(1) if mask is None else mask
+        return cross_entropy_errors(output, target, mask)
+    with torch.enable_grad():
+        leaf = output.requires_grad_()
+        losses = loss(leaf, target)
+        if losses.shape != output.shape[:1]:
+            raise CreditscopeError(
+                f"Expected the loss to return one value per row, shape {tuple(output.shape[:1])}, "
+                f"but got shape {tuple(losses.shape)}. Use reduction='none' and average within a row."
+            )
+        (error,) = torch.autograd.grad(losses.sum(), leaf)
+    losses = losses.detach()
+    covered = (error.flatten(1) != 0).any(1) if mask is None else mask
     if mask is not None:
         losses = losses * mask
         error = error * mask.view(-1, *[1] * (error.ndim - 1))
     return RowErrors(losses, error, covered, mask, output.detach(), target)
+
+
+def cross_entropy_errors(output: Tensor, target: Tensor, mask: Tensor | None = None) -> RowErrors:
+    """Errors of logits (…, rows, classes) under cross-entropy; targets and mask may be shared by what comes before.
+
+    e = softmax − onehot, with 1 − p_y summed from the other classes: exact even where p_y → 1. (log p_y itself rounds
+    to 0 there, so −expm1(log p_y) would lose it.)
+    """
+    output = output.detach()
+    if mask is not None:  # a row without a label may hold anything
+        target = torch.where(mask, target, 0)
+    target = target.expand(output.shape[:-1])
+    log_p = output.log_softmax(-1)
+    index = target.unsqueeze(-1)
+    others = log_p.exp().scatter(-1, index, 0.0)
+    error = others.scatter(-1, index, -others.sum(-1, keepdim=True))
+    losses = -log_p.gather(-1, index).squeeze(-1)
+    if mask is None:
+        covered = torch.ones_like(losses, dtype=torch.bool)
+    else:
+        losses, error, covered = losses * mask, error * mask.unsqueeze(-1), mask.expand(losses.shape)
+    return RowErrors(losses, error, covered, mask, output, target)
+
+
+def errors_function(
+    net: Net, target: Tensor, loss: RowLoss | None = None, mask: Tensor | None = None
+) -> Callable[[Tensor], RowErrors]:
+    """From the outputs of one net, or of all seeds of a stack, to their errors."""
+    if isinstance(net, StackedNet):
+        return lambda output: cross_entropy_errors(output, target, mask)
+    return lambda output: row_errors(output, target, loss, mask)

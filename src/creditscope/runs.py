@@ -50,11 +50,15 @@ def run(
     jobs: int | None = None,
     quiet: bool = True,
     time_limit: float | None = None,
+    device: str = "auto",
+    engine: str = "auto",
     **fields: Any,
 ) -> Runs:
     """Train and measure a rule (or several) over seeds; runs that are on record under `out` are reused.
 
-    A run that was stopped, by Ctrl-C, `time_limit` (seconds) or a crash, goes on from its last checkpoint.
+    `device` is auto (CUDA where there is one), cpu or cuda; `engine` trains seeds one by one (loop), all at once
+    (stacked), or by what is faster (auto). A run that was stopped, by Ctrl-C, `time_limit` (seconds) or a crash, goes
+    on from its last checkpoint.
 
     `baselines` adds what use of depth is judged against: frozen blocks under the same rule, BP, and frozen BP.
     Other arguments are those of the run spec (task, net, epochs, lr, penalty, …) and of the net (depth, width).
@@ -73,5 +77,7 @@ def run(
         progress=choose_progress(quiet=quiet),
         problems=problems,
         time_limit=time_limit,
+        device=device,
+        engine=engine,
     )
     return Runs(records, tuple(problems))

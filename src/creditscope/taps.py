@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from creditscope.errors import CreditscopeError, UnknownNameError
+from creditscope.stack import Net, StackedNet, call_net, pattern_of
+from creditscope.stacked_functions import OneForAll
 
 
 def resolve_taps(model: nn.Module, patterns: str | Sequence[str]) -> tuple[str, ...]:
@@ -87,7 +88,7 @@ class PassOn(torch.autograd.Function):
         return (grad_outputs[0] if ctx.gate.open else None), None
 
 
-def watch_forward(model: nn.Module, taps: Sequence[str], inputs: Any, tensors: dict | None = None) -> Forward:
+def watch_forward(model: Net, taps: Sequence[str], inputs: Any, tensors: dict | None = None) -> Forward:
     """A forward whose states all require grad and stay connected; `tensors` replace parameters or buffers.
 
     The next module gets a copy, so that one that works in place cannot change what was read.
@@ -103,7 +104,7 @@ def watch_forward(model: nn.Module, taps: Sequence[str], inputs: Any, tensors: d
 
 
 def cut_forward(
-    model: nn.Module,
+    model: Net,
     taps: Sequence[str],
     inputs: Any,
     *,
@@ -119,7 +120,7 @@ def cut_forward(
 
 
 def _forward(
-    model: nn.Module,
+    model: Net,
     taps: Sequence[str],
     inputs: Any,
     hand_over: Callable[[Tensor, str], tuple[Tensor, Tensor]],
@@ -141,15 +142,18 @@ def _forward(
                     f"Expected tap {name!r} to give one floating-point tensor, but got {_describe(output)}. "
                     f"Tap a module that does; names there are: {_names(model)}."
                 )
-            kept[name], passed[name] = hand_over(output, name)
+            return OneForAll.apply(tap, output) if isinstance(model, StackedNet) else tap(output)  # pyright: ignore
+
+        def tap(h: Tensor) -> Tensor:
+            kept[name], passed[name] = hand_over(h, name)
             return passed[name]
 
         return hook
 
-    handles = [model.get_submodule(name).register_forward_hook(make_hook(name)) for name in taps]
-    arguments = as_arguments(inputs)
+    pattern = pattern_of(model)
+    handles = [pattern.get_submodule(name).register_forward_hook(make_hook(name)) for name in taps]
     try:
-        output = functional_call(model, tensors, arguments) if tensors else model(*arguments)
+        output = call_net(model, inputs, tensors)
     finally:
         for handle in handles:
             handle.remove()
@@ -164,13 +168,8 @@ def _forward(
     return Forward(inputs, output, [kept[t] for t in taps], [passed[t] for t in taps], tuple(kept), gate or Gate())
 
 
-def as_arguments(inputs: Any) -> tuple:
-    """What a net is called with: inputs are one tensor, or a tuple of arguments."""
-    return inputs if isinstance(inputs, tuple) else (inputs,)
-
-
-def _names(model: nn.Module) -> str:
-    return ", ".join(name for name, _ in model.named_modules() if name)
+def _names(model: Net) -> str:
+    return ", ".join(name for name, _ in pattern_of(model).named_modules() if name)
 
 
 def _describe(value: Any) -> str:
@@ -178,7 +177,7 @@ def _describe(value: Any) -> str:
 
 
 @contextmanager
-def leave_untouched(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+def leave_untouched(model: Net) -> Iterator[dict[str, Tensor]]:
     """Measure inside: gradients on, autocast off, random streams put back; yields buffer copies to use."""
     if torch.is_inference_mode_enabled():
         raise CreditscopeError(

@@ -10,6 +10,7 @@ from creditscope.measure.observation import Observation, observe
 from creditscope.nets.resmlp import ResMLP
 from creditscope.rng import generator, global_stream
 from creditscope.rules import Application, Rule, apply_rule, block_parameters, feedback_state, rule_class
+from creditscope.stack import pattern_of
 from creditscope.taps import resolve_taps
 
 ROWS, INPUTS, CLASSES, DEPTH, WIDTH = 16, 10, 5, 3, 12
@@ -67,7 +68,7 @@ def _observe(application: Application, rows: int) -> Observation:
 
 
 def _check_determinism(first: Application, second: Application) -> None:
-    ours, theirs = ({**a.applied.net.state_dict(), **feedback_state(a)} for a in (first, second))
+    ours, theirs = ({**pattern_of(a.applied.net).state_dict(), **feedback_state(a)} for a in (first, second))
     for name, tensor in ours.items():
         assert torch.equal(tensor, theirs[name]), f"Expected the same seed to give the same {name!r}, but it differs."
     credits = zip(_observe(first, ROWS).credits, _observe(second, ROWS).credits, strict=True)
@@ -105,7 +106,7 @@ def _check_gradients(application: Application) -> None:
 
 def _check_frozen(rule: Rule) -> None:
     application = _apply(rule, freeze_blocks=True)
-    net = application.applied.net
+    net = pattern_of(application.applied.net)
     before = {name: p.detach().clone() for name, p in net.named_parameters()}
     optimiser = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=1.0)
     _backward(application)

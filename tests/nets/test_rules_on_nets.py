@@ -13,8 +13,8 @@ from creditscope.rng import generator
 from creditscope.rules import FeedbackLinear, apply_rule, rule_class
 from creditscope.tasks import load_task
 from creditscope.train.data import GraphData
-from creditscope.train.loop import NETS
 from creditscope.train.plan import plan_run
+from creditscope.train.run import NETS
 
 ROWS, CLASSES = 6, 4
 NET_OPTIONS = {
@@ -33,7 +33,7 @@ def build(name: str, rule: str, **rule_options):
     if name == "gcn":
         task = load_task("sbm", nodes=160, features=7)
         data = GraphData(task, plan_run(task="sbm", net="gcn", precision="float64"), torch.device("cpu"))
-        inputs, y, mask = data.sample_inputs(), data.y, data.train
+        inputs, y, mask = data.sample_batch().inputs, data.y, data.train
         net = net_class((7,), task.classes, **NET_OPTIONS[name]).double()
     else:
         shape = (3, 8, 8) if name == "vit" else (5,)

@@ -9,9 +9,10 @@ from creditscope.errors import CreditscopeError
 from creditscope.losses import row_errors
 from creditscope.record import read_record, run_folder
 from creditscope.tasks import Task, load_task
-from creditscope.train.loop import build_run, snapshot_due, train_run
 from creditscope.train.plan import plan_run
 from creditscope.train.recording import record_run
+from creditscope.train.run import build_run
+from creditscope.train.training import snapshot_due, train_run
 
 TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 3, "eval_rows": 64}
 
@@ -21,7 +22,7 @@ def test_audited_and_unaudited_runs_end_bit_identical(rule):
     spec = plan_run(rule=rule, penalty=0.01, **TINY)
     audited, plain = build_run(spec), build_run(spec)
     taken = []
-    train_run(audited, on_snapshot=taken.append)
+    train_run(audited, on_snapshots=taken.extend)
     torch.manual_seed(1)  # the global stream must not matter
     train_run(plain, audit=False)
     assert len(taken) == 4
@@ -101,7 +102,7 @@ def test_weights_and_feedback_are_saved(tmp_path):
 def test_accuracy_and_loss_are_those_of_the_whole_test_set(tmp_path):
     run = build_run(plan_run(rule="bp", **TINY))
     taken = []
-    train_run(run, on_snapshot=taken.append)
+    train_run(run, on_snapshots=taken.extend)
     task = load_task("digits")
     logits = run.net(torch.from_numpy(task.x_test)).detach().numpy()
     assert taken[-1].accuracy == pytest.approx((logits.argmax(1) == task.y_test).mean())
@@ -114,7 +115,7 @@ def test_accuracy_and_loss_are_those_of_the_whole_test_set(tmp_path):
 def test_update_of_the_last_step_points_downhill_under_backprop():
     run = build_run(plan_run(rule="bp", **TINY))
     taken = []
-    train_run(run, on_snapshot=taken.append)
+    train_run(run, on_snapshots=taken.extend)
     assert taken[0].weights.update_cos[0] is None
     assert taken[0].weights.step_all_zero[0] is None
     assert np.mean([c for c in taken[1].weights.update_cos if c is not None]) > 0.1
@@ -159,7 +160,7 @@ def test_snapshot_schedule():
 def test_float64_runs_measure_in_float64():
     run = build_run(plan_run(rule="dfa", precision="float64", **TINY))
     taken = []
-    train_run(run, on_snapshot=taken.append)
+    train_run(run, on_snapshots=taken.extend)
     assert run.net.stem.weight.dtype == torch.float64
     assert taken[-1].taps.g_noise == (None,) * 3
 

@@ -94,7 +94,7 @@ class TestPlan:
             ({"weight_decay": float("inf")}, "Expected weight_decay"),
             ({"lr": float("inf")}, "Expected a learning rate"),
             ({"epochs": 1.5}, "Expected epochs"),
-            ({"precision": "float16"}, "Expected precision to be one of float32, float64, but got 'float16'"),
+            ({"precision": "float16"}, "Expected precision to be one of float32, tf32, float64, but got 'float16'"),
             ({"optimiser": "lion"}, "Expected optimiser to be one of adamw, adam, sgd, but got 'lion'"),
             ({"credit_norm": "row"}, "Expected credit_norm to be one of none, batch, sample, but got 'row'"),
         ],
@@ -259,5 +259,5 @@ def test_progress_in_a_log_is_one_line_a_run(crowd, tmp_path, capsys):
     assert isinstance(choose_progress(quiet=True), Silent)
     run_all([crowd.first], tmp_path, jobs=1, progress=Lines())
     first, second = capsys.readouterr().err.splitlines()
-    assert first == "1 runs to train, 0 on record"
+    assert first == "to train: runs 1, seeds 1, epochs 1; on record: 0"
     assert second.startswith(f"[1/1] {crowd.first.name()} complete · ")

@@ -13,9 +13,9 @@ import pytest
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, read_record, run_folder
 from creditscope.train.checkpoint import NAME, load_checkpoint
-from creditscope.train.loop import build_run
 from creditscope.train.plan import plan_run
 from creditscope.train.recording import StoppedError, record_run
+from creditscope.train.run import build_run
 from creditscope.train.runner import UnfinishedError, run_all
 
 

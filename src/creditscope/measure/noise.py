@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors
 from creditscope.measure.numerics import median_where, row_norms, usable
+from creditscope.stack import Net, PerSeed
 from creditscope.taps import watch_forward
 
 OVERFLOWED = 1e30
@@ -16,13 +17,12 @@ OVERFLOWED = 1e30
 
 
 def float64_gradients(
-    net: nn.Module, taps: Sequence[str], inputs: Any, errors_of: Callable[[Tensor], RowErrors]
+    net: Net, taps: Sequence[str], inputs: Any, errors_of: Callable[[Tensor], RowErrors]
 ) -> list[Tensor]:
     """The exact gradient at every tap with weights, buffers and inputs in float64; raises if the net cannot."""
 
     tensors = {n: _double(t.detach()) for n, t in (*net.named_parameters(), *net.named_buffers())}
-    doubled = tuple(map(_double, inputs)) if isinstance(inputs, tuple) else _double(inputs)
-    forward = watch_forward(net, taps, doubled, tensors)
+    forward = watch_forward(net, taps, _doubled(inputs), tensors)
     if forward.output.dtype != torch.float64:
         raise CreditscopeError(f"its forward casts to {forward.output.dtype}")
     errors = errors_of(forward.output)
@@ -38,6 +38,12 @@ def measure_noise(g: Tensor, g64: Tensor, keep: Tensor) -> Tensor:
     reference = row_norms(g64)
     ratio = row_norms(g.double() - g64) / reference
     return median_where(torch.where(ratio.isfinite(), ratio, OVERFLOWED), usable(reference) & keep)
+
+
+def _doubled(inputs: Any) -> Any:
+    if isinstance(inputs, PerSeed):
+        return PerSeed(_doubled(inputs.inputs))
+    return tuple(map(_double, inputs)) if isinstance(inputs, tuple) else _double(inputs)
 
 
 def _double(value: Any) -> Any:

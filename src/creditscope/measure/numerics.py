@@ -4,8 +4,6 @@ A float32 Σx² underflows below 1e-19 per entry and overflows above 1e19, so ev
 by its largest entry. Rows are the last axis but one, features the last; axes before them (taps, seeds) are kept.
 """
 
-from functools import cache
-
 import torch
 from torch import Tensor
 
@@ -57,15 +55,21 @@ def mean_where(values: Tensor, keep: Tensor) -> Tensor:
 
 
 def quartiles_where(values: Tensor, keep: Tensor) -> Tensor:
-    """Lower quartile, median and upper quartile over rows of the values kept, first axis; NaN if none is."""
-    levels = _quartile_levels(values.dtype, values.device)
-    return torch.nanquantile(torch.where(keep, values, torch.nan), levels, dim=-1)
+    """Lower quartile, median and upper quartile over rows of the values kept, first axis; NaN if none is.
+
+    Linear between neighbours, as `torch.nanquantile`, which cannot be mapped over seeds.
+    """
+    keep = keep & ~values.isnan()
+    ordered = torch.where(keep, values, torch.nan).sort(dim=-1).values  # NaN last
+    top = keep.sum(-1, keepdim=True) - 1
+    return torch.stack([_between(ordered, level * top) for level in QUARTILES])
 
 
-@cache
-def _quartile_levels(dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Kept on the device: to bring them there each time would wait for it."""
-    return torch.tensor(QUARTILES, dtype=dtype, device=device)
+def _between(ordered: Tensor, rank: Tensor) -> Tensor:
+    """The value at a rank (…, 1) of ordered values, which may lie between two; none below rank 0."""
+    below = rank.floor().clamp(min=0)
+    low, high = (ordered.gather(-1, i.long()).squeeze(-1) for i in (below, rank.ceil().clamp(min=0)))
+    return torch.lerp(low, high, (rank - below).squeeze(-1).to(ordered.dtype))
 
 
 def median_where(values: Tensor, keep: Tensor) -> Tensor:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from creditscope.errors import CreditscopeError
-from creditscope.losses import RowErrors, RowLoss, row_errors
+from creditscope.losses import RowErrors, RowLoss, errors_function
 from creditscope.measure.noise import float64_gradients
 from creditscope.rules import AppliedRule, transport_of
+from creditscope.stack import Net, call_net
 from creditscope.taps import leave_untouched, watch_forward
 
 
@@ -34,7 +35,7 @@ class Observation:
 
 
 def observe(
-    net: nn.Module,
+    net: Net,
     applied: AppliedRule,
     inputs: Any,
     target: Tensor,
@@ -44,10 +45,7 @@ def observe(
     noise: bool = True,
 ) -> Observation:
     """One forward and two backwards (three with `noise`); credit and reference share the forward, masks and all."""
-
-    def errors_of(output: Tensor) -> RowErrors:
-        return row_errors(output, target, loss, mask)
-
+    errors_of = errors_function(net, target, loss, mask)
     parameters = {name: p for name, p in net.named_parameters() if p.requires_grad}
     with leave_untouched(net) as buffers:
         stream = _random_state(net)
@@ -77,18 +75,22 @@ def observe(
 
 
 def exact_weight_gradients(
-    net: nn.Module, inputs: Any, target: Tensor, *, mask: Tensor | None = None
+    net: Net, inputs: Any, target: Tensor, *, mask: Tensor | None = None, tensors: dict[str, Tensor] | None = None
 ) -> dict[str, Tensor]:
-    """BP's gradient of the mean loss for every trained weight, in the net's present mode; `.grad` is not touched."""
-    parameters = {name: p for name, p in net.named_parameters() if p.requires_grad}
+    """BP's gradient of the mean loss for every trained weight, in the net's present mode; `.grad` is not touched.
+
+    `tensors` are parameters and buffers to use instead of the net's own: those of a moment ago, say.
+    """
+    given = tensors or {}
+    parameters = {name: given.get(name, p) for name, p in net.named_parameters() if p.requires_grad}
     with leave_untouched(net) as buffers, exactly(net):
-        output = watch_forward(net, (), inputs, buffers).output
-        errors = row_errors(output, target, mask=mask)
+        output = call_net(net, inputs, buffers | given)
+        errors = errors_function(net, target, mask=mask)(output)
         found = torch.autograd.grad(output, list(parameters.values()), errors.error / errors.count, allow_unused=True)
     return {n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(parameters.items(), found, strict=True)}
 
 
-def exactly(net: nn.Module):
+def exactly(net: Net):
     """Inside, backward passes through `net` are exact whatever feedback it carries."""
     transport = transport_of(net)
     return transport.exactly() if transport else nullcontext()
@@ -96,7 +98,7 @@ def exactly(net: nn.Module):
 
 def _add_float64(
     observation: Observation,
-    net: nn.Module,
+    net: Net,
     applied: AppliedRule,
     inputs: Any,
     errors_of: Callable[[Tensor], RowErrors],
@@ -118,15 +120,15 @@ def _at_least_float32(x: Tensor) -> Tensor:
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
-def _cuda_devices(net: nn.Module) -> list[torch.device]:
+def _cuda_devices(net: Net) -> list[torch.device]:
     return sorted({p.device for p in net.parameters() if p.device.type == "cuda"}, key=str)
 
 
-def _random_state(net: nn.Module) -> list[Tensor]:
+def _random_state(net: Net) -> list[Tensor]:
     return [torch.get_rng_state(), *(torch.cuda.get_rng_state(d) for d in _cuda_devices(net))]
 
 
-def _set_random_state(net: nn.Module, states: list[Tensor]) -> None:
+def _set_random_state(net: Net, states: list[Tensor]) -> None:
     torch.set_rng_state(states[0])
     for device, state in zip(_cuda_devices(net), states[1:], strict=True):
         torch.cuda.set_rng_state(state, device)

@@ -1,8 +1,9 @@
 """Turn an observation into a snapshot: every measurement on the device, then one transfer to the host."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import torch
@@ -39,24 +40,63 @@ def take_snapshot(
     training loss) that travel with the rest; `given` are ready fields.
     """
     with torch.autocast(seen.output.device.type, enabled=False):
-        e_norms = row_norms(flat_rows(seen.errors.error))
-        fitted = seen.errors.covered & (e_norms < error_resolution(e_norms.dtype))
-        rows = Rows(e_norms, ~fitted)
-        taps = _taps(seen.states, seen.exact, seen.credits, seen.exact64, rows)
-        token = {} if facts.class_token is None else _class_token(seen, rows, facts.class_token)
-        weights = _weights(seen, last_step) if seen.exact_weights else {}
-        counts = {"rows_covered": seen.errors.covered.sum(), "rows_fitted": fitted.sum()}
-        single = _gamma(taps, facts) | counts | {"loss": seen.errors.mean_loss} | dict(scalars or {})
-        host = to_host([taps, token, weights, single])
+        (host,) = to_host(_measure(seen, facts, last_step, scalars or {}))
+    return _snapshot(host, seen, epoch=epoch, step=step, **given)
+
+
+@torch.no_grad()
+def take_snapshots(
+    seen: Observation,
+    facts: Facts,
+    *,
+    epoch: int,
+    step: int = 0,
+    last_step: "StepTensors | None" = None,
+    scalars: Mapping[str, Tensor] | None = None,
+) -> list[Snapshot]:
+    """The same of every seed of a stack, measured together and brought to the host in one transfer."""
+
+    def one_seed(tensors: dict[str, Any], last: dict[str, Any] | None, scalars: dict[str, Tensor]) -> list[Measured]:
+        own = replace(seen, errors=replace(seen.errors, **tensors["errors"]), **tensors["observed"])
+        return _measure(own, facts, StepTensors(**last) if last else None, scalars)
+
+    tensors = _tensors_of(seen)
+    last = vars(last_step) if last_step else None
+    with torch.autocast(seen.output.device.type, enabled=False):
+        measured = torch.vmap(one_seed, in_dims=(0, 0 if last else None, 0))(tensors, last, dict(scalars or {}))
+        hosts = to_host(measured, seeds=len(seen.output))
+    return [_snapshot(host, seen, epoch=epoch, step=step) for host in hosts]
+
+
+def _tensors_of(seen: Observation) -> dict[str, Any]:
+    """All that has a seed axis: not the notes, nor the mask, nor what was not measured."""
+    observed = {name: v for name, v in vars(seen).items() if name not in ("errors", "notes") and v is not None}
+    return {"errors": {name: v for name, v in vars(seen.errors).items() if name != "mask"}, "observed": observed}
+
+
+def _measure(
+    seen: Observation, facts: Facts, last_step: "StepTensors | None", scalars: Mapping[str, Tensor]
+) -> list[Measured]:
+    """Measurements per tap, per tap on the class token, per weight, and single ones; all on the device."""
+    e_norms = row_norms(flat_rows(seen.errors.error))
+    fitted = seen.errors.covered & (e_norms < error_resolution(e_norms.dtype))
+    rows = Rows(e_norms, ~fitted)
+    taps = _taps(seen.states, seen.exact, seen.credits, seen.exact64, rows)
+    token = {} if facts.class_token is None else _class_token(seen, rows, facts.class_token)
+    weights = _weights(seen, last_step) if seen.exact_weights else {}
+    counts = {"rows_covered": seen.errors.covered.sum(), "rows_fitted": fitted.sum()}
+    return [taps, token, weights, _gamma(taps, facts) | counts | {"loss": seen.errors.mean_loss} | dict(scalars)]
+
+
+def _snapshot(host: list[dict[str, Any]], seen: Observation, **given: Any) -> Snapshot:
+    taps, token, weights, single = host
     return Snapshot(
-        epoch=epoch,
-        step=step,
-        rows=len(seen.errors.loss),
-        taps=TapMeasures(**host[0]),
-        class_token=TapMeasures(**host[1]) if token else None,
-        weights=WeightMeasures(**host[2]) if weights else None,
+        rows=seen.errors.loss.shape[-1],
+        taps=TapMeasures(**taps),
+        class_token=TapMeasures(**token) if token else None,
+        weights=WeightMeasures(**weights) if weights else None,
         notes=tuple(seen.notes),
-        **host[3],
+        **single,
         **given,
     )
 
@@ -138,19 +178,23 @@ def _gamma(taps: Measured, facts: Facts) -> Measured:
     }
 
 
-def to_host(groups: list[Measured]) -> list[dict[str, Any]]:
-    """Every tensor as plain numbers, in one transfer; counts and flags as int, NaN and infinity as None."""
+def to_host(groups: list[Measured], seeds: int | None = None) -> list[list[dict[str, Any]]]:
+    """Every tensor as plain numbers, in one transfer, one list of groups per seed (one list if there is no such axis).
+
+    Counts and flags become int, NaN and infinity None.
+    """
+    single = seeds is None
     tensors = [tensor for group in groups for tensor in group.values()]
-    flat = iter(torch.cat([t.detach().reshape(-1).double() for t in tensors]).tolist())
+    table = torch.cat([t.detach().reshape(seeds or 1, -1).double() for t in tensors], dim=1).tolist()
 
-    def number(kind: torch.dtype) -> float | int | None:
-        value = next(flat)
-        if not math.isfinite(value):
-            return None
-        return value if kind.is_floating_point else int(value)
+    def read(tensor: Tensor, flat: Iterator[float]) -> Any:
+        whole = not tensor.dtype.is_floating_point
+        count = tensor.numel() // (seeds or 1)
+        values = tuple(None if not math.isfinite(v) else int(v) if whole else v for v in islice(flat, count))
+        return values if tensor.ndim > (0 if single else 1) else values[0]
 
-    def read(tensor: Tensor) -> Any:
-        values = tuple(number(tensor.dtype) for _ in range(tensor.numel()))
-        return values if tensor.ndim else values[0]
-
-    return [{key: read(tensor) for key, tensor in group.items()} for group in groups]
+    hosts = []
+    for row in table:
+        flat = iter(row)
+        hosts.append([{key: read(tensor, flat) for key, tensor in group.items()} for group in groups])
+    return hosts

@@ -34,7 +34,8 @@ class Direction:
 
     def cosine(self, other: "Direction") -> Tensor:
         """Cosine with another; NaN where one has no direction."""
-        return torch.dot(self.scaled, other.scaled) / (self.length * other.length)
+        inner = (self.scaled * other.scaled).sum()  # `dot` of a single seed rounds differently from that of many
+        return inner / (self.length * other.length)
 
 
 def gradient_sizes(directions: list[Direction], rows: Tensor | int) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from creditscope.record.schema import (
 from creditscope.record.store import (
     Record,
     RecordWriter,
+    begun_by,
     load_records,
     read_record,
     run_folder,
@@ -32,6 +33,7 @@ __all__ = [
     "TapMeasures",
     "WeightFact",
     "WeightMeasures",
+    "begun_by",
     "load_records",
     "read_record",
     "run_folder",

@@ -46,8 +46,8 @@ class Recipe:
     """Weight decay (decoupled under AdamW, an L2 term under the others)."""
     batch: int = 128
     """Rows per step; an incomplete last batch is dropped; a graph is one batch."""
-    precision: Literal["float32", "float64"] = "float32"
-    """Number format of weights and data."""
+    precision: Literal["float32", "tf32", "float64"] = "float32"
+    """Number format of weights and data; tf32 (CUDA only) rounds the factors of float32 matrix products."""
     eval_rows: int = 1024
     """Test rows that snapshots are taken on."""
     snapshot_every: int = 1
@@ -85,6 +85,10 @@ class RunSpec(Recipe):
     def setting(self, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
         """The fields that runs must share to be compared: all but seed, frozen blocks and how they were measured."""
         return {n: v for n, v in asdict(self).items() if n not in (*FREE_FIELDS, *MEASURING_FIELDS, *without)}
+
+    def stack_key(self) -> str:
+        """Equal for runs that differ only in their seed."""
+        return json.dumps({**asdict(self), "seed": None}, sort_keys=True)
 
     def digest(self) -> str:
         """Content hash over every field."""
@@ -173,6 +177,11 @@ class Provenance:
     device: str = ""
     threads: int = 0
     engine: str = ""
+    """loop (seed by seed), stacked (many seeds at once) or captured (the same, each step one CUDA graph)."""
+    stack: tuple[int, ...] = ()
+    """Seeds trained in the same stack, this one's among them."""
+    note: str = ""
+    """Why the run could not be stacked, if it could not."""
     data_checksum: str = ""
     parameters: int = 0
     started: str = ""

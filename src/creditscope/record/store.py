@@ -249,6 +249,15 @@ def stored_record(root: Path, spec: RunSpec, *, problems: list[str]) -> Record |
     return record if record.finished else None
 
 
+def begun_by(root: Path, spec: RunSpec) -> str | None:
+    """The engine that an unfinished run was begun with (loop or stacked), if it was begun."""
+    folder = run_folder(root, spec)
+    if not _is_unfinished(folder):
+        return None
+    engine = json.loads((folder / PROVENANCE).read_bytes()).get("engine")
+    return "loop" if engine == "loop" else "stacked"
+
+
 def _is_unfinished(folder: Path) -> bool:
     """Whether the record itself says that its run has not come to its end."""
     try:

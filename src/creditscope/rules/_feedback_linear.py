@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.rules._rule import Rule
+from creditscope.stack import Net, pattern_of
+from creditscope.stacked_functions import OneForAll, product_over_rows, stacked_linear, sum_over_rows
 
 
 class Transport:
@@ -32,13 +34,13 @@ class Transport:
 
 
 class LinearWithFeedback(torch.autograd.Function):
-    """y = x Wᵀ + b with its own backward; any leading dimensions, and under `vmap`."""
-
-    generate_vmap_rule = True
+    """y = x Wᵀ + b with its own backward; any leading dimensions. With weights of many seeds, (seeds, out, in), the
+    first dimension of x is theirs.
+    """
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None, feedback: Tensor, transport: Transport) -> Tensor:
-        return nn.functional.linear(x, weight, bias)
+        return nn.functional.linear(x, weight, bias) if weight.ndim == 2 else stacked_linear(x, weight, bias)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -51,11 +53,17 @@ class LinearWithFeedback(torch.autograd.Function):
         x, weight, feedback = ctx.saved_tensors
         delta, x = delta.to(weight.dtype), x.to(weight.dtype)  # they are narrower under autocast
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
-        rows = delta.reshape(-1, delta.shape[-1])
-        down = delta @ (weight if ctx.transport.exact else feedback) if needs_x else None
-        grad_weight = rows.t() @ x.reshape(-1, x.shape[-1]) if needs_weight else None
-        grad_bias = rows.sum(0) if needs_bias else None
+        seeds = weight.shape[:-2]
+        rows = delta.reshape(*seeds, -1, delta.shape[-1])
+        down = (rows @ (weight if ctx.transport.exact else feedback)).view(x.shape) if needs_x else None
+        grad_weight = product_over_rows(rows, x.reshape(*seeds, -1, x.shape[-1])) if needs_weight else None
+        grad_bias = sum_over_rows(rows) if needs_bias else None
         return down, grad_weight, grad_bias, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
+        """The products of all seeds as one batched product; what they share is not copied."""
+        return OneForAll.vmap(info, (None, *in_dims), LinearWithFeedback.apply, *args)
 
 
 class FeedbackLinear(nn.Linear):
@@ -77,6 +85,6 @@ class FeedbackLinear(nn.Linear):
         return LinearWithFeedback.apply(input, self.weight, self.bias, self.feedback, self.transport)
 
 
-def transport_of(net: nn.Module) -> Transport | None:
+def transport_of(net: Net) -> Transport | None:
     """The switch of a converted net; None if the net has no converted layer."""
-    return next((m.transport for m in net.modules() if isinstance(m, FeedbackLinear)), None)
+    return next((m.transport for m in pattern_of(net).modules() if isinstance(m, FeedbackLinear)), None)

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors
 from creditscope.rules._normalise import normalise_credit
 from creditscope.rules._penalty import block_changes
 from creditscope.rules._rule import CreditNorm, Rule
+from creditscope.stack import Net, StackedNet
 from creditscope.taps import Anatomy, Forward, cut_forward
 
 
@@ -67,7 +68,7 @@ class AppliedTapRule:
     """A tap rule at work on a net."""
 
     rule: TapRule
-    net: nn.Module
+    net: Net
     anatomy: Anatomy
     feedback: list[Tensor]
     credit_norm: CreditNorm = "none"
@@ -116,20 +117,29 @@ class AppliedTapRule:
         return normalise_credit(a, self.credit_norm)
 
     def _credits(self, forward: Forward, errors: RowErrors, top: Tensor | None, normalise) -> list[Tensor]:
+        """What the rule gives on one net, or on every seed's own share of a stack."""
+
+        def credit(inputs, error, output, target, states, feedback, top) -> list[Tensor]:
+            context = CreditContext(
+                error=error,
+                output=output,
+                target=target,
+                states=states,
+                feedback=feedback,
+                top_gradient=top,
+                inputs=inputs,
+                mask=errors.mask,
+                class_token=self.anatomy.class_token,
+                normalise=normalise,
+            )
+            return self._checked(list(self.rule.credit(context)), states)
+
         states = [h.detach() for h in forward.states]
-        context = CreditContext(
-            error=errors.error,
-            output=errors.output,
-            target=errors.target,
-            states=states,
-            feedback=self.feedback,
-            top_gradient=top if self.rule.needs_top_gradient else None,
-            inputs=forward.inputs,
-            mask=errors.mask,
-            class_token=self.anatomy.class_token,
-            normalise=normalise,
-        )
-        credits = list(self.rule.credit(context))
+        top = top if self.rule.needs_top_gradient else None
+        seen = (errors.error, errors.output, errors.target, states, self.feedback, top)
+        return self._each_seed(credit, forward.inputs, *seen)
+
+    def _checked(self, credits: list[Tensor], states: Sequence[Tensor]) -> list[Tensor]:
         shapes, wanted = [tuple(a.shape) for a in credits], [tuple(h.shape) for h in states]
         if shapes != wanted:
             raise CreditscopeError(
@@ -138,8 +148,15 @@ class AppliedTapRule:
             )
         return credits
 
+    def _each_seed(self, function: Callable, inputs: Any, *arguments: Any) -> Any:
+        if isinstance(self.net, StackedNet):
+            return self.net.each(function, inputs, *arguments)
+        return function(inputs, *arguments)
+
     def _applied(self, forward: Forward, credits: Sequence[Tensor]) -> list[Tensor]:
-        applied = [self._normalise(a) for a in credits]
+        applied = list(credits)
+        if self.credit_norm != "none":
+            applied = [self._each_seed(lambda _, a: self._normalise(a), None, a) for a in credits]
         if self.penalty:
             for i, f in block_changes(forward, self.anatomy):
                 applied[i] = applied[i] + 2 * self.penalty * f

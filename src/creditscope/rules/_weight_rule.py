@@ -11,7 +11,8 @@ from creditscope.losses import RowErrors
 from creditscope.rules._feedback_linear import transport_of
 from creditscope.rules._penalty import block_changes
 from creditscope.rules._rule import Rule
-from creditscope.taps import Anatomy, Forward, as_arguments, watch_forward
+from creditscope.stack import Net, call_net
+from creditscope.taps import Anatomy, Forward, watch_forward
 
 
 class WeightRule(Rule):
@@ -26,7 +27,7 @@ class AppliedWeightRule:
     """A weight rule at work on a converted net."""
 
     rule: WeightRule
-    net: nn.Module
+    net: Net
     anatomy: Anatomy
     penalty: float = 0.0
 
@@ -38,7 +39,7 @@ class AppliedWeightRule:
             roots, gradients = self._roots(forward, errors)
             torch.autograd.backward(roots, [g / errors.count for g in gradients])
         else:
-            output = self.net(*as_arguments(inputs))
+            output = call_net(self.net, inputs)
             errors = errors_of(output)
             output.backward(errors.error / errors.count)
         return errors

@@ -55,10 +55,9 @@ def collect(
     train: bool,
     problems: list[str],
     quiet: bool = True,
-    jobs: int | None = None,
-    time_limit: float | None = None,
+    **how: Any,
 ) -> list[Record]:
-    """The study's records under `root`; missing runs are trained, or named in `problems`."""
+    """The study's records under `root`; missing runs are trained (`how`: see `run_all`), or named in `problems`."""
     records = load_records(root, problems=problems) if root.is_dir() else []
     missing = find_missing(study, records)
     if missing and train:
@@ -68,7 +67,7 @@ def collect(
 
         specs = [plan_run(**wanted) for wanted in missing]
         progress = choose_progress(quiet=quiet)
-        records += run_all(specs, root, jobs=jobs, progress=progress, problems=problems, time_limit=time_limit)
+        records += run_all(specs, root, progress=progress, problems=problems, **how)
     elif missing:
         problems.append(f"{len(missing)} of {len(study.runs)} runs are not on record: {_words(missing)}.")
     found = [r for r in records if any(fits(r, wanted) for wanted in study.runs)]

@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError
 from creditscope.rules import feedback_state
-from creditscope.train.loop import Run
+from creditscope.train.run import Run
 
 NAME = "checkpoint.safetensors"
 OPTIMISER = "optimiser/"
@@ -35,15 +35,10 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
     part.replace(path)
 
 
-def model_tensors(run: Run) -> dict[str, Tensor]:
-    """Weights, buffers and feedback."""
-    return {**run.net.state_dict(), **feedback_state(run.application)}
-
-
-def save_checkpoint(path: Path, run: Run, position: Position) -> None:
-    """Everything needed to go on from here."""
-    tensors = model_tensors(run)
-    for index, state in run.optimiser.state_dict()["state"].items():
+def save_checkpoint(path: Path, run: Run, position: Position, seed: int = 0) -> None:
+    """Everything that seed number `seed` of a run needs to go on from here, alone or in any stack."""
+    tensors = run.tensors(seed)
+    for index, state in run.optimiser_state(seed).items():
         tensors |= {f"{OPTIMISER}{index}/{key}": value for key, value in state.items()}
     save_tensors(path, tensors, {key: str(value) for key, value in vars(position).items()})
 
@@ -66,6 +61,7 @@ def _restore(run: Run, tensors: dict[str, Tensor]) -> None:
     saved = {name: t for name, t in tensors.items() if not name.startswith(OPTIMISER)}
     for name, tensor in feedback_state(run.application).items():
         tensor.copy_(saved.pop(name))
+    assert isinstance(run.net, nn.Module)  # stacks are made from single runs that were restored
     run.net.load_state_dict(saved)
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():

@@ -1,6 +1,8 @@
 """A task's data on the device, as the batches that a run trains, tests and is measured on.
 
-Data live there as one tensor; a batch is an index into it.
+Data live there as one tensor; a batch is an index into it. What is drawn for an epoch (which rows each step takes, how
+each is cropped) is planned on the CPU from the seed's own streams, so that it is the same on every device and in every
+engine.
 """
 
 from collections.abc import Iterator
@@ -15,12 +17,18 @@ from creditscope.graph import Adjacency
 from creditscope.record.schema import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator
+from creditscope.stack import PerSeed
 from creditscope.tasks import AnyTask, GraphTask, Task
-from creditscope.train.augment import crop_and_flip, draw_crops, normalise_pixels, pixel_scale
+from creditscope.train.augment import add_border, crop_and_flip, draw_crops, normalise_pixels, pixel_scale
+from creditscope.train.optimiser import number_format
 
 SAMPLE_ROWS = 8
 """Rows enough to read a net's anatomy off one forward."""
 TEST_CHUNK = 2048
+
+
+EpochPlan = tuple[Tensor, ...]
+"""What an epoch's steps are told, each tensor with one entry per step; on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,7 @@ class Batch:
     """Inputs (a tensor, or a tuple of arguments), targets, and which rows carry a loss (None: all)."""
 
     inputs: Any
+    """In a training batch for many seeds a `PerSeed`, with targets to match."""
     target: Tensor
     mask: Tensor | None = None
     scored: Tensor | None = None
@@ -35,27 +44,38 @@ class Batch:
 
 
 class RowData:
-    """Independent rows: shuffled batches in training, chunks in testing."""
+    """Independent rows: shuffled batches in training, chunks in testing. Images are kept with the border of a crop."""
 
     def __init__(self, task: Task, spec: RunSpec, device: torch.device):
-        self.task, self.spec, self.dtype = task, spec, getattr(torch, spec.precision)
-        kept = None if task.images else self.dtype  # images stay uint8 until they are used
+        self.images, self.batch, self.eval_rows = task.images, spec.batch, spec.eval_rows
+        dtype = number_format(spec.precision)
+        kept = None if task.images else dtype  # images stay uint8 until they are used
         self.x_train, self.x_test = (torch.from_numpy(x).to(device, kept) for x in (task.x_train, task.x_test))
         self.y_train, self.y_test = (torch.from_numpy(y).to(device, torch.int64) for y in (task.y_train, task.y_test))
-        self.scale = pixel_scale(task.images, self.dtype, device) if task.images else None
+        if task.images:
+            self.x_train = add_border(self.x_train, task.images)
+            self.scale = pixel_scale(task.images, dtype, device)
         self.steps = len(task.y_train) // spec.batch
 
-    def train_batches(self, epoch: int) -> Iterator[Batch]:
-        """One pass in the epoch's own order, each row with its own crop; an incomplete last batch is dropped."""
-        spec, device = self.spec, self.y_train.device
-        order = torch.randperm(len(self.y_train), generator=generator(spec.seed, "order", epoch))
-        batches = order[: self.steps * spec.batch].view(-1, spec.batch).to(device)
-        crops = [None] * self.steps
-        if self.task.images:
-            drawn = draw_crops(batches.numel(), self.task.images, generator(spec.seed, "augmentation", epoch))
-            crops = drawn.to(device).view(self.steps, spec.batch, 3)
-        for index, crop in zip(batches, crops, strict=True):
-            yield Batch(self._inputs(self.x_train[index], crop), self.y_train[index])
+    def plan_epoch(self, seed: int, epoch: int) -> EpochPlan:
+        """Rows (steps, batch) in the epoch's own order, and crops (steps, batch, 3) of images.
+
+        An incomplete last batch is dropped.
+        """
+        order = torch.randperm(len(self.y_train), generator=generator(seed, "order", epoch))
+        rows = order[: self.steps * self.batch].view(self.steps, self.batch)
+        if self.images is None:
+            return (rows,)
+        crops = draw_crops(rows.numel(), self.images, generator(seed, "augmentation", epoch))
+        return rows, crops.view(self.steps, self.batch, 3)
+
+    def train_batch(self, rows: Tensor, crops: Tensor | None = None) -> Batch:
+        """One step's share of a plan: (batch,) rows of one seed, or (seeds, batch)."""
+        if self.images is None or crops is None:
+            inputs = self.x_train[rows]
+        else:
+            inputs = normalise_pixels(crop_and_flip(self.x_train, rows, crops, self.images), *self.scale)
+        return Batch(PerSeed(inputs) if rows.ndim > 1 else inputs, self.y_train[rows])
 
     def test_batches(self) -> Iterator[Batch]:
         """The whole test set, in order."""
@@ -64,17 +84,14 @@ class RowData:
 
     def snapshot_batch(self) -> Batch:
         """The first test rows."""
-        rows = self.spec.eval_rows
-        return Batch(self._inputs(self.x_test[:rows]), self.y_test[:rows])
+        return Batch(self._inputs(self.x_test[: self.eval_rows]), self.y_test[: self.eval_rows])
 
-    def sample_inputs(self) -> Tensor:
-        """A few rows, to read a net's anatomy."""
-        return self._inputs(self.x_train[:SAMPLE_ROWS])
+    def sample_batch(self) -> Batch:
+        """A few rows, to read a net's anatomy or to try it out."""
+        return Batch(self._inputs(self.x_test[:SAMPLE_ROWS]), self.y_test[:SAMPLE_ROWS])
 
-    def _inputs(self, x: Tensor, crops: Tensor | None = None) -> Tensor:
-        if self.task.images is None or self.scale is None:
-            return x
-        return normalise_pixels(x if crops is None else crop_and_flip(x, crops, self.task.images), *self.scale)
+    def _inputs(self, x: Tensor) -> Tensor:
+        return x if self.images is None else normalise_pixels(x, *self.scale)
 
 
 class GraphData:
@@ -83,16 +100,20 @@ class GraphData:
     steps = 1
 
     def __init__(self, task: GraphTask, spec: RunSpec, device: torch.device):
-        dtype = getattr(torch, spec.precision)
+        dtype = number_format(spec.precision)
         self.adjacency = Adjacency.normalised(task.adjacency, task.normalisation, dtype).to(device)
         self.x = torch.from_numpy(task.x).to(device, dtype)
         self.y = torch.from_numpy(task.y).to(device, torch.int64)
         self.train = torch.from_numpy(task.train).to(device)
         self.test = torch.from_numpy(task.test.nonzero()[0]).to(device)
 
-    def train_batches(self, epoch: int) -> Iterator[Batch]:
-        """The graph, once."""
-        yield self.snapshot_batch()
+    def plan_epoch(self, seed: int, epoch: int) -> EpochPlan:
+        """Nothing is drawn."""
+        return ()
+
+    def train_batch(self) -> Batch:
+        """The graph, for any number of seeds."""
+        return self.snapshot_batch()
 
     def test_batches(self) -> Iterator[Batch]:
         """The graph, scored on the test nodes."""
@@ -102,9 +123,9 @@ class GraphData:
         """The graph with the training loss: what the net is told."""
         return Batch((self.x, self.adjacency), self.y, mask=self.train)
 
-    def sample_inputs(self) -> tuple[Tensor, Adjacency]:
+    def sample_batch(self) -> Batch:
         """All of it: a graph has no smaller sample."""
-        return self.x, self.adjacency
+        return self.snapshot_batch()
 
 
 Data = RowData | GraphData

@@ -84,7 +84,7 @@ def check_spec(spec: RunSpec) -> RunSpec:
         ("credit_norm", spec.credit_norm, ("none", "batch", "sample")),
         ("optimiser", spec.optimiser, ("adamw", "adam", "sgd")),
         ("schedule", spec.schedule, ("cosine", "constant")),
-        ("precision", spec.precision, ("float32", "float64")),
+        ("precision", spec.precision, ("float32", "tf32", "float64")),
     ):
         if value not in choices:
             raise CreditscopeError(f"Expected {name} to be one of {', '.join(choices)}, but got {value!r}.")

@@ -51,62 +51,133 @@ class Silent:
         """Nothing."""
 
 
-class Lines(Silent):
-    """One line per finished run, on standard error."""
+class Tally(Silent):
+    """Counts what has been done; a display is refreshed from it, not at every epoch."""
+
+    interval = 0.1
+    """Seconds between two refreshments."""
+
+    def begin(self, runs: list[RunSpec], reused: int) -> None:
+        """Start counting."""
+        self.lock, self.started = threading.RLock(), time.monotonic()
+        self.runs, self.ended, self.reused = len(runs), 0, reused
+        self.epochs, self.trained = sum(spec.epochs for spec in runs), 0
+        self.last: dict[str, int] = {}
+        self.latest, self.shown_at = "", self.started
+
+    def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
+        """Runs that are resumed begin at the epoch they were stopped in; what was done before has no speed."""
+        with self.lock:
+            before = self.last.get(spec.digest())
+            self.last[spec.digest()] = done
+            if before is None:
+                self.epochs -= done - 1
+            self.trained += 1
+            frozen = " frozen" if spec.frozen else ""
+            self.latest = f"{spec.rule}{frozen} seed {spec.seed}: epoch {done}/{spec.epochs}, loss {loss:.3f}"
+            if time.monotonic() - self.shown_at >= self.interval:
+                self.shown_at = time.monotonic()
+                self.show()
+
+    def end_run(self, spec: RunSpec, outcome: str) -> None:
+        """A run less; one that ended early has no epochs left."""
+        with self.lock:
+            self.ended += 1
+            left = spec.epochs - self.last.get(spec.digest(), 0)
+            if left and outcome != "complete":
+                self.epochs -= left
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self.started
+
+    def pace(self) -> str:
+        """Speed and time left, in words."""
+        speed = self.trained / max(self.spent, 1e-9)
+        if not self.trained:
+            return "speed not known yet"
+        left = (self.epochs - self.trained) / speed
+        return f"{speed:.3g} epochs/s, about {duration(left)} left"
+
+    def show(self) -> None:
+        """Refresh the display."""
+
+
+def duration(seconds: float) -> str:
+    """In words for people.
+
+    >>> duration(42), duration(754), duration(7321)
+    ('42 s', '12 min 34 s', '2 h 2 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+class Lines(Tally):
+    """Plain text on standard error: one line per finished run, and one in between where runs take long."""
+
+    interval = 30.0
 
     def begin(self, runs: list[RunSpec], reused: int) -> None:
         """How much there is to do."""
-        self.total, self.done, self.started = len(runs), 0, time.monotonic()
-        self.lock = threading.Lock()
-        print(f"{len(runs)} runs to train, {reused} on record", file=sys.stderr, flush=True)
+        super().begin(runs, reused)
+        seeds = len({spec.seed for spec in runs})
+        self.say(f"to train: runs {len(runs)}, seeds {seeds}, epochs {self.epochs}; on record: {reused}")
 
     def end_run(self, spec: RunSpec, outcome: str) -> None:
         """Which run ended how, and the time left at this pace."""
         with self.lock:
-            self.done += 1
-            spent = time.monotonic() - self.started
-            left = spent / self.done * (self.total - self.done)
-            print(
-                f"[{self.done}/{self.total}] {spec.name()} {outcome} · {spent:.0f} s, about {left:.0f} s left",
-                file=sys.stderr,
-                flush=True,
-            )
+            super().end_run(spec, outcome)
+            self.shown_at = time.monotonic()
+            self.say(f"[{self.ended}/{self.runs}] {spec.name()} {outcome} · {duration(self.spent)}, {self.pace()}")
+
+    def show(self) -> None:
+        """Where it stands."""
+        self.say(f"[{self.ended}/{self.runs}] {self.latest} · {self.trained}/{self.epochs} epochs, {self.pace()}")
+
+    def say(self, line: str) -> None:
+        """One line, at once."""
+        print(line, file=sys.stderr, flush=True)
 
 
-class LiveBar(Silent):
+class LiveBar(Tally):
     """A rich bar over all epochs of all runs."""
 
     def begin(self, runs: list[RunSpec], reused: int) -> None:
         """Start the bar."""
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as RichProgress
 
+        super().begin(runs, reused)
         self.bar = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("epochs, about"),
-            TimeRemainingColumn(),
-            TextColumn("left · {task.fields[latest]}"),
+            TextColumn("epochs, {task.fields[pace]} · {task.fields[latest]}"),
             console=Console(stderr=True),
         )
-        self.task = self.bar.add_task(
-            f"{len(runs)} runs ({reused} on record)", total=sum(s.epochs for s in runs), latest=""
-        )
+        seeds = len({spec.seed for spec in runs})
+        words = f"{len(runs)} runs, {seeds} seeds ({reused} on record)"
+        self.task = self.bar.add_task(words, total=self.epochs, latest="", pace="starting")
         self.bar.start()
 
-    def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
-        """One epoch further."""
-        frozen = " frozen" if spec.frozen else ""
-        self.bar.update(self.task, advance=1, latest=f"{spec.rule}{frozen} seed {spec.seed}: loss {loss:.3f}")
+    def show(self) -> None:
+        """Move the bar."""
+        self.bar.update(self.task, completed=self.trained, total=self.epochs, latest=self.latest, pace=self.pace())
 
     def end_run(self, spec: RunSpec, outcome: str) -> None:
         """Only what went wrong is worth a line."""
-        if outcome != "complete":
-            self.bar.console.print(f"{spec.name()}: {outcome}")
+        with self.lock:
+            super().end_run(spec, outcome)
+            if outcome != "complete":
+                self.bar.console.print(f"{spec.name()}: {outcome}")
 
     def close(self) -> None:
         """Stop the bar."""
         if hasattr(self, "bar"):
+            self.show()
             self.bar.stop()

@@ -1,82 +1,273 @@
-"""Train a run into its record: begun, resumed where it was stopped, and finished."""
+"""Train runs into their records: begun, resumed where they were stopped, and finished; one by one or as a stack."""
 
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from creditscope.errors import CreditscopeError
-from creditscope.record import Provenance, RecordWriter, RunSpec
-from creditscope.tasks import AnyTask
-from creditscope.train.checkpoint import NAME, Position, load_checkpoint, model_tensors, save_checkpoint, save_tensors
-from creditscope.train.loop import OnEpoch, Run, build_run, train_run
+from creditscope.record import Provenance, RecordWriter, RunSpec, Snapshot
+from creditscope.tasks import AnyTask, load_task
+from creditscope.train.checkpoint import NAME, Position, load_checkpoint, save_checkpoint, save_tensors
+from creditscope.train.data import Data, check_data, place_data
 from creditscope.train.provenance import begin_provenance, now
+from creditscope.train.run import Run, build_run
+from creditscope.train.stacked import CannotStackError, stack_runs
+from creditscope.train.training import train_run
 
 CHECKPOINT_SECONDS = 30.0
+CHECKPOINT_SHARE = 20
+"""A checkpoint is not taken again before this many times the time it took."""
+Outcome = str | Exception
+"""How a run ended ("complete", "diverged"), or why it failed."""
+OnEpoch = Callable[[RunSpec, int, float], None]
+"""Called for every run after every epoch with the epochs done and the mean training loss."""
 
 
 class StoppedError(Exception):
-    """A run was asked to stop, and has: its checkpoint is written."""
+    """Runs were asked to stop, and have: their checkpoints are written."""
 
 
-def record_run(
-    spec: RunSpec,
+def record_run(spec: RunSpec, root: Path, **options) -> str:
+    """One run as of `record_runs`; says how it ended, or raises why it failed."""
+    (outcome,) = record_runs([spec], root, **options).values()
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def record_runs(
+    specs: Sequence[RunSpec],
     root: Path,
     *,
+    engine: str = "loop",
+    device: torch.device | None = None,
     task: AnyTask | None = None,
     on_epoch: OnEpoch | None = None,
+    on_end: Callable[[RunSpec, Outcome], None] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
-) -> str:
-    """Train and measure a run, and leave its whole record under `root`; says how it ended.
+) -> dict[str, Outcome]:
+    """Train and measure runs that differ only in seed, and leave their whole records under `root`.
 
-    A run that was stopped or killed goes on from its last checkpoint and ends with the same bytes.
+    Runs that were stopped or killed go on from their last checkpoints and end with the same bytes. Says how each ended,
+    by the hash of its spec: one that fails (a damaged checkpoint, a full disk) does not stop the others. The stacked
+    engine trains all at once, or in halves where the device's memory is too small, and those it cannot map one by one.
     """
-    run = build_run(spec, task)
-    with RecordWriter(root, spec).open() as writer:
-        finished = writer.finished_meanwhile()
-        if finished:
-            return finished
-        position = _resume(run, writer)
-        clock = _Clock(position.seconds)
-        provenance = _begin(run, writer, resumed=position.epoch > 0)
-        lines, saved_at = position.lines, time.monotonic()
+    device = device or torch.device("cpu")
+    task = task or load_task(specs[0].task, **specs[0].task_options)
+    outcomes: dict[str, Outcome] = {}
 
-        def append(snapshot) -> None:
-            nonlocal lines
-            writer.append(snapshot)
-            lines += 1
+    def end(spec: RunSpec, outcome: Outcome) -> None:
+        outcomes[spec.digest()] = outcome
+        if on_end:
+            on_end(spec, outcome)
 
-        def after_epoch(epoch: int, loss: float) -> None:
-            nonlocal saved_at
-            stop = should_stop() and epoch < spec.epochs
-            if stop or time.monotonic() - saved_at >= checkpoint_seconds:
-                save_checkpoint(writer.folder / NAME, run, Position(epoch, lines, clock.spent()))
+    check_data(task, specs[0])
+    with ExitStack() as held, matrix_products(specs[0].precision, device):
+        data = place_data(task, specs[0], device)
+        writers: dict[str, RecordWriter] = {}
+        for spec in specs:
+            try:
+                writer = held.enter_context(RecordWriter(root, spec).open())
+                finished = writer.finished_meanwhile()
+                if finished:
+                    end(spec, finished)
+                else:
+                    writers[spec.digest()] = writer
+            except (CreditscopeError, OSError) as error:
+                end(spec, error)
+        session = _Session(task, data, device, writers, on_epoch, end, should_stop, checkpoint_seconds)
+        session.train([spec for spec in specs if spec.digest() in writers], stacked=engine != "loop")
+    return outcomes
+
+
+@contextmanager
+def matrix_products(precision: str, device: torch.device) -> Iterator[None]:
+    """Inside, products of float32 matrices are what the precision says: full float32, or TF32 on CUDA."""
+    if precision == "tf32" and device.type != "cuda":
+        raise CreditscopeError(f"Expected a CUDA device for precision 'tf32', but got {device.type!r}. Use 'float32'.")
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+class _Session:
+    """Runs on their way into open records."""
+
+    def __init__(
+        self,
+        task: AnyTask,
+        data: Data,
+        device: torch.device,
+        writers: Mapping[str, RecordWriter],
+        on_epoch: OnEpoch | None,
+        end: Callable[[RunSpec, Outcome], None],
+        should_stop: Callable[[], bool],
+        checkpoint_seconds: float,
+    ):
+        self.task, self.data, self.device, self.writers = task, data, device, writers
+        self.on_epoch, self.end, self.should_stop = on_epoch, end, should_stop
+        self.checkpoint_seconds = checkpoint_seconds
+        self.checksum = task.checksum()
+
+    def train(self, specs: Sequence[RunSpec], *, stacked: bool) -> None:
+        """Bring all of them to their end; those that stand at the same epoch go together if stacked."""
+        if not stacked:
+            for spec in specs:
+                self._train_ready(self._prepare([spec]), stacked=False)
+            return
+        try:
+            by_epoch: dict[int, list[_Recording]] = {}
+            for recording in self._prepare(specs):
+                by_epoch.setdefault(recording.position.epoch, []).append(recording)
+            for together in by_epoch.values():
+                self._train_ready(together, stacked=True)
+            return
+        except torch.OutOfMemoryError:
+            if len(specs) == 1:
+                raise
+        gc.collect()  # the error's own references to the stack are gone now
+        torch.cuda.empty_cache()
+        half = len(specs) // 2
+        for part in (specs[:half], specs[half:]):
+            left = [spec for spec in part if not self.writers[spec.digest()].finished_meanwhile()]
+            self.train(left, stacked=True)
+
+    def _prepare(self, specs: Sequence[RunSpec]) -> "list[_Recording]":
+        """Runs built and put where they were stopped; one that cannot be ends here."""
+        ready = []
+        for spec in specs:
+            try:
+                run = build_run(spec, self.task, self.device, self.data)
+                ready.append(_Recording(run, self.writers[spec.digest()]))
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:
+                self.end(spec, error)
+        return ready
+
+    def _train_ready(self, ready: "list[_Recording]", *, stacked: bool) -> None:
+        run, note = None, ""
+        if stacked:
+            try:
+                run = stack_runs([recording.run for recording in ready])
+            except CannotStackError as error:
+                note = f"not stacked: {error}"[:300]
+        if run is not None:
+            self._train_run(run, ready, note)
+            return
+        for recording in ready:
+            self._train_run(recording.run, [recording], note)
+
+    def _train_run(self, run: Run, recordings: "list[_Recording]", note: str) -> None:
+        left = dict(enumerate(recordings))
+        saved_at, took = time.monotonic(), 0.0
+
+        def append(snapshots: Sequence[Snapshot | None]) -> None:
+            for recording, snapshot in zip(recordings, snapshots, strict=True):
+                if snapshot is not None:
+                    recording.append(snapshot)
+
+        def after_epoch(epoch: int, losses: Sequence[float]) -> None:
+            nonlocal saved_at, took
+            stop = self.should_stop() and epoch < run.spec.epochs
+            began = time.monotonic()
+            if stop or began - saved_at >= max(self.checkpoint_seconds, CHECKPOINT_SHARE * took):
+                for seed, recording in left.items():
+                    recording.save(run, seed, epoch)
                 saved_at = time.monotonic()
-            if on_epoch:
-                on_epoch(epoch, loss)
+                took = saved_at - began
+            if self.on_epoch:
+                for seed, recording in left.items():
+                    self.on_epoch(recording.spec, epoch, losses[seed])
             if stop:
                 raise StoppedError
 
-        diverged = train_run(run, start=position.epoch, on_epoch=after_epoch, on_snapshot=append)
-        save_tensors(writer.weights_path, model_tensors(run))
-        status = "complete" if diverged is None else "diverged"
-        seconds = round(clock.spent(), 3)
-        writer.write_provenance(
-            replace(provenance, status=status, diverged_epoch=diverged, finished=now(), seconds=seconds)
+        def finish(seed: int, diverged: int | None) -> None:
+            recording = left[seed]
+            status = recording.finish(run, seed, diverged)
+            del left[seed]
+            self.end(recording.spec, status)
+
+        try:
+            for recording in recordings:
+                recording.begin(run, note=note, data_checksum=self.checksum)
+            train_run(
+                run,
+                start=recordings[0].position.epoch,
+                on_epoch=after_epoch,
+                on_snapshots=append,
+                on_end=finish,
+            )
+        except (StoppedError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            for recording in left.values():
+                self.end(recording.spec, error)
+
+
+class _Recording:
+    """One run and its record, from where its checkpoint left off."""
+
+    def __init__(self, run: Run, writer: RecordWriter):
+        self.run, self.spec, self.writer = run, run.spec, writer
+        self.position = _resume(run, writer)
+        self.lines, self.started = self.position.lines, time.perf_counter()
+        self.provenance: Provenance | None = None
+
+    def begin(self, run: Run, **others: str) -> None:
+        """Say in the record that it is being made, and by what: alone, or as one seed of the stack `run`."""
+        provenance = begin_provenance(
+            run.facts,
+            device=run.device,
+            engine=run.engine,
+            stack=tuple(spec.seed for spec in run.specs) if run.engine != "loop" else (),
+            parameters=sum(p.numel() for p in self.run.net.parameters()),
+            **others,
         )
-        (writer.folder / NAME).unlink(missing_ok=True)
+        before = self.writer.read_provenance() if self.position.epoch else None
+        if before is not None:
+            provenance = replace(provenance, started=before.started, resumes=before.resumes + 1)
+        self.provenance = provenance
+        self.writer.write_provenance(provenance)
+
+    def append(self, snapshot: Snapshot) -> None:
+        """One more line."""
+        self.writer.append(snapshot)
+        self.lines += 1
+
+    def save(self, run: Run, seed: int, epoch: int) -> None:
+        """A checkpoint of this run, seed number `seed` of the stack."""
+        save_checkpoint(self.writer.folder / NAME, run, Position(epoch, self.lines, self._spent()), seed)
+
+    def finish(self, run: Run, seed: int, diverged: int | None) -> str:
+        """Write the weights and close the record; says how the run ended."""
+        assert self.provenance is not None
+        save_tensors(self.writer.weights_path, run.tensors(seed))
+        status = "complete" if diverged is None else "diverged"
+        self.writer.write_provenance(
+            replace(
+                self.provenance,
+                status=status,
+                engine=run.engine,
+                diverged_epoch=diverged,
+                finished=now(),
+                seconds=round(self._spent(), 3),
+            )
+        )
+        (self.writer.folder / NAME).unlink(missing_ok=True)
         return status
 
-
-class _Clock:
-    """Seconds spent on a run, those before a resume included."""
-
-    def __init__(self, before: float):
-        self.before, self.started = before, time.perf_counter()
-
-    def spent(self) -> float:
-        return self.before + time.perf_counter() - self.started
+    def _spent(self) -> float:
+        return self.position.seconds + time.perf_counter() - self.started
 
 
 def _resume(run: Run, writer: RecordWriter) -> Position:
@@ -95,18 +286,3 @@ def _resume(run: Run, writer: RecordWriter) -> Position:
             ) from None
     writer.begin()
     return Position(0, 0, 0.0)
-
-
-def _begin(run: Run, writer: RecordWriter, *, resumed: bool) -> Provenance:
-    provenance = begin_provenance(
-        run.facts,
-        device=next(run.net.parameters()).device,
-        engine="loop",
-        data_checksum=run.task.checksum(),
-        parameters=sum(p.numel() for p in run.net.parameters()),
-    )
-    before = writer.read_provenance() if resumed else None
-    if before is not None:
-        provenance = replace(provenance, started=before.started, resumes=before.resumes + 1)
-    writer.write_provenance(provenance)
-    return provenance

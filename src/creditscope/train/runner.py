@@ -1,17 +1,20 @@
-"""Train a set of runs: those on record are reused, the others go to one single-threaded worker per core."""
+"""Train a set of runs: those on record are reused, the others go to one single-threaded worker per core, or to CUDA."""
 
 import json
 import math
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -20,8 +23,9 @@ from creditscope.record import Record, RunSpec, stored_record
 from creditscope.registry import NETS, RULES, TASKS
 from creditscope.tasks import load_task
 from creditscope.train.data import check_data
+from creditscope.train.engines import Group, choose_device, group_runs
 from creditscope.train.progress import Progress, Silent
-from creditscope.train.recording import StoppedError, record_run
+from creditscope.train.recording import Outcome, StoppedError, record_runs
 
 WORKER_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -33,6 +37,9 @@ WORKER_ENVIRONMENT = {
 }
 
 
+STOPPING = "stopping at the end of the epoch; Ctrl-C again stops at once"
+
+
 def run_all(
     specs: Sequence[RunSpec],
     root: str | Path,
@@ -41,11 +48,14 @@ def run_all(
     progress: Progress | None = None,
     problems: list[str] | None = None,
     time_limit: float | None = None,
+    device: str = "auto",
+    engine: str = "auto",
 ) -> list[Record]:
     """Records of all `specs`, in their order; data are checked before the first run starts.
 
-    A run that fails does not stop the others; its error is raised after they are done. After `time_limit` seconds
-    every run stops at the end of its epoch with a checkpoint, and `UnfinishedError` is raised.
+    Runs that differ only in seed are stacked where that is faster (see `engines`). A run that fails does not stop the
+    others; its error is raised after they are done. After `time_limit` seconds every run stops at the end of its epoch
+    with a checkpoint, and `UnfinishedError` is raised.
     """
     root, progress = Path(root), progress or Silent()
     if jobs is not None and jobs < 1:
@@ -57,16 +67,18 @@ def run_all(
     for spec in {str((s.task, s.task_options, s.net, s.batch)): s for s in missing}.values():
         check_data(load_task(spec.task, **spec.task_options), spec)
     root.mkdir(parents=True, exist_ok=True)
+    place = choose_device(device)
+    cores = 1 if place.type == "cuda" else jobs or available_cores()
+    groups = group_runs(missing, root, device=place, engine=engine, workers=cores)
     failures: list[str] = []
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     if missing:
         progress.begin(missing, len(unique) - len(missing))
         try:
-            cores = jobs or available_cores()
-            if min(cores, len(missing)) == 1 or any(map(_only_in_this_process, missing)):
-                _run_here(missing, root, progress, failures, deadline)
+            if min(cores, len(groups)) == 1 or any(map(_only_in_this_process, missing)):
+                _run_here(groups, root, progress, failures, deadline, place)
             else:
-                _run_in_workers(missing, root, progress, failures, deadline, min(cores, len(missing)))
+                _run_in_workers(groups, root, progress, failures, deadline, min(cores, len(groups)))
         finally:
             progress.close()
     if failures:
@@ -105,41 +117,91 @@ def _only_in_this_process(spec: RunSpec) -> bool:
     return own_rule or NETS.is_local(spec.net) or TASKS.is_local(spec.task)
 
 
-def _run_here(specs: Sequence[RunSpec], root: Path, progress: Progress, failures: list[str], deadline: float) -> None:
+def _run_here(
+    groups: Sequence[Group],
+    root: Path,
+    progress: Progress,
+    failures: list[str],
+    deadline: float,
+    device: torch.device,
+) -> None:
+    def end(spec: RunSpec, outcome: Outcome) -> None:
+        if isinstance(outcome, Exception):
+            failures.append(f"Run {spec.name()} failed: {reason_of(outcome)}")
+        progress.end_run(spec, "failed" if isinstance(outcome, Exception) else outcome)
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in a worker, so that the bits do not depend on the number of jobs
     try:
-        _run_one_by_one(specs, root, progress, failures, deadline)
+        with _interrupts_asked() as interrupted:
+            for group in groups:
+                record_group(
+                    group,
+                    root,
+                    device=device,
+                    on_epoch=progress.epoch,
+                    on_end=end,
+                    should_stop=lambda: interrupted.is_set() or time.monotonic() >= deadline,
+                )
+                if interrupted.is_set():
+                    raise KeyboardInterrupt
+    except StoppedError:
+        if interrupted.is_set():  # pyright: ignore[reportPossiblyUnboundVariable]
+            raise KeyboardInterrupt from None
     finally:
         torch.set_num_threads(threads)
 
 
-def _run_one_by_one(
-    specs: Sequence[RunSpec], root: Path, progress: Progress, failures: list[str], deadline: float
-) -> None:
-    for spec in specs:
-        try:
-            outcome = record_run(
-                spec,
-                root,
-                on_epoch=lambda done, loss, spec=spec: progress.epoch(spec, done, loss),
-                should_stop=lambda: time.monotonic() >= deadline,
-            )
-            progress.end_run(spec, outcome)
-        except StoppedError:
-            return
-        except Exception as error:
-            reason = str(error) if isinstance(error, CreditscopeError) else traceback.format_exc()
-            failures.append(f"Run {spec.name()} failed: {reason}")
-            progress.end_run(spec, "failed")
+def record_group(group: Group, root: Path, *, on_end: Callable[[RunSpec, Outcome], None], **options: Any) -> None:
+    """`record_runs`, but what fails for the whole group (no memory, no data) is the end of each of its runs."""
+    ended: set[str] = set()
+
+    def end(spec: RunSpec, outcome: Outcome) -> None:
+        ended.add(spec.digest())
+        on_end(spec, outcome)
+
+    try:
+        record_runs(group.specs, root, engine=group.engine, on_end=end, **options)
+    except StoppedError:
+        raise
+    except Exception as error:
+        for spec in group.specs:
+            if spec.digest() not in ended:
+                on_end(spec, error)
+
+
+@contextmanager
+def _interrupts_asked() -> Iterator[threading.Event]:
+    """Inside, the first Ctrl-C sets the event, so that the epoch can end; the second stops at once."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # only there can signals be handled
+        yield asked
+        return
+
+    def ask(*_: object) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        print(STOPPING, file=sys.stderr, flush=True)
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def reason_of(error: Exception) -> str:
+    """What to say of an error: its text if it is ours, otherwise where it came from, too."""
+    return str(error) if isinstance(error, CreditscopeError) else "".join(traceback.format_exception(error))
 
 
 def _run_in_workers(
-    specs: Sequence[RunSpec], root: Path, progress: Progress, failures: list[str], deadline: float, count: int
+    groups: Sequence[Group], root: Path, progress: Progress, failures: list[str], deadline: float, count: int
 ) -> None:
-    todo: queue.SimpleQueue[RunSpec] = queue.SimpleQueue()
-    for spec in specs:
-        todo.put(spec)
+    todo: queue.SimpleQueue[Group] = queue.SimpleQueue()
+    for group in groups:
+        todo.put(group)
     stopping = threading.Event()
     workers = [_Worker(root, todo, progress, failures, stopping) for _ in range(count)]
     for worker in workers:
@@ -149,7 +211,7 @@ def _run_in_workers(
             worker.join(None if deadline == math.inf else max(deadline - time.monotonic(), 0))
         _stop(workers, stopping)
     except KeyboardInterrupt:
-        print("stopping at the end of the epoch; Ctrl-C again stops at once", file=sys.stderr, flush=True)
+        print(STOPPING, file=sys.stderr, flush=True)
         try:
             _stop(workers, stopping)
         except KeyboardInterrupt:
@@ -168,12 +230,12 @@ def _stop(workers: "Sequence[_Worker]", stopping: threading.Event) -> None:
 
 
 class _Worker(threading.Thread):
-    """A thread that feeds one worker process and listens to it; a process that dies costs its run alone."""
+    """A thread that feeds one worker process and listens to it; a process that dies costs its runs alone."""
 
     def __init__(
         self,
         root: Path,
-        todo: "queue.SimpleQueue[RunSpec]",
+        todo: "queue.SimpleQueue[Group]",
         progress: Progress,
         failures: list[str],
         stopping: threading.Event,
@@ -185,12 +247,10 @@ class _Worker(threading.Thread):
     def run(self) -> None:
         while not self.stopping.is_set():
             try:
-                spec = self.todo.get_nowait()
+                group = self.todo.get_nowait()
             except queue.Empty:
                 break
-            outcome = self._train(spec)
-            if not self.stopping.is_set():
-                self.progress.end_run(spec, outcome)
+            self._train(group)
         self._reap()
 
     def interrupt(self) -> None:
@@ -203,29 +263,36 @@ class _Worker(threading.Thread):
         if self.process is not None:
             self.process.kill()
 
-    def _train(self, spec: RunSpec) -> str:
+    def _train(self, group: Group) -> None:
         process = self.process = self.process or self._launch()
         assert process.stdin
         assert process.stdout
         try:
-            process.stdin.write(json.dumps(asdict(spec)) + "\n")
+            process.stdin.write(json.dumps(asdict(group)) + "\n")
             process.stdin.flush()
         except BrokenPipeError:
             pass  # it died; reading finds the end
+        left = {spec.digest(): spec for spec in group.specs}
         for line in process.stdout:
             event = json.loads(line)
+            if event["event"] == "done":
+                return
+            spec = left[event["run"]]
             if event["event"] == "epoch":
                 self.progress.epoch(spec, event["done"], event["loss"])
-            elif event["event"] == "end":
-                return event["outcome"]
             else:
-                self.failures.append(f"Run {spec.name()} failed: {event['reason']}")
-                return "failed"
+                del left[event["run"]]
+                self._end(spec, event["outcome"], event.get("reason"))
         process.wait()
         code = self._reap()
         if not self.stopping.is_set():
-            self.failures.append(f"Run {spec.name()} failed: its worker ended with exit code {code}.")
-        return "failed"
+            for spec in left.values():
+                self._end(spec, "failed", f"its worker ended with exit code {code}.")
+
+    def _end(self, spec: RunSpec, outcome: str, reason: str | None) -> None:
+        if reason is not None:
+            self.failures.append(f"Run {spec.name()} failed: {reason}")
+        self.progress.end_run(spec, outcome)
 
     def _launch(self) -> "subprocess.Popen[str]":
         return subprocess.Popen(

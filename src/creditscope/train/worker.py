@@ -1,4 +1,4 @@
-"""A worker process: reads run specs as JSON lines, trains them on one thread, writes events as JSON lines.
+"""A worker process: reads groups of runs as JSON lines, trains them on one thread, writes events as JSON lines.
 
 A subprocess rather than `multiprocessing`, so that `creditscope.run` works in any script without a main guard.
 """
@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-import traceback
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -20,9 +20,9 @@ def main() -> None:
     import torch
     from pydantic import TypeAdapter
 
-    from creditscope.errors import CreditscopeError
-    from creditscope.record.schema import RunSpec
-    from creditscope.train.recording import StoppedError, record_run
+    from creditscope.train.engines import Group
+    from creditscope.train.recording import StoppedError
+    from creditscope.train.runner import reason_of, record_group
 
     torch.set_num_threads(1)
     events = os.fdopen(os.dup(1), "w", buffering=1)
@@ -32,23 +32,24 @@ def main() -> None:
     def send(**event) -> None:
         events.write(json.dumps(event) + "\n")
 
-    adapter = TypeAdapter(RunSpec)
+    def end(spec, outcome) -> None:
+        if isinstance(outcome, Exception):
+            send(event="end", run=spec.digest(), outcome="failed", reason=reason_of(outcome))
+        else:
+            send(event="end", run=spec.digest(), outcome=outcome)
+
+    adapter = TypeAdapter(Group)
     for line in sys.stdin:
-        spec = adapter.validate_json(line)
-        try:
-            status = record_run(
-                spec,
+        group = adapter.validate_json(line)
+        with suppress(StoppedError):
+            record_group(
+                group,
                 root,
-                on_epoch=lambda done, loss: send(event="epoch", done=done, loss=loss),
+                on_epoch=lambda spec, done, loss: send(event="epoch", run=spec.digest(), done=done, loss=loss),
+                on_end=end,
                 should_stop=stop.is_set,
             )
-            send(event="end", outcome=status)
-        except StoppedError:
-            send(event="end", outcome="stopped")
-        except CreditscopeError as error:
-            send(event="failed", reason=str(error))
-        except Exception:
-            send(event="failed", reason=traceback.format_exc())
+        send(event="done")
         if stop.is_set():
             break
 

@@ -1,0 +1,119 @@
+"""Many seeds of one net at once: parameters and buffers with a seed axis in front, the plain net under `vmap`.
+
+A `StackedNet` can stand wherever a net is trained or measured; states, credit and gradients then have the seed axis in
+front, and everything else reads the same.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from creditscope.stacked_functions import StackedFunctions
+
+
+@dataclass(frozen=True)
+class PerSeed:
+    """Inputs with a seed axis in front; inputs that are not wrapped are shared by all seeds."""
+
+    inputs: Any
+
+
+def as_arguments(inputs: Any) -> tuple:
+    """What a net is called with: inputs are one tensor, or a tuple of arguments."""
+    return inputs if isinstance(inputs, tuple) else (inputs,)
+
+
+class StackedNet:
+    """One net as the pattern, and the tensors of all seeds by name."""
+
+    def __init__(self, net: nn.Module, parameters: dict[str, nn.Parameter], buffers: dict[str, Tensor]):
+        self.net, self._parameters, self._buffers = net, parameters, buffers
+        self.seeds = len(next(iter(parameters.values())))
+
+    @classmethod
+    def of(cls, nets: Sequence[nn.Module]) -> "StackedNet":
+        """Nets of one kind, stacked; the first becomes the pattern."""
+        each = [dict(net.named_parameters()) for net in nets]
+        parameters = {
+            name: nn.Parameter(torch.stack([p[name].detach() for p in each]), requires_grad=pattern.requires_grad)
+            for name, pattern in each[0].items()
+        }
+        held = [dict(net.named_buffers()) for net in nets]
+        return cls(nets[0], parameters, {name: torch.stack([b[name] for b in held]) for name in held[0]})
+
+    def __call__(self, inputs: Any, tensors: Mapping[str, Tensor] | None = None) -> Tensor:
+        """Outputs of all seeds (seeds, rows, …); `tensors` replace stacked parameters or buffers."""
+        named = {**self._parameters, **self._buffers, **(tensors or {})}
+        given, dim = _opened(inputs)
+
+        def one_seed(own: dict[str, Tensor], inputs: Any) -> Tensor:
+            return functional_call(self.net, own, as_arguments(inputs))
+
+        with StackedFunctions():
+            return torch.vmap(one_seed, in_dims=(0, dim))(named, given)
+
+    def each(self, function: Callable, inputs: Any, *stacked: Any) -> Any:
+        """`function` on the inputs and every seed's own share of what is stacked (None stays None)."""
+        given, dim = _opened(inputs)
+        in_dims = (dim, *(None if argument is None else 0 for argument in stacked))
+        return torch.vmap(function, in_dims=in_dims)(given, *stacked)
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Stacked parameters, by the names they have in the net."""
+        return iter(self._parameters.items())
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """Stacked buffers, likewise."""
+        return iter(self._buffers.items())
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Without their names."""
+        return iter(self._parameters.values())
+
+    def buffers(self) -> Iterator[Tensor]:
+        """Without their names."""
+        return iter(self._buffers.values())
+
+    def state_of(self, seed: int) -> dict[str, Tensor]:
+        """The state dict of one seed's net, by its place in the stack; views, not copies."""
+        stacked = {**self._parameters, **self._buffers}
+        own = dict([*self.net.named_parameters(), *self.net.named_buffers()])
+        first_name = {id(tensor): name for name, tensor in own.items()}  # a tied tensor has several
+        state = self.net.state_dict(keep_vars=True)
+        return {name: stacked[first_name[id(tensor)]][seed].detach() for name, tensor in state.items()}
+
+    def share_buffers(self, names: Sequence[str], tensor: Tensor) -> None:
+        """Let several buffers be one tensor, which is then written once for all of them."""
+        self._buffers |= dict.fromkeys(names, tensor)
+
+    def train(self, mode: bool = True) -> None:
+        """Training mode, as of a module."""
+        self.net.train(mode)
+
+    def eval(self) -> None:
+        """Evaluation mode, as of a module."""
+        self.net.eval()
+
+
+Net = nn.Module | StackedNet
+
+
+def pattern_of(net: Net) -> nn.Module:
+    """The module whose submodules have names and hooks."""
+    return net.net if isinstance(net, StackedNet) else net
+
+
+def call_net(net: Net, inputs: Any, tensors: Mapping[str, Tensor] | None = None) -> Any:
+    """The output of one net or of a stack; `tensors` replace parameters or buffers by name."""
+    if isinstance(net, StackedNet):
+        return net(inputs, tensors)
+    return functional_call(net, dict(tensors), as_arguments(inputs)) if tensors else net(*as_arguments(inputs))
+
+
+def _opened(inputs: Any) -> tuple[Any, int | None]:
+    """The inputs, and the axis of their seeds."""
+    return (inputs.inputs, 0) if isinstance(inputs, PerSeed) else (inputs, None)

@@ -1,0 +1,222 @@
+"""The *stacked* engine: many seeds of one spec trained as one, and on CUDA each step replayed as one captured graph.
+
+Parameters, buffers, feedback, optimiser state and what is drawn for an epoch have a seed axis; nets, rules and
+measurements are those of the loop. All that a step reads or writes stays in place on the device (the step's place in
+the epoch and the learning rate too), so that nothing waits for the device within an epoch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from creditscope.errors import CreditscopeError
+from creditscope.losses import RowErrors, errors_function
+from creditscope.measure.observation import observe
+from creditscope.nets._dropout import HashDropout
+from creditscope.record.schema import RunSpec
+from creditscope.rules import AppliedTapRule, feedback_state
+from creditscope.stack import StackedNet
+from creditscope.train.data import Batch, EpochPlan
+from creditscope.train.optimiser import learning_rate, make_optimiser, set_learning_rate
+from creditscope.train.run import LastStep, Run, copy_of
+
+WARM_UP_STEPS = 3
+
+
+class CannotStackError(CreditscopeError):
+    """A net or rule does something that `vmap` cannot map over seeds."""
+
+
+@dataclass
+class StackedRun(Run):
+    """Runs that differ only in their seed; `spec` is the first of `members`."""
+
+    members: tuple[RunSpec, ...] = ()
+    capture: bool = False
+    """Whether to replay the step as a CUDA graph."""
+
+    def __post_init__(self) -> None:
+        seeds, device = len(self.members), self.device
+        self.engine = "captured" if self.capture else "stacked"
+        self._place = torch.zeros(1, dtype=torch.int64, device=device)
+        self._loss = torch.zeros(seeds, dtype=torch.float64, device=device)
+        self._dropout_step = torch.zeros(seeds, dtype=torch.int64, device=device)
+        self._plan: tuple[Tensor, ...] | None = None
+        self._next: tuple[int, EpochPlan] | None = None
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._errors: RowErrors | None = None
+        assert isinstance(self.net, StackedNet)
+        layers = [f"{name}.step" for name, m in self.net.net.named_modules() if isinstance(m, HashDropout)]
+        self.net.share_buffers(layers, self._dropout_step)
+
+    @property
+    def specs(self) -> tuple[RunSpec, ...]:
+        """The spec of every seed."""
+        return self.members
+
+    def train_epoch(self, epoch: int, *, keep_last: bool) -> tuple[Tensor, LastStep | None]:
+        """One pass over the data of all seeds at once."""
+        self.net.train()
+        steps, last = self.data.steps, None
+        set_learning_rate(self.optimiser, learning_rate(self.spec, epoch))
+        self._load_plan(epoch)
+        self._place.zero_()
+        self._loss.zero_()
+        self._dropout_step.fill_(epoch * steps - 1)
+        if self.capture and self._graph is None:
+            self._graph = self._captured_step()
+        for i in range(steps):
+            if keep_last and i == steps - 1:
+                last = self._observed_step()
+            else:
+                self._advance()
+        if epoch + 1 < self.spec.epochs:  # while the device works
+            self._next = epoch + 1, self._draw_plan(epoch + 1)
+        return self._loss / steps, last
+
+    def _advance(self) -> None:
+        if self._graph is None:
+            self._step()
+        else:
+            self._graph.replay()
+
+    def _step(self) -> None:
+        """One step of every seed; reads and writes nothing but tensors that stay where they are."""
+        self._dropout_step += 1
+        self._errors = self.train_step(self._batch())
+        self._loss += self._errors.mean_loss
+        self._place += 1
+
+    def _observed_step(self) -> LastStep:
+        """One step, and what it was given and did."""
+        batch, before = self._batch(), copy_of(self.trained)
+        self._advance()
+        assert self._errors is not None
+        return LastStep.of(self, batch, self._errors, before)
+
+    def _batch(self) -> Batch:
+        """The batch at the present place in the epoch."""
+        assert self._plan is not None
+        return self.data.train_batch(*(told.index_select(0, self._place)[0] for told in self._plan))
+
+    def _draw_plan(self, epoch: int) -> EpochPlan:
+        """What the steps of an epoch are told, (steps, seeds, …)."""
+        plans = [self.data.plan_epoch(spec.seed, epoch) for spec in self.members]
+        return tuple(torch.stack(told, dim=1) for told in zip(*plans, strict=True))
+
+    def _load_plan(self, epoch: int) -> None:
+        drawn = self._next[1] if self._next and self._next[0] == epoch else self._draw_plan(epoch)
+        if self._plan is None:
+            self._plan = tuple(told.to(self.device) for told in drawn)
+        else:
+            for place, told in zip(self._plan, drawn, strict=True):
+                place.copy_(told)
+
+    def _captured_step(self) -> torch.cuda.CUDAGraph | None:
+        """The step as a CUDA graph; None, and steps one by one, if something in it cannot be captured."""
+        kept = [t.detach().clone() for t in self._moving()]
+        states = {p: {key: t.clone() for key, t in s.items()} for p, s in self.optimiser.state.items()}
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP_STEPS):
+                self._step()
+                self._place.zero_()
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        self._put_back(kept, states)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                self._step()
+        except RuntimeError:
+            torch.cuda.synchronize(self.device)
+            self._put_back(kept, states)
+            self.capture, self.engine = False, "stacked"
+            return None
+        return graph
+
+    def _moving(self) -> list[Tensor]:
+        """All that a step changes, but for the optimiser's own."""
+        return [*self.net.parameters(), *self.net.buffers(), self._place, self._loss, self._dropout_step]
+
+    @torch.no_grad()
+    def _put_back(self, kept: list[Tensor], states: dict) -> None:
+        for tensor, value in zip(self._moving(), kept, strict=True):
+            tensor.copy_(value)
+        for parameter, state in self.optimiser.state.items():
+            for key, tensor in state.items():
+                before = states.get(parameter, {}).get(key)
+                tensor.zero_() if before is None else tensor.copy_(before)
+        self.optimiser.zero_grad(set_to_none=True)
+
+    def tensors(self, seed: int = 0) -> dict[str, Tensor]:
+        """Weights, buffers and feedback of one seed."""
+        assert isinstance(self.net, StackedNet)
+        feedback = {name: b[seed] for name, b in feedback_state(self.application).items()}
+        return {**self.net.state_of(seed), **feedback}
+
+    def optimiser_state(self, seed: int = 0) -> dict[int, dict[str, Tensor]]:
+        """What the optimiser keeps for each trained parameter of one seed."""
+        state = self.optimiser.state_dict()["state"]
+        return {i: {key: t[seed] if t.ndim else t for key, t in kept.items()} for i, kept in state.items()}
+
+
+def stack_runs(runs: Sequence[Run]) -> StackedRun:
+    """Runs of one spec and many seeds, all at the same epoch, as one; raises `CannotStackError` if they cannot be."""
+    first = runs[0]
+    nets = [run.net for run in runs if isinstance(run.net, torch.nn.Module)]
+    net, applied = StackedNet.of(nets), first.application.applied
+    if isinstance(applied, AppliedTapRule):
+        feedback = [
+            run.application.applied.feedback for run in runs if isinstance(run.application.applied, AppliedTapRule)
+        ]
+        applied = replace(applied, net=net, feedback=[torch.stack(b) for b in zip(*feedback, strict=True)])
+    else:
+        applied = replace(applied, net=net)
+    # a captured optimiser takes its learning rate and bias corrections in float32, which float64 would feel
+    capture = first.device.type == "cuda" and first.spec.precision != "float64"
+    stacked = StackedRun(
+        first.spec,
+        first.task,
+        first.data,
+        net,
+        replace(first.application, applied=applied),
+        first.facts,
+        make_optimiser(first.spec, [p for p in net.parameters() if p.requires_grad], captured=capture),
+        members=tuple(run.spec for run in runs),
+        capture=capture,
+    )
+    _stack_optimisers(stacked, runs)
+    _try_out(stacked)
+    return stacked
+
+
+def _stack_optimisers(stacked: StackedRun, runs: Sequence[Run]) -> None:
+    """State of runs that were trained before goes on; a count of steps is the same for all."""
+    states = [run.optimiser_state() for run in runs]
+    if not states[0]:
+        return
+    together = {
+        i: {key: torch.stack([s[i][key] for s in states]) if t.ndim else t for key, t in kept.items()}
+        for i, kept in states[0].items()
+    }
+    stacked.optimiser.load_state_dict({**stacked.optimiser.state_dict(), "state": together})
+
+
+def _try_out(run: StackedRun) -> None:
+    """Does `vmap` carry this net and rule? A step's gradients and a snapshot on a few rows, then all is put back."""
+    batch, applied = run.data.sample_batch(), run.application.applied
+    buffers = {name: b.clone() for name, b in run.net.named_buffers()}
+    try:
+        run.net.train()
+        applied.backward(batch.inputs, errors_function(run.net, batch.target, mask=batch.mask))
+        run.net.eval()
+        observe(run.net, applied, batch.inputs, batch.target, mask=batch.mask, noise=False)
+    except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
+        raise CannotStackError(f"{type(error).__name__}: {error}") from error
+    finally:
+        run.optimiser.zero_grad(set_to_none=True)
+        for name, buffer in run.net.named_buffers():
+            buffer.copy_(buffers[name])

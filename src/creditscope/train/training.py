@@ -1,0 +1,66 @@
+"""Train a run from one epoch to the last, measuring as it goes; the same for one seed and for a stack of them."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from creditscope.record.schema import RunSpec, Snapshot
+from creditscope.train.run import LastStep, Run, snapshot_run
+
+OnEpoch = Callable[[int, Sequence[float]], None]
+"""Called after every epoch with the epochs done and the mean training loss of every seed."""
+OnSnapshots = Callable[[Sequence[Snapshot | None]], None]
+"""Called with the snapshots of all seeds; None for a seed that has ended."""
+OnEnd = Callable[[int, int | None], None]
+"""Called once for every seed, by its place: the epoch in which it diverged, or None."""
+
+
+def snapshot_due(spec: RunSpec, epoch: int) -> bool:
+    """Before training, at the end, and every `snapshot_every` epochs (0: only those two)."""
+    return epoch in (0, spec.epochs) or (spec.snapshot_every > 0 and epoch % spec.snapshot_every == 0)
+
+
+def train_run(
+    run: Run,
+    *,
+    start: int = 0,
+    audit: bool = True,
+    on_epoch: OnEpoch | None = None,
+    on_snapshots: OnSnapshots | None = None,
+    on_end: OnEnd | None = None,
+) -> None:
+    """Train from epoch `start` to the end; a seed whose loss stops being finite ends there, and the others go on.
+
+    `audit=False` trains without measuring; the weights come out the same to the last bit.
+    """
+    spec, alive = run.spec, [True] * len(run.specs)
+
+    def snap(epoch: int, train_loss: Tensor | None, last: LastStep | None) -> None:
+        if audit and snapshot_due(spec, epoch):
+            taken = snapshot_run(run, epoch, train_loss=train_loss, last=last)
+            if on_snapshots:
+                on_snapshots([snapshot if lives else None for snapshot, lives in zip(taken, alive, strict=True)])
+
+    def end(seed: int, diverged: int | None) -> None:
+        alive[seed] = False
+        if on_end:
+            on_end(seed, diverged)
+
+    if start == 0:
+        snap(0, None, None)
+    for epoch in range(start, spec.epochs):
+        keep = audit and snapshot_due(spec, epoch + 1)
+        train_loss, last = run.train_epoch(epoch, keep_last=keep)
+        losses: list[float] = train_loss.tolist()
+        for seed, loss in enumerate(losses):
+            if alive[seed] and not math.isfinite(loss):
+                end(seed, epoch + 1)
+        if not any(alive):
+            return
+        snap(epoch + 1, train_loss, last)
+        if on_epoch:
+            on_epoch(epoch + 1, losses)
+    for seed, lives in enumerate(alive):
+        if lives:
+            end(seed, None)
