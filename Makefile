@@ -28,6 +28,9 @@ bench: export MALLOC_TRIM_THRESHOLD_ = 1073741824
 bench: $(READY)
 	$(BIN)/python bench/step_cost.py
 	$(BIN)/python bench/snapshot_cost.py
+	$(BIN)/python bench/stacked.py
+	$(BIN)/python bench/scaling.py
+	$(BIN)/python bench/where.py
 
 clean:
 	rm -rf out build dist .pytest_cache .ruff_cache .hypothesis

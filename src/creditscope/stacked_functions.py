@@ -111,7 +111,7 @@ def product_over_rows(delta: Tensor, rows: Tensor) -> Tensor:
     """
     if not _many_rows(delta):
         return delta.mT @ rows
-    (parts, rest), (x_parts, x_rest) = _in_parts(delta), _in_parts(rows)
+    (parts, rest), (x_parts, x_rest) = _in_parts(delta, PARTS), _in_parts(rows, PARTS)
     total = (parts.flatten(0, 1).mT @ x_parts.flatten(0, 1)).unflatten(0, parts.shape[:2]).sum(1)
     return total + rest.mT @ x_rest if rest.shape[1] else total
 
@@ -120,7 +120,7 @@ def sum_over_rows(delta: Tensor) -> Tensor:
     """Σ δ of every seed, (seeds, features), likewise."""
     if not _many_rows(delta):
         return delta.sum(-2)
-    parts, rest = _in_parts(delta)
+    parts, rest = _in_parts(delta, 2 * PARTS)
     return parts.sum(2).sum(1) + rest.sum(1) if rest.shape[1] else parts.sum(2).sum(1)
 
 
@@ -128,10 +128,10 @@ def _many_rows(x: Tensor) -> bool:
     return x.is_cuda and x.ndim == 3 and x.shape[1] >= MANY_ROWS
 
 
-def _in_parts(x: Tensor) -> tuple[Tensor, Tensor]:
+def _in_parts(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """(seeds, rows, features) as (seeds, parts, rows of a part, features), and the rows left over."""
-    whole = x.shape[1] - x.shape[1] % PARTS
-    return x[:, :whole].unflatten(1, (PARTS, -1)), x[:, whole:]
+    whole = x.shape[1] - x.shape[1] % count
+    return x[:, :whole].unflatten(1, (count, -1)), x[:, whole:]
 
 
 def stacked_layer_norm(
