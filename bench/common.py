@@ -3,6 +3,7 @@
 import argparse
 import json
 import platform
+import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -88,14 +89,18 @@ class Spread:
 
 
 def interleaved(works: dict[str, Work], rounds: int, device: str) -> dict[str, list[float]]:
-    """Seconds of each work in every round, all works taking turns; process time on a CPU, waited-for time on CUDA."""
+    """Seconds of each work in every round, all works taking turns in an order that differs from round to round.
+
+    Process time on a CPU, waited-for time on CUDA.
+    """
     for work in works.values():
         for _ in range(2):
             work()
     times: dict[str, list[float]] = {name: [] for name in works}
+    order = random.Random(0)
     for _ in range(rounds):
-        for name, work in works.items():
-            times[name].append(timed(work, device))
+        for name in order.sample(list(works), len(works)):
+            times[name].append(timed(works[name], device))
     return times
 
 

@@ -54,7 +54,7 @@ class StackedNet:
             return functional_call(self.net, own, as_arguments(inputs))
 
         with StackedFunctions():
-            return torch.vmap(one_seed, in_dims=(0, dim))(named, given)
+            return torch.vmap(one_seed, in_dims=(0, dim))(named, given).contiguous()
 
     def each(self, function: Callable, inputs: Any, *stacked: Any) -> Any:
         """`function` on the inputs and every seed's own share of what is stacked (None stays None)."""

@@ -52,7 +52,9 @@ class StackedFunctions(TorchFunctionMode):
         """Others, and attention with a mask or dropout, are left to `vmap`."""
         kwargs = kwargs or {}
         if func is functional.linear:
-            return OneForAll.apply(stacked_linear, *args, *kwargs.values())
+            x, weight, bias = _linear_arguments(*args, **kwargs)
+            if weight.ndim == 2:
+                return OneForAll.apply(stacked_linear, x, weight, bias)
         if func is functional.layer_norm:
             return OneForAll.apply(stacked_layer_norm, *_layer_norm_arguments(*args, **kwargs))
         if func is functional.scaled_dot_product_attention and len(args) == 3 and not kwargs and args[0].ndim == 4:
@@ -60,10 +62,14 @@ class StackedFunctions(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+def _linear_arguments(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple:
+    return input, weight, bias
+
+
 def _layer_norm_arguments(
-    x: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+    input: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> tuple:
-    return x, tuple(normalized_shape), weight, bias, eps
+    return input, tuple(normalized_shape), weight, bias, eps
 
 
 def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -4,6 +4,7 @@ Forward: y = x Wᵀ + b. Backward: ∂W and ∂b as usual, and δ_x = δ_y B, wi
 is used is read when the backward runs, so one forward serves the rule's credit and the exact reference.
 """
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -64,6 +65,10 @@ class LinearWithFeedback(torch.autograd.Function):
     def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
         """The products of all seeds as one batched product; what they share is not copied."""
         return OneForAll.vmap(info, (None, *in_dims), LinearWithFeedback.apply, *args)
+
+
+LinearWithFeedback.forward.__signature__ = inspect.signature(LinearWithFeedback.forward)  # pyright: ignore
+"""Kept, because torch would work it out again at every call, which is felt in a step."""
 
 
 class FeedbackLinear(nn.Linear):

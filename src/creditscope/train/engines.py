@@ -78,11 +78,15 @@ def _choose(together: Sequence[RunSpec], device: torch.device) -> str:
     spec = together[0]
     task = load_task(spec.task, **spec.task_options)
     rows = len(task.y) if isinstance(task, GraphTask) else spec.batch
-    return "stacked" if count_parameters(spec, task) * rows <= CPU_WORK else "loop"
+    parameters = count_parameters(spec, task)
+    return "stacked" if parameters is not None and parameters * rows <= CPU_WORK else "loop"
 
 
-def count_parameters(spec: RunSpec, task: AnyTask) -> int:
-    """Of the spec's net, without drawing them."""
-    with torch.device("meta"):
-        net = NETS.get(spec.net)(task.input_shape, task.classes, **spec.net_options)
+def count_parameters(spec: RunSpec, task: AnyTask) -> int | None:
+    """Of the spec's net, without drawing them; None for a net that cannot be built so (or at all)."""
+    try:
+        with torch.device("meta"):
+            net = NETS.get(spec.net)(task.input_shape, task.classes, **spec.net_options)
+    except Exception:
+        return None
     return sum(p.numel() for p in net.parameters())

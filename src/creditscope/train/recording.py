@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -114,8 +115,9 @@ class _Session:
         checkpoint_seconds: float,
     ):
         self.task, self.data, self.device, self.writers = task, data, device, writers
-        self.on_epoch, self.end, self.should_stop = on_epoch, end, should_stop
+        self.on_epoch, self.on_end, self.should_stop = on_epoch, end, should_stop
         self.checkpoint_seconds = checkpoint_seconds
+        self.ended: set[str] = set()
         self.checksum = task.checksum()
 
     def train(self, specs: Sequence[RunSpec], *, stacked: bool) -> None:
@@ -138,8 +140,12 @@ class _Session:
         torch.cuda.empty_cache()
         half = len(specs) // 2
         for part in (specs[:half], specs[half:]):
-            left = [spec for spec in part if not self.writers[spec.digest()].finished_meanwhile()]
-            self.train(left, stacked=True)
+            self.train([spec for spec in part if spec.digest() not in self.ended], stacked=True)
+
+    def end(self, spec: RunSpec, outcome: Outcome) -> None:
+        """A run has come to its end, well or not."""
+        self.ended.add(spec.digest())
+        self.on_end(spec, outcome)
 
     def _prepare(self, specs: Sequence[RunSpec]) -> "list[_Recording]":
         """Runs built and put where they were stopped; one that cannot be ends here."""
@@ -171,18 +177,27 @@ class _Session:
         left = dict(enumerate(recordings))
         saved_at, took = time.monotonic(), 0.0
 
+        def write(seed: int, work: Callable[[_Recording], object]) -> None:
+            """What cannot be written (a full disk) is the end of its own run; the others go on."""
+            try:
+                work(left[seed])
+            except (OSError, CreditscopeError) as error:
+                self.end(left.pop(seed).spec, error)
+            if not left:
+                raise _NoneLeftError
+
         def append(snapshots: Sequence[Snapshot | None]) -> None:
-            for recording, snapshot in zip(recordings, snapshots, strict=True):
-                if snapshot is not None:
-                    recording.append(snapshot)
+            for seed, snapshot in enumerate(snapshots):
+                if snapshot is not None and seed in left:
+                    write(seed, partial(_Recording.append, snapshot=snapshot))
 
         def after_epoch(epoch: int, losses: Sequence[float]) -> None:
             nonlocal saved_at, took
             stop = self.should_stop() and epoch < run.spec.epochs
             began = time.monotonic()
             if stop or began - saved_at >= max(self.checkpoint_seconds, CHECKPOINT_SHARE * took):
-                for seed, recording in left.items():
-                    recording.save(run, seed, epoch)
+                for seed in list(left):
+                    write(seed, partial(_Recording.save, run=run, seed=seed, epoch=epoch))
                 saved_at = time.monotonic()
                 took = saved_at - began
             if self.on_epoch:
@@ -192,14 +207,14 @@ class _Session:
                 raise StoppedError
 
         def finish(seed: int, diverged: int | None) -> None:
-            recording = left[seed]
-            status = recording.finish(run, seed, diverged)
-            del left[seed]
-            self.end(recording.spec, status)
+            if seed in left:
+                write(seed, partial(_Recording.finish, run=run, seed=seed, diverged=diverged))
+            if seed in left:
+                self.end(left.pop(seed).spec, "complete" if diverged is None else "diverged")
 
         try:
-            for recording in recordings:
-                recording.begin(run, note=note, data_checksum=self.checksum)
+            for seed in list(left):
+                write(seed, partial(_Recording.begin, run=run, note=note, data_checksum=self.checksum))
             train_run(
                 run,
                 start=recordings[0].position.epoch,
@@ -209,9 +224,15 @@ class _Session:
             )
         except (StoppedError, torch.OutOfMemoryError):
             raise
+        except _NoneLeftError:
+            return
         except Exception as error:
             for recording in left.values():
                 self.end(recording.spec, error)
+
+
+class _NoneLeftError(Exception):
+    """Every run of a stack has ended before its time."""
 
 
 class _Recording:
@@ -248,8 +269,8 @@ class _Recording:
         """A checkpoint of this run, seed number `seed` of the stack."""
         save_checkpoint(self.writer.folder / NAME, run, Position(epoch, self.lines, self._spent()), seed)
 
-    def finish(self, run: Run, seed: int, diverged: int | None) -> str:
-        """Write the weights and close the record; says how the run ended."""
+    def finish(self, run: Run, seed: int, diverged: int | None) -> None:
+        """Write the weights and close the record."""
         assert self.provenance is not None
         save_tensors(self.writer.weights_path, run.tensors(seed))
         status = "complete" if diverged is None else "diverged"
@@ -264,7 +285,6 @@ class _Recording:
             )
         )
         (self.writer.folder / NAME).unlink(missing_ok=True)
-        return status
 
     def _spent(self) -> float:
         return self.position.seconds + time.perf_counter() - self.started

@@ -69,13 +69,14 @@ def run_all(
     root.mkdir(parents=True, exist_ok=True)
     place = choose_device(device)
     cores = 1 if place.type == "cuda" else jobs or available_cores()
-    groups = group_runs(missing, root, device=place, engine=engine, workers=cores)
+    here = cores == 1 or any(map(_only_in_this_process, missing))
+    groups = group_runs(missing, root, device=place, engine=engine, workers=1 if here else cores)
     failures: list[str] = []
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     if missing:
         progress.begin(missing, len(unique) - len(missing))
         try:
-            if min(cores, len(groups)) == 1 or any(map(_only_in_this_process, missing)):
+            if here or len(groups) == 1:
                 _run_here(groups, root, progress, failures, deadline, place)
             else:
                 _run_in_workers(groups, root, progress, failures, deadline, min(cores, len(groups)))

@@ -5,6 +5,7 @@ measurements are those of the loop. All that a step reads or writes stays in pla
 the epoch and the learning rate too), so that nothing waits for the device within an epoch.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,10 @@ from creditscope.train.optimiser import learning_rate, make_optimiser, set_learn
 from creditscope.train.run import LastStep, Run, copy_of
 
 WARM_UP_STEPS = 3
+ALIGNMENT = 16
+"""Bytes; products on a CPU round by how their factors lie within so many."""
+TOLERANCE = {"float32": 1e-3, "tf32": 1e-2, "float64": 1e-8}
+"""Relative error of a stacked seed's gradient above which it is not rounding."""
 
 
 class CannotStackError(CreditscopeError):
@@ -42,13 +47,14 @@ class StackedRun(Run):
         self.engine = "captured" if self.capture else "stacked"
         self._place = torch.zeros(1, dtype=torch.int64, device=device)
         self._loss = torch.zeros(seeds, dtype=torch.float64, device=device)
-        self._dropout_step = torch.zeros(seeds, dtype=torch.int64, device=device)
         self._plan: tuple[Tensor, ...] | None = None
         self._next: tuple[int, EpochPlan] | None = None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._errors: RowErrors | None = None
         assert isinstance(self.net, StackedNet)
         layers = [f"{name}.step" for name, m in self.net.net.named_modules() if isinstance(m, HashDropout)]
+        buffers = dict(self.net.named_buffers())
+        self._dropout_step = buffers[layers[0]] if layers else torch.zeros(seeds, dtype=torch.int64, device=device)
         self.net.share_buffers(layers, self._dropout_step)
 
     @property
@@ -130,6 +136,8 @@ class StackedRun(Run):
         try:
             with torch.cuda.graph(graph):
                 self._step()
+        except torch.OutOfMemoryError:
+            raise
         except RuntimeError:
             torch.cuda.synchronize(self.device)
             self._put_back(kept, states)
@@ -189,7 +197,9 @@ def stack_runs(runs: Sequence[Run]) -> StackedRun:
         capture=capture,
     )
     _stack_optimisers(stacked, runs)
-    _try_out(stacked)
+    if first.device.type == "cpu":
+        _refuse_unaligned(stacked, runs)
+    _compare_gradients(stacked, runs)
     return stacked
 
 
@@ -205,18 +215,53 @@ def _stack_optimisers(stacked: StackedRun, runs: Sequence[Run]) -> None:
     stacked.optimiser.load_state_dict({**stacked.optimiser.state_dict(), "state": together})
 
 
-def _try_out(run: StackedRun) -> None:
-    """Does `vmap` carry this net and rule? A step's gradients and a snapshot on a few rows, then all is put back."""
+def _refuse_unaligned(run: StackedRun, runs: Sequence[Run]) -> None:
+    """On a CPU the last bits of a product depend on how its factors lie in memory: each seed's must lie alike."""
+    rows = {len(run.data.snapshot_batch().target), *(told.shape[1] for told in run.data.plan_epoch(0, 0)[:1])}
+    item = next(run.net.parameters()).element_size()
+    shares = [t.numel() * t.element_size() for t in runs[0].tensors().values() if t.ndim >= 2]
+    shares += [n * math.prod(shape) * item for n in rows for shape in (*run.facts.tap_shapes, (run.facts.classes,))]
+    shares += [shape[-1] * item for shape in run.facts.tap_shapes]  # in a graph, seeds lie beside features
+    if any(share % ALIGNMENT for share in shares):
+        raise CannotStackError(
+            "the last bits of a seed would depend on its place in the stack, because a weight or a state does not fill "
+            f"a multiple of {ALIGNMENT} bytes; choose a width that is a multiple of 4"
+        )
+
+
+def _compare_gradients(run: StackedRun, runs: Sequence[Run]) -> None:
+    """Does `vmap` carry this net and rule, and does each seed then learn as it does alone? Tried on a few rows."""
+    try:
+        together = _gradients(run)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        raise CannotStackError(f"{type(error).__name__}: {error}") from error
+    for seed, single in enumerate(runs):
+        alone = _gradients(single)
+        error = torch.stack([(together[name][seed] - g).double().norm() for name, g in alone.items()]).norm()
+        size = torch.stack([g.double().norm() for g in alone.values()]).norm()
+        if error > TOLERANCE[run.spec.precision] * size:
+            raise CannotStackError(
+                "a seed learns otherwise than alone; is there a tensor in the net or rule that is neither a parameter "
+                "nor a buffer nor feedback?"
+            )
+
+
+def _gradients(run: Run) -> dict[str, Tensor]:
+    """What a training step on a few rows would put in `.grad`; a snapshot is tried, too, and all is put back."""
     batch, applied = run.data.sample_batch(), run.application.applied
     buffers = {name: b.clone() for name, b in run.net.named_buffers()}
     try:
         run.net.train()
         applied.backward(batch.inputs, errors_function(run.net, batch.target, mask=batch.mask))
+        gradients = {name: p.grad for name, p in run.trained.items() if p.grad is not None}
         run.net.eval()
-        observe(run.net, applied, batch.inputs, batch.target, mask=batch.mask, noise=False)
-    except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
-        raise CannotStackError(f"{type(error).__name__}: {error}") from error
+        if isinstance(run.net, StackedNet):
+            observe(run.net, applied, batch.inputs, batch.target, mask=batch.mask, noise=False)
+        return gradients
     finally:
         run.optimiser.zero_grad(set_to_none=True)
-        for name, buffer in run.net.named_buffers():
-            buffer.copy_(buffers[name])
+        with torch.no_grad():
+            for name, buffer in run.net.named_buffers():
+                buffer.copy_(buffers[name])

@@ -1,0 +1,99 @@
+"""A stack that is killed at any moment, at least ten times, ends with the bytes of one that was not."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from creditscope.record import RunSpec, read_record, run_folder
+from creditscope.train.plan import plan_run
+from creditscope.train.recording import record_runs
+
+FILES = ("spec.json", "snapshots.jsonl", "weights.safetensors")
+KILLS = 12
+CODE = """
+import os, signal, sys, time
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from pydantic import TypeAdapter
+from creditscope.record import RunSpec
+from creditscope.train import recording
+from creditscope.train.run import build_run
+
+root, specs = Path(sys.argv[1]), TypeAdapter(list[RunSpec]).validate_json(sys.argv[2])
+build_run(specs[0])  # what is loaded here need not be loaded in every child
+
+
+def train(events):
+    recording.CHECKPOINT_SHARE = 0
+    save = recording.save_checkpoint
+
+    def save_and_tell(*args):
+        save(*args)
+        os.write(events, b".")
+
+    recording.save_checkpoint = save_and_tell
+    outcomes = recording.record_runs(specs, root, engine="stacked", checkpoint_seconds=0.0)
+    return 0 if set(outcomes.values()) == {"complete"} else 3
+
+
+for line in sys.stdin:  # after so many checkpoints, and so many seconds later, the child is killed
+    checkpoints, seconds = int(line.split()[0]), float(line.split()[1])
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(ours)
+            code = train(theirs)
+        finally:
+            os._exit(code)
+    os.close(theirs)
+    while checkpoints and os.read(ours, 1):
+        checkpoints -= 1
+    if seconds >= 0:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    else:
+        while os.read(ours, 1024):
+            pass
+    os.close(ours)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), flush=True)
+"""
+"""A process that trains in children, one after the other, and kills each when it is told to: one start for all."""
+
+
+def bytes_of(root: Path, spec: RunSpec) -> dict[str, bytes]:
+    return {name: (run_folder(root, spec) / name).read_bytes() for name in FILES}
+
+
+def test_killed_at_random_moments_all_seeds_end_alike(tmp_path):
+    given = {"task": "sbm", "task_options": {"nodes": 160}, "net": "gcn", "net_options": {"width": 8, "dropout": 0.3}}
+    specs = [plan_run(rule="fa", seed=seed, epochs=50, snapshot_every=2, noise=False, **given) for seed in (1, 2, 3)]
+    killed, rng = tmp_path / "killed", random.Random(0)
+    command = [sys.executable, "-c", CODE, str(killed), json.dumps([asdict(spec) for spec in specs])]
+    ends = []
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def attempt(checkpoints: int, seconds: float) -> None:
+            process.stdin.write(f"{checkpoints} {seconds}\n")
+            process.stdin.flush()
+            ends.append(int(process.stdout.readline()))
+
+        attempt(0, 0.1)  # before there is any checkpoint
+        for _ in range(KILLS - 1):
+            attempt(rng.randint(1, 7), rng.choice([0, rng.random() * 0.02]))
+        attempt(0, -1)
+        process.stdin.close()
+    assert ends == [-signal.SIGKILL] * KILLS + [0]
+    assert record_runs(specs, tmp_path / "whole", engine="stacked") == {spec.digest(): "complete" for spec in specs}
+    for spec in specs:
+        assert (bytes_of(killed, spec) == bytes_of(tmp_path / "whole", spec)) is True, spec.name()
+        assert read_record(run_folder(killed, spec)).provenance.resumes >= 1
