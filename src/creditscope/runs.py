@@ -60,7 +60,8 @@ def run(
     (stacked), or by what is faster (auto). A run that was stopped, by Ctrl-C, `time_limit` (seconds) or a crash, goes
     on from its last checkpoint.
 
-    `baselines` adds what use of depth is judged against: frozen blocks under the same rule, BP, and frozen BP.
+    `baselines` adds what use of depth is judged against: frozen blocks under the same rule, BP, and frozen BP;
+    `ladder=True` and `controls=("random targets", "sgd", "norms")` add more (see `plan_runs`).
     Other arguments are those of the run spec (task, net, epochs, lr, penalty, …) and of the net (depth, width).
     """
     from creditscope.train.plan import choose_seeds, plan_runs

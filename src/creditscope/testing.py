@@ -52,14 +52,14 @@ def _data() -> tuple[Tensor, Tensor]:
     return x, torch.randint(CLASSES, (ROWS,), generator=stream)
 
 
-def _apply(rule: Rule, *, freeze_blocks: bool = False) -> Application:
+def _apply(rule: Rule, *, train_last: int = -1) -> Application:
     with global_stream(0, "init"):
         net = ResMLP((INPUTS,), CLASSES, depth=DEPTH, width=WIDTH)
         for name, parameter in net.named_parameters():
             if name.endswith("w2.weight"):  # away from the near-identity start, so that the blocks matter
                 torch.nn.init.normal_(parameter, std=0.2)
     taps = resolve_taps(net, ["stem", "blocks.*"])
-    return apply_rule(rule, net, taps, _data()[0], generator(0, "feedback"), freeze_blocks=freeze_blocks)
+    return apply_rule(rule, net, taps, _data()[0], generator(0, "feedback"), train_last=train_last)
 
 
 def _observe(application: Application, rows: int) -> Observation:
@@ -105,7 +105,7 @@ def _check_gradients(application: Application) -> None:
 
 
 def _check_frozen(rule: Rule) -> None:
-    application = _apply(rule, freeze_blocks=True)
+    application = _apply(rule, train_last=0)
     net = pattern_of(application.applied.net)
     before = {name: p.detach().clone() for name, p in net.named_parameters()}
     optimiser = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=1.0)

@@ -44,7 +44,7 @@ def replace_text(name: str, text: str):
 
 DAMAGES = {
     "truncated line": (truncate_last_line, "cannot be read"),
-    "other version": (write_other_version, "Expected schema version 1, but got 99"),
+    "other version": (write_other_version, "Expected schema version 2, but got 99"),
     "edited spec": (edit_spec, "Expected a spec with the hash in its name, but got [0-9a-f]{12}; it was edited"),
     "missing snapshots": (lambda folder: (folder / "snapshots.jsonl").unlink(), "No such file"),
     "missing provenance": (

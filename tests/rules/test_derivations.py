@@ -178,7 +178,7 @@ def test_penalty_under_backprop_is_a_term_of_the_loss():
 
 def test_frozen_blocks_get_nothing_and_the_stem_learns():
     for rule in ("bp", "dfa", "block_fa", "fa"):
-        net, applied, x, y, hand = build(rule, tokens=False, freeze_blocks=True)
+        net, applied, x, y, hand = build(rule, tokens=False, train_last=0)
         applied.backward(x, lambda output, y=y: row_errors(output, y))
         assert all(p.grad is None for name, p in net.named_parameters() if name.startswith("blocks"))
         expected = hand.weight_gradients(credit_by_hand(rule, hand, applied, net))

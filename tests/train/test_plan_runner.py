@@ -97,6 +97,12 @@ class TestPlan:
             ({"precision": "float16"}, "Expected precision to be one of float32, tf32, float64, but got 'float16'"),
             ({"optimiser": "lion"}, "Expected optimiser to be one of adamw, adam, sgd, but got 'lion'"),
             ({"credit_norm": "row"}, "Expected credit_norm to be one of none, batch, sample, but got 'row'"),
+            ({"train_last": -2}, "Expected train_last >= -1, but got -2"),
+            ({"train_last": 1.5}, "Expected train_last to be a whole number, but got 1.5"),
+            ({"train_last": 1, "frozen": True}, "but got train_last 1 beside frozen"),
+            ({"targets": "shuffled"}, "Expected targets to be one of true, random, but got 'shuffled'"),
+            ({"tier": "slow"}, "Expected tier to be one of quick, standard, full, but got 'slow'"),
+            ({"snapshot_at": "soon"}, "Expected snapshot_at to be 'log' or epochs such as '1,5,20', but got 'soon'"),
         ],
     )
     def test_refusals(self, fields, message):

@@ -12,13 +12,13 @@ from typing import Any, Literal
 from creditscope.errors import CreditscopeError
 from creditscope.options import Scalar
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 RULE_FIELDS = ("rule", "rule_options", "rule_source", "credit_norm", "penalty")
 """Fields of a spec that tell one method from another on the same task and net."""
-MEASURING_FIELDS = ("snapshot_every", "noise", "eval_rows")
+MEASURING_FIELDS = ("snapshot_every", "snapshot_at", "tier", "noise", "eval_rows")
 """Fields that change what is measured and nothing of the training."""
-FREE_FIELDS = ("seed", "frozen")
+FREE_FIELDS = ("seed", "frozen", "train_last")
 Number = float | None
 Series = tuple[Number, ...]
 Counts = tuple[int, ...]
@@ -36,6 +36,10 @@ class Recipe:
     """λ of the residual penalty λ‖f_l‖²."""
     frozen: bool = False
     """Do not train the blocks (stem, norm and head only)."""
+    train_last: int = -1
+    """Train only this many of the last blocks (a rung of the depth ladder); -1: all."""
+    targets: Literal["true", "random"] = "true"
+    """Labels to train on; random ones, drawn once per seed, are a control."""
     optimiser: Literal["adamw", "adam", "sgd"] = "adamw"
     """AdamW, Adam with an L2 term, or plain SGD."""
     lr: float = 1e-3
@@ -52,6 +56,11 @@ class Recipe:
     """Test rows that snapshots are taken on."""
     snapshot_every: int = 1
     """Epochs between snapshots; 0: only before and after training."""
+    snapshot_at: str = ""
+    """Other epochs for snapshots: log (1, 2, 4, 8, …), or a list such as 1,5,20; before and after training always."""
+    tier: Literal["quick", "standard", "full"] = "standard"
+    """How much a snapshot measures: quick (no float64, no controls), standard (everything before and after training,
+    the cheap measurements in between), full (everything, always)."""
     noise: bool = True
     """Recompute gradients in float64 to see whether they are resolved."""
 
@@ -216,6 +225,33 @@ class TapMeasures:
     rows_used: Counts
     rows_no_gradient: Counts
     rows_no_credit: Counts
+    # measured where the tier asks for it; empty otherwise
+    common: Series = ()
+    """Share of the reference that is one direction for all rows: (‖Σg‖² − Σ‖g‖²)/((n−1)Σ‖g‖²)."""
+    common_a: Series = ()
+    """The same of the credit: its signal-to-noise."""
+    drift: Series = ()
+    """The published cross-batch stability: mean cosine of the mean gradients of batches of 128 rows."""
+    fresh_cos: Series = ()
+    """Mean over fresh draws of all feedback of the cosine; own − fresh is the alignment acquired."""
+    fresh_sd: Series = ()
+    """Its standard deviation over the draws."""
+    permuted_cos: Series = ()
+    """Cosine of the credit of another row with the gradient."""
+    rho: Series = ()
+    """Pearson correlation of ⟨a, εv⟩ with the change of the loss, in float64."""
+    descent: Series = ()
+    """Best decrease of the loss along −a at the tap, over that along −g."""
+    descent_null: Series = ()
+    """Mean of the same for credit turned by random rotations."""
+    descent_null_sd: Series = ()
+    """Its standard deviation over the rotations."""
+    descent_stage: Series = ()
+    """Best decrease along the rule's gradient of the stage's weights, over that along BP's."""
+    probe: Series = ()
+    """Accuracy of a linear probe on the standardised state."""
+    skip_one: Series = ()
+    """Accuracy with the block before the tap skipped; None where there is no residual block to skip."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,6 +270,10 @@ class WeightMeasures:
     step_norm: Series
     step_all_zero: tuple[int | None, ...]
     step_underflow: tuple[int | None, ...]
+    z: Series = ()
+    """The cosine in sd of its rotation null (each matrix's rows turned alike)."""
+    feedback_angle: Series = ()
+    """Angle of W and its feedback B in degrees, for weight rules; None where there is no feedback."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,6 +296,10 @@ class Snapshot:
     class_token: TapMeasures | None = None
     """The same on the class token alone."""
     weights: WeightMeasures | None = None
+    fresh_draws: int = 0
+    """Draws of fresh feedback behind `fresh_cos`."""
+    probe_rows: int = 0
+    """Test rows behind `probe`."""
     correct: str | None = None
     """On the last snapshot: one bit per test row, packed, base64."""
     notes: tuple[str, ...] = ()

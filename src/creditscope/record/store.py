@@ -197,9 +197,9 @@ def _check_whole(folder: Path, spec: RunSpec, provenance: Provenance, snapshots:
         )
     taps, weights = len(provenance.facts.taps), len(provenance.facts.weights)
     for snapshot in snapshots:
-        uneven = any(len(values) != taps for values in vars(snapshot.taps).values())
+        uneven = any(values and len(values) != taps for values in vars(snapshot.taps).values())
         if snapshot.weights:
-            uneven |= any(len(values) != weights for values in vars(snapshot.weights).values())
+            uneven |= any(values and len(values) != weights for values in vars(snapshot.weights).values())
         if uneven:
             raise CreditscopeError(
                 f"Record {folder.name} cannot be read: Expected {taps} taps and {weights} weights in every list of "

@@ -15,7 +15,7 @@ SCALARS = ("accuracy", "loss", "train_loss", "gamma", "gamma_inexact", "gamma_nu
 def to_xarray(records: Sequence[Record]):
     """Every per-tap measurement as (rule, seed, epoch, layer), the scalars as (rule, seed, epoch); gaps are NaN.
 
-    A layer is a tap; frozen runs are rules of their own, called "… frozen".
+    A layer is a tap; frozen runs and rungs of the depth ladder are rules of their own, "… frozen", "… last 2 trained".
     """
     import xarray as xr
 
@@ -57,6 +57,7 @@ def _rule_name(record: Record) -> str:
         extra += [f"norm {spec.credit_norm}"] * (spec.credit_norm != "none")
         extra += [f"λ {spec.penalty:g}"] * bool(spec.penalty)
         extra += ["frozen"] * spec.frozen
+        extra += [f"last {spec.train_last} trained"] * (spec.train_last >= 0)
     return ", ".join([rule.name, *extra])
 
 

@@ -38,9 +38,12 @@ def apply_rule(
     *,
     credit_norm: CreditNorm = "none",
     penalty: float = 0.0,
-    freeze_blocks: bool = False,
+    train_last: int = -1,
 ) -> Application:
-    """Bind `rule` to `net` (converted in place where the rule needs it); a few rows of `inputs` are enough."""
+    """Bind `rule` to `net` (converted in place where the rule needs it); a few rows of `inputs` are enough.
+
+    Only the last `train_last` blocks are trained (-1: all), beside the stem and the head.
+    """
     anatomy = examine(net, taps, inputs)
     check_penalty(penalty, anatomy)
     device = next(net.parameters()).device
@@ -62,9 +65,8 @@ def apply_rule(
         applied = AppliedWeightRule(rule, net, anatomy, penalty)
     else:
         raise CreditscopeError(f"Expected a rule that is a TapRule or a WeightRule, but got {type(rule).__name__}.")
-    if freeze_blocks:
-        for name in block_parameters(anatomy):
-            net.get_parameter(name).requires_grad_(False)
+    for name in frozen_parameters(anatomy, train_last):
+        net.get_parameter(name).requires_grad_(False)
     below = below_feedback(net, anatomy, inputs)
     if isinstance(rule, TapRule):
         exact_taps = rule.exact_taps(len(anatomy.taps))
@@ -77,8 +79,18 @@ def apply_rule(
 
 def block_parameters(anatomy: Anatomy) -> frozenset[str]:
     """Parameters of stages 1..L that neither the stem nor the head uses."""
-    blocks = {name for stage in anatomy.stages[1:-1] for name in stage}
-    return frozenset(blocks - set(anatomy.stages[0]) - set(anatomy.stages[-1]))
+    return frozen_parameters(anatomy, 0)
+
+
+def frozen_parameters(anatomy: Anatomy, train_last: int) -> frozenset[str]:
+    """Parameters of the blocks below the last `train_last` that no stage uses that is trained; none for -1."""
+    blocks = len(anatomy.stages) - 2
+    if train_last > blocks:
+        raise CreditscopeError(f"Expected train_last of at most the {blocks} blocks of this net, but got {train_last}.")
+    kept = blocks if train_last < 0 else train_last
+    frozen = {name for stage in anatomy.stages[1 : 1 + blocks - kept] for name in stage}
+    trained = [anatomy.stages[0], *anatomy.stages[1 + blocks - kept :]]
+    return frozenset(frozen.difference(*trained))
 
 
 def feedback_state(application: Application) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from creditscope.errors import CreditscopeError
 from creditscope.graph import Adjacency
+from creditscope.measure.probe import spread_rows
 from creditscope.record.schema import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator
@@ -52,30 +53,36 @@ class RowData:
         kept = None if task.images else dtype  # images stay uint8 until they are used
         self.x_train, self.x_test = (torch.from_numpy(x).to(device, kept) for x in (task.x_train, task.x_test))
         self.y_train, self.y_test = (torch.from_numpy(y).to(device, torch.int64) for y in (task.y_train, task.y_test))
+        self.classes, self.random_targets = task.classes, spec.targets == "random"
         if task.images:
             self.x_train = add_border(self.x_train, task.images)
             self.scale = pixel_scale(task.images, dtype, device)
         self.steps = len(task.y_train) // spec.batch
 
     def plan_epoch(self, seed: int, epoch: int) -> EpochPlan:
-        """Rows (steps, batch) in the epoch's own order, and crops (steps, batch, 3) of images.
+        """Rows (steps, batch) in the epoch's own order, random targets if asked, and crops (steps, batch, 3) of images.
 
         An incomplete last batch is dropped.
         """
         order = torch.randperm(len(self.y_train), generator=generator(seed, "order", epoch))
         rows = order[: self.steps * self.batch].view(self.steps, self.batch)
-        if self.images is None:
-            return (rows,)
-        crops = draw_crops(rows.numel(), self.images, generator(seed, "augmentation", epoch))
-        return rows, crops.view(self.steps, self.batch, 3)
+        told = [rows]
+        if self.random_targets:
+            drawn = torch.randint(self.classes, (len(self.y_train),), generator=generator(seed, "targets"))
+            told.append(drawn[rows])
+        if self.images is not None:
+            crops = draw_crops(rows.numel(), self.images, generator(seed, "augmentation", epoch))
+            told.append(crops.view(self.steps, self.batch, 3))
+        return tuple(told)
 
-    def train_batch(self, rows: Tensor, crops: Tensor | None = None) -> Batch:
+    def train_batch(self, rows: Tensor, *told: Tensor) -> Batch:
         """One step's share of a plan: (batch,) rows of one seed, or (seeds, batch)."""
-        if self.images is None or crops is None:
+        target = told[0] if self.random_targets else self.y_train[rows]
+        if self.images is None:
             inputs = self.x_train[rows]
         else:
-            inputs = normalise_pixels(crop_and_flip(self.x_train, rows, crops, self.images), *self.scale)
-        return Batch(PerSeed(inputs) if rows.ndim > 1 else inputs, self.y_train[rows])
+            inputs = normalise_pixels(crop_and_flip(self.x_train, rows, told[-1], self.images), *self.scale)
+        return Batch(PerSeed(inputs) if rows.ndim > 1 else inputs, target)
 
     def test_batches(self) -> Iterator[Batch]:
         """The whole test set, in order."""
@@ -85,6 +92,15 @@ class RowData:
     def snapshot_batch(self) -> Batch:
         """The first test rows."""
         return Batch(self._inputs(self.x_test[: self.eval_rows]), self.y_test[: self.eval_rows])
+
+    def probe_batches(self) -> tuple[Batch, Batch]:
+        """Training rows, as they are (no crop, true labels), and test rows, for a linear probe."""
+        train, test = (spread_rows(len(y)).to(y.device) for y in (self.y_train, self.y_test))
+        x = self.x_train[train]
+        if self.images is not None:
+            pad = self.images.pad
+            x = x[..., pad : x.shape[-2] - pad, pad : x.shape[-1] - pad]
+        return Batch(self._inputs(x), self.y_train[train]), Batch(self._inputs(self.x_test[test]), self.y_test[test])
 
     def sample_batch(self) -> Batch:
         """A few rows, to read a net's anatomy or to try it out."""
@@ -123,6 +139,12 @@ class GraphData:
         """The graph with the training loss: what the net is told."""
         return Batch((self.x, self.adjacency), self.y, mask=self.train)
 
+    def probe_batches(self) -> tuple[Batch, Batch]:
+        """The graph, to train a linear probe on labelled nodes and test it on the test nodes."""
+        inputs, train = (self.x, self.adjacency), self.train.nonzero()[:, 0]
+        rows = [index[spread_rows(len(index)).to(index.device)] for index in (train, self.test)]
+        return Batch(inputs, self.y, scored=rows[0]), Batch(inputs, self.y, scored=rows[1])
+
     def sample_batch(self) -> Batch:
         """All of it: a graph has no smaller sample."""
         return self.snapshot_batch()
@@ -143,6 +165,10 @@ def check_data(task: AnyTask, spec: RunSpec) -> None:
         raise CreditscopeError(
             f"Expected a net for {task.kind} to learn task {spec.task!r}, but got {spec.net!r}, which takes "
             f"{' or '.join(accepted(NETS.get(spec.net)))}. Nets that fit: {', '.join(fitting)}."
+        )
+    if isinstance(task, GraphTask) and spec.targets == "random":
+        raise CreditscopeError(
+            "Expected true targets for a graph, whose few labelled nodes anything fits, but got random."
         )
     if isinstance(task, Task) and spec.batch > task.training_rows:
         raise CreditscopeError(

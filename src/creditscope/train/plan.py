@@ -11,8 +11,9 @@ from creditscope.options import declared_options, resolve_options
 from creditscope.record.schema import RunSpec
 from creditscope.registry import NETS, TASKS
 from creditscope.rules import rule_class, rule_source
+from creditscope.train.comparisons import add_controls, depth_ladder, plain_bp, with_frozen
 
-WHOLE = ("epochs", "batch", "eval_rows", "snapshot_every")
+WHOLE = ("epochs", "batch", "eval_rows", "snapshot_every", "train_last")
 DEFAULT_SEEDS = (42, 123, 456)
 
 
@@ -70,6 +71,7 @@ def check_spec(spec: RunSpec) -> RunSpec:
         ("batch", spec.batch, 1),
         ("eval_rows", spec.eval_rows, 2),
         ("snapshot_every", spec.snapshot_every, 0),
+        ("train_last", spec.train_last, -1),
         ("penalty", spec.penalty, 0),
         ("weight_decay", spec.weight_decay, 0),
     ):
@@ -85,21 +87,62 @@ def check_spec(spec: RunSpec) -> RunSpec:
         ("optimiser", spec.optimiser, ("adamw", "adam", "sgd")),
         ("schedule", spec.schedule, ("cosine", "constant")),
         ("precision", spec.precision, ("float32", "tf32", "float64")),
+        ("targets", spec.targets, ("true", "random")),
+        ("tier", spec.tier, ("quick", "standard", "full")),
     ):
         if value not in choices:
             raise CreditscopeError(f"Expected {name} to be one of {', '.join(choices)}, but got {value!r}.")
+    if spec.snapshot_at and spec.snapshot_at != "log":
+        listed_epochs(spec.snapshot_at)
+    if spec.frozen and spec.train_last != -1:
+        raise CreditscopeError(
+            f"Expected frozen blocks or a number of last blocks to train, but got train_last {spec.train_last} beside "
+            "frozen."
+        )
     return spec
 
 
-def plan_runs(*, rules: Sequence[str], seeds: Sequence[int], baselines: bool = False, **fields: Any) -> list[RunSpec]:
-    """Specs of every rule and seed, and on wish of what use of depth is judged against.
+def listed_epochs(text: str) -> tuple[int, ...]:
+    """Epochs written as a list.
 
-    A keyword that is no field of the run spec is taken as an option of the net: `depth=6`.
+    >>> listed_epochs("1, 5,20")
+    (1, 5, 20)
+    """
+    try:
+        epochs = tuple(int(word) for word in text.split(","))
+    except ValueError:
+        epochs = (-1,)
+    if min(epochs) < 0:
+        raise CreditscopeError(f"Expected snapshot_at to be 'log' or epochs such as '1,5,20', but got {text!r}.")
+    return epochs
+
+
+def plan_runs(
+    *,
+    rules: Sequence[str],
+    seeds: Sequence[int],
+    baselines: bool = False,
+    ladder: bool = False,
+    controls: str | Sequence[str] = (),
+    sgd_lr: float | None = None,
+    **fields: Any,
+) -> list[RunSpec]:
+    """Specs of every rule and seed, and on wish of what they are compared with, each run once.
+
+    `baselines`: each rule's frozen twin, BP, and frozen BP. `ladder`: each rule and BP with the last k = 0..L blocks
+    trained. `controls`: "random targets", "sgd" (at the same learning rate, or `sgd_lr`), "norms" (tap rules with
+    credit normalisation none, batch and sample). A keyword that is no field of the run spec is taken as an option of
+    the net: `depth=6`.
     """
     known = {f.name for f in dataclass_fields(RunSpec)}
-    for name in ("seed", "frozen") if baselines else ("seed",):
+    for name in ("seed", "frozen") if baselines or ladder else ("seed",):
         if name in fields:
             raise CreditscopeError(f"Expected {name!r} to be chosen by the plan, but it was given.")
+    if (baselines or ladder) and fields.get("train_last", -1) != -1:
+        raise CreditscopeError(
+            f"Expected all blocks to be trained beside baselines or a ladder, but got train_last "
+            f"{fields['train_last']}."
+        )
     extra = {name: fields.pop(name) for name in list(fields) if name not in known}
     options = declared_options(NETS.get(fields.get("net", "resmlp")))
     for name in extra:
@@ -107,15 +150,13 @@ def plan_runs(*, rules: Sequence[str], seeds: Sequence[int], baselines: bool = F
             raise UnknownNameError("run's field or net's option", name, {*known, *options})
     if extra:
         fields["net_options"] = {**fields.get("net_options", {}), **extra}
+    asked = [{**fields, "rule": rule} for rule in rules]
     wanted = []
-    for rule in rules:
-        asked = {**fields, "rule": rule}
-        wanted += _with_baselines(asked) if baselines else [asked]
+    for one in asked:
+        wanted.append(one)
+        wanted += with_frozen([one, plain_bp(one)]) if baselines else []
+        wanted += depth_ladder(one) if ladder else []
+    names = [controls] if isinstance(controls, str) else list(controls)
+    wanted += add_controls(asked, names, baselines=baselines, sgd_lr=sgd_lr)
     specs = [plan_run(**one, seed=seed) for one in wanted for seed in seeds]
     return list({spec.digest(): spec for spec in specs}.values())
-
-
-def _with_baselines(fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """The run and what use of depth is judged against: its own frozen twin, BP, and frozen BP."""
-    plain = {**fields, "rule": "bp", "rule_options": {}, "credit_norm": "none", "penalty": 0.0}
-    return [{**one, "frozen": frozen} for one in (fields, plain) for frozen in (False, True)]

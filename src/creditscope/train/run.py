@@ -5,14 +5,17 @@ This is the *loop* engine, one seed at a time; `stacked.py` trains many at once 
 
 import base64
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from creditscope.losses import RowErrors, errors_function
+from creditscope.measure.battery import complete_snapshots
 from creditscope.measure.observation import exact_weight_gradients, observe
 from creditscope.measure.snapshot import StepTensors, take_snapshot, take_snapshots
+from creditscope.measure.subject import Labelled, Subject, subjects_of
 from creditscope.nets._dropout import seed_dropout, set_dropout_step
 from creditscope.record.schema import Facts, RunSpec, Snapshot
 from creditscope.registry import NETS
@@ -115,7 +118,7 @@ def build_run(
         generator(spec.seed, "feedback"),
         credit_norm=spec.credit_norm,
         penalty=spec.penalty,
-        freeze_blocks=spec.frozen,
+        train_last=0 if spec.frozen else spec.train_last,
     )
     facts = gather_facts(
         rule,
@@ -174,7 +177,8 @@ def snapshot_run(
     spec, batch = run.spec, run.data.snapshot_batch()
     run.net.eval()
     loss, correct = evaluate(run)
-    seen = observe(run.net, run.application.applied, batch.inputs, batch.target, mask=batch.mask, noise=spec.noise)
+    applied, noise = run.application.applied, spec.noise and spec.tier != "quick"
+    seen = observe(run.net, applied, batch.inputs, batch.target, mask=batch.mask, noise=noise)
     scalars = {"loss": loss, "accuracy": correct.double().mean(-1)}
     if train_loss is not None:
         scalars["train_loss"] = train_loss.view(loss.shape)
@@ -185,10 +189,32 @@ def snapshot_run(
         taken = take_snapshots(seen, run.facts, scalars=scalars, **when)
     else:
         taken = [take_snapshot(seen, run.facts, scalars=scalars, **when)]
+    ends, seeds = epoch in (0, spec.epochs), [member.seed for member in run.specs]
+    taken = complete_snapshots(
+        taken, seen, run.facts, run.net, seeds=seeds, subjects=lambda: _subjects(run, batch), tier=spec.tier, ends=ends
+    )
     if epoch < spec.epochs:
         return taken
     flags = correct.view(len(taken), -1).cpu().numpy()
     return [replace(snapshot, correct=pack_bits(row)) for snapshot, row in zip(taken, flags, strict=True)]
+
+
+def _subjects(run: Run, batch: Batch) -> list[Subject]:
+    """Every seed's net, with the rows that measurements may run it on."""
+    return subjects_of(
+        run.net,
+        run.application.applied,
+        [spec.seed for spec in run.specs],
+        inputs=batch.inputs,
+        target=batch.target,
+        mask=batch.mask,
+        probe=cache(lambda: tuple(map(_labelled, run.data.probe_batches()))),
+        test=cache(lambda: list(map(_labelled, run.data.test_batches()))),
+    )
+
+
+def _labelled(batch: Batch) -> Labelled:
+    return Labelled(batch.inputs, batch.target, batch.scored)
 
 
 def pack_bits(flags: np.ndarray) -> str:

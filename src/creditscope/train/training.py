@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from creditscope.record.schema import RunSpec, Snapshot
+from creditscope.train.plan import listed_epochs
 from creditscope.train.run import LastStep, Run, snapshot_run
 
 OnEpoch = Callable[[int, Sequence[float]], None]
@@ -17,8 +18,19 @@ OnEnd = Callable[[int, int | None], None]
 
 
 def snapshot_due(spec: RunSpec, epoch: int) -> bool:
-    """Before training, at the end, and every `snapshot_every` epochs (0: only those two)."""
-    return epoch in (0, spec.epochs) or (spec.snapshot_every > 0 and epoch % spec.snapshot_every == 0)
+    """Before training, at the end, and as `snapshot_at` says or else every `snapshot_every` epochs (0: never).
+
+    >>> spec = RunSpec(task="t", net="n", rule="r", epochs=10, snapshot_at="log")
+    >>> [epoch for epoch in range(11) if snapshot_due(spec, epoch)]
+    [0, 1, 2, 4, 8, 10]
+    """
+    if epoch in (0, spec.epochs):
+        return True
+    if spec.snapshot_at == "log":
+        return epoch & (epoch - 1) == 0
+    if spec.snapshot_at:
+        return epoch in listed_epochs(spec.snapshot_at)
+    return spec.snapshot_every > 0 and epoch % spec.snapshot_every == 0
 
 
 def train_run(
