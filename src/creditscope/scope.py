@@ -10,8 +10,11 @@ from torch import Tensor, nn
 from creditscope.auditing import Audit, audit
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowLoss
+from creditscope.measure.battery import Tier, complete_snapshots
 from creditscope.measure.observation import observe
+from creditscope.measure.probe import spread_rows
 from creditscope.measure.snapshot import take_snapshot
+from creditscope.measure.subject import Labelled, Subject, subjects_of
 from creditscope.record import Facts, Record, Snapshot
 from creditscope.rng import generator
 from creditscope.rules import (
@@ -58,12 +61,17 @@ class Scope:
         epoch: int | None = None,
         mask: Tensor | None = None,
         noise: bool = True,
+        tier: Tier = "standard",
     ) -> Snapshot:
         """Measure on these rows; the model's `.grad`, buffers, mode, hooks and the random streams stay as they are.
 
         `inputs` is a tensor or a tuple of arguments; rows outside `mask` carry no loss; `noise` also recomputes
-        the gradients in float64 to see whether they are resolved.
+        the gradients in float64 to see whether they are resolved. `tier` says how much is measured: "quick" neither
+        that nor controls, "standard" the cheap controls too, "full" also what runs the model many times (fresh
+        feedback, rho, descent, skipped blocks, a linear probe trained on half of the rows and tested on the others).
         """
+        if tier not in ("quick", "standard", "full"):
+            raise CreditscopeError(f"Expected tier to be one of quick, standard, full, but got {tier!r}.")
         rows = len(target)
         if rows < 2:
             raise CreditscopeError(f"Expected at least 2 rows to measure, but got {rows}.")
@@ -76,12 +84,21 @@ class Scope:
                 "the first. Start a new watch."
             )
         self._facts = facts
-        seen = observe(self.model, application.applied, inputs, target, loss=self.loss, mask=mask, noise=noise)
+        applied, noise = application.applied, noise and tier != "quick"
+        seen = observe(self.model, applied, inputs, target, loss=self.loss, mask=mask, noise=noise)
         scalars = {}
         if self.loss is None:
             hits = (seen.output.argmax(-1) == target) & seen.errors.covered
             scalars["accuracy"] = hits.sum() / seen.errors.count
         taken = take_snapshot(seen, facts, epoch=len(self.snapshots) if epoch is None else epoch, scalars=scalars)
+
+        def subjects() -> list[Subject]:
+            given = {"inputs": inputs, "target": target, "mask": mask, "loss": self.loss}
+            return subjects_of(self.model, applied, [self.seed], **given, **self._labelled(inputs, target, mask))
+
+        (taken,) = complete_snapshots(
+            [taken], seen, facts, self.model, seeds=[self.seed], subjects=subjects, tier=tier, ends=False
+        )
         self.snapshots.append(taken)
         return taken
 
@@ -125,6 +142,17 @@ class Scope:
             raise CreditscopeError(
                 f"Expected labels from 0 to {classes - 1}, but got {found}. Use mask= for rows without a label."
             )
+
+    def _labelled(self, inputs: Any, target: Tensor, mask: Tensor | None) -> dict[str, Any]:
+        """Rows for a probe, every other one to train on, and rows that accuracy is over; none without class labels."""
+        if self.loss is not None:
+            return {}
+        rows = torch.arange(len(target), device=target.device) if mask is None else mask.nonzero()[:, 0]
+        halves = [half[spread_rows(len(half)).to(half.device)] for half in (rows[::2], rows[1::2])]
+        return {
+            "probe": lambda: tuple(Labelled(inputs, target, half) for half in halves),
+            "test": lambda: [Labelled(inputs, target, rows)],
+        }
 
     def _apply(self, inputs: Any) -> Application:
         return apply_rule(self.rule, self.model, self.taps, _few_rows(inputs), generator(self.seed, "feedback"))

@@ -1,10 +1,17 @@
 """What a tap is told (credit a) against what it should be told (gradient g)."""
 
-import torch
 from torch import Tensor
 
 from creditscope.measure.nulls import cross_moment_square, cross_moment_square_from_grams, rotation_null_sd
-from creditscope.measure.numerics import angles, drop_rows_, mean_where, median_where, unit_rows, usable
+from creditscope.measure.numerics import (
+    angles,
+    drop_rows_,
+    mean_where,
+    median_where,
+    relative_sizes,
+    unit_rows,
+    usable,
+)
 
 RANK_ROWS = 256
 """Participation ratios are taken over at most this many rows."""
@@ -26,7 +33,7 @@ def compare_rows(unit_a: Tensor, norm_a: Tensor, unit_g: Tensor, norm_g: Tensor)
     drop_rows_(unit_g, keep)
     cosines = (unit_a * unit_g).sum(-1)
     cos = mean_where(cosines, keep)
-    size_a, size_g = _relative(norm_a, has_a), _relative(norm_g, has_g)
+    size_a, size_g = relative_sizes(norm_a, has_a), relative_sizes(norm_g, has_g)
     inner = (cosines * size_a * size_g).sum(-1)
     square, rank_a, rank_g = _second_moments(unit_a, unit_g, size_a, size_g)
     null_sd = rotation_null_sd(square, keep.sum(-1), unit_a.shape[-1])
@@ -43,13 +50,6 @@ def compare_rows(unit_a: Tensor, norm_a: Tensor, unit_g: Tensor, norm_g: Tensor)
         "rows_no_gradient": (~has_g).sum(-1),
         "rows_no_credit": (~has_a).sum(-1),
     }
-
-
-def _relative(norms: Tensor, keep: Tensor) -> Tensor:
-    """Norms over the largest of them, so that their squares neither overflow nor vanish; 0 where not kept."""
-    norms = torch.where(keep, norms, 0)
-    largest = norms.amax(-1, keepdim=True)
-    return norms / torch.where(largest == 0, 1.0, largest)
 
 
 def _second_moments(a: Tensor, g: Tensor, size_a: Tensor, size_g: Tensor) -> tuple[Tensor, Tensor, Tensor]:

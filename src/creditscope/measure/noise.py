@@ -21,8 +21,8 @@ def float64_gradients(
 ) -> list[Tensor]:
     """The exact gradient at every tap with weights, buffers and inputs in float64; raises if the net cannot."""
 
-    tensors = {n: _double(t.detach()) for n, t in (*net.named_parameters(), *net.named_buffers())}
-    forward = watch_forward(net, taps, _doubled(inputs), tensors)
+    tensors = {n: double(t.detach()) for n, t in (*net.named_parameters(), *net.named_buffers())}
+    forward = watch_forward(net, taps, doubled_inputs(inputs), tensors)
     if forward.output.dtype != torch.float64:
         raise CreditscopeError(f"its forward casts to {forward.output.dtype}")
     errors = errors_of(forward.output)
@@ -40,13 +40,14 @@ def measure_noise(g: Tensor, g64: Tensor, keep: Tensor) -> Tensor:
     return median_where(torch.where(ratio.isfinite(), ratio, OVERFLOWED), usable(reference) & keep)
 
 
-def _doubled(inputs: Any) -> Any:
+def doubled_inputs(inputs: Any) -> Any:
+    """What a net is called with, in float64."""
     if isinstance(inputs, PerSeed):
-        return PerSeed(_doubled(inputs.inputs))
-    return tuple(map(_double, inputs)) if isinstance(inputs, tuple) else _double(inputs)
+        return PerSeed(doubled_inputs(inputs.inputs))
+    return tuple(map(double, inputs)) if isinstance(inputs, tuple) else double(inputs)
 
 
-def _double(value: Any) -> Any:
+def double(value: Any) -> Any:
     """Floating tensors in float64, others as copies, so that a forward that counts (BatchNorm) counts in the copy."""
     if isinstance(value, Tensor) and not value.is_floating_point():
         return value.clone()

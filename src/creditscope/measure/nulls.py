@@ -24,6 +24,23 @@ def cross_moment_square_from_grams(gram_a: Tensor, gram_g: Tensor) -> Tensor:
 
 
 def haar_rotation(d: int, generator: torch.Generator, dtype: torch.dtype = torch.float64) -> Tensor:
-    """A Haar-distributed orthogonal d×d matrix: QR of a Gaussian with the sign fix."""
-    q, r = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=dtype))
+    """A Haar-distributed orthogonal d×d matrix."""
+    return haar_frame(d, d, generator, dtype)
+
+
+def turned_rows(x: Tensor, generator: torch.Generator) -> Tensor:
+    """x R for rows x (n, d) and a Haar rotation R, shared by all rows; drawn on the CPU.
+
+    With fewer rows than features no d×d matrix is needed: x = Tᵀ Vᵀ by a QR of xᵀ, and Vᵀ R is distributed as the
+    transpose of any d×n matrix with Haar-distributed orthonormal columns.
+    """
+    n, d = x.shape
+    if n >= d:
+        return x @ haar_frame(d, d, generator).to(x)
+    return torch.linalg.qr(x.mT, mode="r").R.mT @ haar_frame(d, n, generator).to(x).mT
+
+
+def haar_frame(d: int, n: int, generator: torch.Generator, dtype: torch.dtype = torch.float64) -> Tensor:
+    """n ≤ d orthonormal columns, Haar-distributed: QR of a d×n Gaussian with the sign fix."""
+    q, r = torch.linalg.qr(torch.randn(d, n, generator=generator, dtype=dtype))
     return q * r.diagonal().sign()

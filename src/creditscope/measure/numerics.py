@@ -49,6 +49,13 @@ def drop_rows_(x: Tensor, keep: Tensor) -> Tensor:
     return x.mul_(keep[..., None]).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
 
 
+def relative_sizes(norms: Tensor, keep: Tensor) -> Tensor:
+    """Norms over the largest of them, so that their squares neither overflow nor vanish; 0 where not kept."""
+    norms = torch.where(keep, norms, 0)
+    largest = norms.amax(-1, keepdim=True)
+    return norms / torch.where(largest == 0, 1.0, largest)
+
+
 def mean_where(values: Tensor, keep: Tensor) -> Tensor:
     """Mean over rows (the last axis) of the values kept; NaN if none is."""
     return torch.where(keep, values, 0).sum(-1) / keep.sum(-1)

@@ -1,8 +1,8 @@
 """What every measurement is made from: one forward, the exact gradients, the rule's credit, the float64 twin."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,9 +11,10 @@ from torch import Tensor
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors, RowLoss, errors_function
 from creditscope.measure.noise import float64_gradients
+from creditscope.measure.numerics import error_resolution, flat_rows, row_norms
 from creditscope.rules import AppliedRule, transport_of
 from creditscope.stack import Net, call_net
-from creditscope.taps import leave_untouched, watch_forward
+from creditscope.taps import Forward, leave_untouched, watch_forward
 
 
 @dataclass
@@ -48,30 +49,61 @@ def observe(
     errors_of = errors_function(net, target, loss, mask)
     parameters = {name: p for name, p in net.named_parameters() if p.requires_grad}
     with leave_untouched(net) as buffers:
-        stream = _random_state(net)
+        stream = random_state(net)
         forward = watch_forward(net, applied.anatomy.taps, inputs, buffers)
-        drew_on_cuda = any(not torch.equal(*pair) for pair in zip(stream[1:], _random_state(net)[1:], strict=True))
-        errors = errors_of(forward.output)
-        wanted = [*forward.states, *parameters.values()]
-        with exactly(net):
-            found = torch.autograd.grad(forward.output, wanted, errors.error, retain_graph=True, allow_unused=True)
-        found = [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=True)]
-        exact = found[: len(forward.states)]
-        credits, rule_weights = applied.measure(forward, errors, exact, parameters)
-        observation = Observation(
-            output=forward.output.detach(),
-            errors=errors,
-            states=[_at_least_float32(h.detach()) for h in forward.states],
-            exact=[_at_least_float32(g) for g in exact],
-            credits=[_at_least_float32(a) for a in credits],
-            exact_weights=dict(zip(parameters, found[len(exact) :], strict=True)),
-            rule_weights=rule_weights,
-        )
+        drew_on_cuda = any(not torch.equal(*pair) for pair in zip(stream[1:], random_state(net)[1:], strict=True))
+        observation = observe_forward(net, applied, forward, errors_of(forward.output), parameters)
         del forward
         if noise:
             _set_random_state(net, stream)
             _add_float64(observation, net, applied, inputs, errors_of, drew_on_cuda)
     return observation
+
+
+def observe_forward(
+    net: Net, applied: AppliedRule, forward: Forward, errors: RowErrors, parameters: Mapping[str, Tensor]
+) -> Observation:
+    """Credit and exact gradients of one watched forward, at its taps and for `parameters`, by two backwards."""
+    wanted = [*forward.states, *parameters.values()]
+    with exactly(net):
+        found = torch.autograd.grad(forward.output, wanted, errors.error, retain_graph=True, allow_unused=True)
+    found = [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=True)]
+    exact = found[: len(forward.states)]
+    credits, rule_weights = applied.measure(forward, errors, exact, parameters)
+    return Observation(
+        output=forward.output.detach(),
+        errors=errors,
+        states=[_at_least_float32(h.detach()) for h in forward.states],
+        exact=[_at_least_float32(g) for g in exact],
+        credits=[_at_least_float32(a) for a in credits],
+        exact_weights=dict(zip(parameters, found[len(exact) :], strict=True)),
+        rule_weights=rule_weights,
+    )
+
+
+def fitted_rows(errors: RowErrors) -> tuple[Tensor, Tensor]:
+    """‖e‖ of every row, and whether the row is fitted: ‖e‖ is below what its number format resolves."""
+    e_norms = row_norms(flat_rows(errors.error))
+    return e_norms, errors.covered & (e_norms < error_resolution(e_norms.dtype))
+
+
+def observation_of_seed(seen: Observation, seed: int) -> Observation:
+    """One seed's share of what was seen of a stack, by its place; views, not copies."""
+    tensors = stacked_tensors(seen)
+    errors = replace(seen.errors, **{name: t[seed] for name, t in tensors["errors"].items()})
+    own: dict[str, Any] = {}
+    for name, value in tensors["observed"].items():
+        if isinstance(value, dict):
+            own[name] = {key: t[seed] for key, t in value.items()}
+        else:
+            own[name] = [t[seed] for t in value] if isinstance(value, list) else value[seed]
+    return replace(seen, errors=errors, **own)
+
+
+def stacked_tensors(seen: Observation) -> dict[str, Any]:
+    """All that has a seed axis: not the notes, nor the mask, nor what was not measured."""
+    observed = {name: v for name, v in vars(seen).items() if name not in ("errors", "notes") and v is not None}
+    return {"errors": {name: v for name, v in vars(seen.errors).items() if name != "mask"}, "observed": observed}
 
 
 def exact_weight_gradients(
@@ -124,7 +156,8 @@ def _cuda_devices(net: Net) -> list[torch.device]:
     return sorted({p.device for p in net.parameters() if p.device.type == "cuda"}, key=str)
 
 
-def _random_state(net: Net) -> list[Tensor]:
+def random_state(net: Net) -> list[Tensor]:
+    """The states of the random streams that a forward of this net may draw from."""
     return [torch.get_rng_state(), *(torch.cuda.get_rng_state(d) for d in _cuda_devices(net))]
 
 

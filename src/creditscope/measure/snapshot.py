@@ -11,8 +11,8 @@ from torch import Tensor
 
 from creditscope.measure.alignment import compare_rows
 from creditscope.measure.noise import measure_noise
-from creditscope.measure.numerics import error_resolution, flat_rows, row_norms, unit_rows
-from creditscope.measure.observation import Observation
+from creditscope.measure.numerics import flat_rows, unit_rows
+from creditscope.measure.observation import Observation, fitted_rows, stacked_tensors
 from creditscope.measure.scale import measure_scale
 from creditscope.measure.weights import Direction, gradient_sizes, measure_update
 from creditscope.record.schema import Facts, Snapshot, TapMeasures, WeightMeasures
@@ -60,7 +60,7 @@ def take_snapshots(
         own = replace(seen, errors=replace(seen.errors, **tensors["errors"]), **tensors["observed"])
         return _measure(own, facts, StepTensors(**last) if last else None, scalars)
 
-    tensors = _tensors_of(seen)
+    tensors = stacked_tensors(seen)
     last = vars(last_step) if last_step else None
     with torch.autocast(seen.output.device.type, enabled=False):
         measured = torch.vmap(one_seed, in_dims=(0, 0 if last else None, 0))(tensors, last, dict(scalars or {}))
@@ -68,18 +68,11 @@ def take_snapshots(
     return [_snapshot(host, seen, epoch=epoch, step=step) for host in hosts]
 
 
-def _tensors_of(seen: Observation) -> dict[str, Any]:
-    """All that has a seed axis: not the notes, nor the mask, nor what was not measured."""
-    observed = {name: v for name, v in vars(seen).items() if name not in ("errors", "notes") and v is not None}
-    return {"errors": {name: v for name, v in vars(seen.errors).items() if name != "mask"}, "observed": observed}
-
-
 def _measure(
     seen: Observation, facts: Facts, last_step: "StepTensors | None", scalars: Mapping[str, Tensor]
 ) -> list[Measured]:
     """Measurements per tap, per tap on the class token, per weight, and single ones; all on the device."""
-    e_norms = row_norms(flat_rows(seen.errors.error))
-    fitted = seen.errors.covered & (e_norms < error_resolution(e_norms.dtype))
+    e_norms, fitted = fitted_rows(seen.errors)
     rows = Rows(e_norms, ~fitted)
     taps = _taps(seen.states, seen.exact, seen.credits, seen.exact64, rows)
     token = {} if facts.class_token is None else _class_token(seen, rows, facts.class_token)
@@ -185,7 +178,8 @@ def to_host(groups: list[Measured], seeds: int | None = None) -> list[list[dict[
     """
     single = seeds is None
     tensors = [tensor for group in groups for tensor in group.values()]
-    table = torch.cat([t.detach().reshape(seeds or 1, -1).double() for t in tensors], dim=1).tolist()
+    rows = [t.detach().reshape(seeds or 1, -1).double() for t in tensors]
+    table = torch.cat(rows, dim=1).tolist() if rows else [[]] * (seeds or 1)
 
     def read(tensor: Tensor, flat: Iterator[float]) -> Any:
         whole = not tensor.dtype.is_floating_point

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from creditscope.measure.numerics import angles
+
 
 @dataclass(frozen=True)
 class Direction:
@@ -65,3 +67,33 @@ def measure_update(update: Mapping[str, Tensor], exact: Mapping[str, Direction])
     shares = torch.stack(decrease)
     total = shares.nansum()
     return {"update_cos": torch.stack(cos), "decrease_share": shares / torch.where(total > 0, total, torch.nan)}
+
+
+def rotation_z(a: Tensor, g: Tensor) -> Tensor:
+    """Cosine of two weight gradients in sd of its null: one of them turned by a random rotation of its output side.
+
+    For matrices (out, in), ⟨RA, G⟩ = ⟨R, G Aᵀ⟩ with R Haar-distributed has mean 0 and variance ‖G Aᵀ‖²_F / out, so the
+    sd of the cosine is ‖G Aᵀ‖_F / (√out ‖A‖ ‖G‖). A bias is a matrix with one column.
+    """
+    shape = a.shape
+    a, g = (_output_first(Direction.of(x).scaled.view(shape)) for x in (a, g))
+    outputs, inputs = a.shape
+    if inputs < outputs:  # the same by smaller products
+        square = ((g.mT @ g) * (a.mT @ a)).sum().clamp(min=0)
+        return (a * g).sum() / (square / outputs).sqrt()
+    square = (g @ a.mT).square().sum()
+    return (a * g).sum() / (square / outputs).sqrt()
+
+
+def _output_first(x: Tensor) -> Tensor:
+    """A weight as a matrix (outputs, others): biases are one column, what is added to states has its features last."""
+    if x.ndim < 2:
+        return x.reshape(-1, 1)
+    return x.reshape(-1, x.shape[-1]).mT if x.ndim > 2 and x.shape[0] == 1 else x.flatten(1)
+
+
+def weight_angle(weight: Tensor, feedback: Tensor) -> Tensor:
+    """Angle in degrees of a weight and its feedback, as vectors; NaN where one has no direction."""
+    w, b = Direction.of(weight), Direction.of(feedback)
+    units = [(d.scaled / d.length).unsqueeze(0) for d in (w, b)]
+    return angles(units[0], units[1], (units[0] * units[1]).sum(-1)).squeeze(0)

@@ -1,0 +1,231 @@
+"""The battery: what a snapshot measures beyond the observation, by instruments that say what they need.
+
+Cheap instruments are made of the observation alone, and are taken of all seeds of a stack at once; dear ones run the
+net again, and are taken seed by seed. The tier says when: quick never, standard the cheap ones always and the dear ones
+before and after training, full all of them always.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from creditscope.errors import CreditscopeError
+from creditscope.measure.common import BatchRows, batch_drift, common_share
+from creditscope.measure.descent import measure_descent, measure_stage_descent
+from creditscope.measure.fresh import measure_fresh
+from creditscope.measure.needs import Needs
+from creditscope.measure.observation import Observation, observation_of_seed, random_state, stacked_tensors
+from creditscope.measure.permuted import permuted_cosine
+from creditscope.measure.probe import measure_probe
+from creditscope.measure.rho import measure_rho
+from creditscope.measure.skip import measure_skips
+from creditscope.measure.snapshot import to_host
+from creditscope.measure.subject import Subject, feedback_names
+from creditscope.measure.weights import rotation_z, weight_angle
+from creditscope.record.schema import Facts, Snapshot
+from creditscope.rng import generator
+from creditscope.stack import Net, StackedNet
+from creditscope.taps import leave_untouched
+
+Tier = Literal["quick", "standard", "full"]
+Cost = Literal["cheap", "dear"]
+Measured = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Instrument:
+    """A measurement: a function of what it `needs` (names in `Needs`) that gives its `fields`, one entry per tap.
+
+    What it gives without an axis is a field of the snapshot; nothing at all, if it has no meaning here.
+    """
+
+    name: str
+    cost: Cost
+    needs: tuple[str, ...]
+    measure: Callable[..., Measured]
+    fields: tuple[str, ...]
+    of: Literal["taps", "weights"] = "taps"
+
+    def take(self, needs: Needs) -> Measured:
+        """The measurement; what it needs is computed if it was not yet."""
+        return self.measure(*(getattr(needs, name) for name in self.needs))
+
+
+def _common(gradients: list[BatchRows], credits: list[BatchRows]) -> Measured:
+    return {
+        "common": torch.stack([common_share(g) for g in gradients]),
+        "common_a": torch.stack([common_share(a) for a in credits]),
+    }
+
+
+def _drift(gradients: list[BatchRows], facts: Facts) -> Measured:
+    if facts.rows_interact:  # a graph is one batch
+        return {"drift": torch.full_like(torch.stack([g.size[0] for g in gradients]), torch.nan)}
+    return {"drift": torch.stack([batch_drift(g) for g in gradients])}
+
+
+def _permuted(gradients: list[BatchRows], credits: list[BatchRows], keys: Tensor) -> Measured:
+    pairs = zip(credits, gradients, strict=True)
+    return {"permuted_cos": torch.stack([permuted_cosine(a, g, keys) for a, g in pairs])}
+
+
+def _weight_z(gradients: list[tuple[Tensor, Tensor | None]]) -> Measured:
+    z = [g.new_tensor(torch.nan) if a is None else rotation_z(a, g) for g, a in gradients]
+    return {"z": torch.stack(z)} if z else {}
+
+
+def _feedback_angles(pairs: list[tuple[Tensor, Tensor] | None]) -> Measured:
+    first = next((w for w, _ in filter(None, pairs)), None)
+    if first is None:
+        return {}
+    nothing = torch.full_like(first.flatten()[0], torch.nan)
+    return {"feedback_angle": torch.stack([weight_angle(*pair) if pair else nothing for pair in pairs])}
+
+
+INSTRUMENTS = (
+    Instrument("common", "cheap", ("gradient_rows", "credit_rows"), _common, ("common", "common_a")),
+    Instrument("drift", "cheap", ("gradient_rows", "facts"), _drift, ("drift",)),
+    Instrument("permuted_cos", "cheap", ("gradient_rows", "credit_rows", "keys"), _permuted, ("permuted_cos",)),
+    Instrument("weight z", "cheap", ("rule_gradients",), _weight_z, ("z",), of="weights"),
+    Instrument("feedback_angle", "cheap", ("feedback_pairs",), _feedback_angles, ("feedback_angle",), of="weights"),
+    Instrument("fresh_cos", "dear", ("subject", "seen", "gradient_rows"), measure_fresh, ("fresh_cos", "fresh_sd")),
+    Instrument("rho", "dear", ("twin",), lambda twin: {"rho": measure_rho(twin)}, ("rho",)),
+    Instrument("descent", "dear", ("small_twin",), measure_descent, ("descent", "descent_null", "descent_null_sd")),
+    Instrument(
+        "descent_stage",
+        "dear",
+        ("twin",),
+        lambda twin: {"descent_stage": measure_stage_descent(twin)},
+        ("descent_stage",),
+    ),
+    Instrument("probe", "dear", ("subject", "facts"), measure_probe, ("probe",)),
+    Instrument("skip_one", "dear", ("subject",), lambda subject: {"skip_one": measure_skips(subject)}, ("skip_one",)),
+)
+
+
+@dataclass
+class Fields:
+    """What the battery adds to a snapshot."""
+
+    taps: dict[str, Any] = field(default_factory=dict)
+    weights: dict[str, Any] = field(default_factory=dict)
+    snapshot: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, instrument: Instrument, found: dict[str, Any]) -> None:
+        """One instrument's numbers, on the host: a series is one of taps or weights, a single number the snapshot's."""
+        for name, value in found.items():
+            group = getattr(self, instrument.of) if isinstance(value, tuple) else self.snapshot
+            group[name] = value
+
+    def added_to(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with these fields filled."""
+        weights = snapshot.weights and replace(snapshot.weights, **self.weights)
+        taps = replace(snapshot.taps, **self.taps)
+        return replace(snapshot, taps=taps, weights=weights, notes=(*snapshot.notes, *self.notes), **self.snapshot)
+
+
+def instruments_due(tier: Tier, *, ends: bool) -> list[Instrument]:
+    """Those that a snapshot takes; `ends` is true before the first and after the last training step."""
+    costs: dict[Tier, tuple[Cost, ...]] = {
+        "quick": (),
+        "standard": ("cheap", "dear") if ends else ("cheap",),
+        "full": ("cheap", "dear"),
+    }
+    return [instrument for instrument in INSTRUMENTS if instrument.cost in costs[tier]]
+
+
+def measure_battery(needs: Needs, due: Sequence[Instrument], fields: Fields) -> None:
+    """Fill the fields of one net; an instrument that cannot be used on it gives None, and a note says why."""
+    measured: list[tuple[Instrument, Measured]] = []
+    for instrument in due:
+        try:
+            measured.append((instrument, _take(instrument, needs)))
+        except (RuntimeError, TypeError, ValueError, NotImplementedError, CreditscopeError) as error:
+            if isinstance(error, torch.OutOfMemoryError):
+                raise
+            fields.notes.append(f"{instrument.name} not measured: {error}"[:300])
+            count = len(needs.facts.taps if instrument.of == "taps" else needs.facts.weights)
+            fields.add(instrument, dict.fromkeys(instrument.fields, (None,) * count))
+    if measured:
+        (host,) = to_host([found for _, found in measured])
+        for (instrument, _), found in zip(measured, host, strict=True):
+            fields.add(instrument, found)
+    fields.notes += needs.notes
+
+
+def _take(instrument: Instrument, needs: Needs) -> Measured:
+    if instrument.cost == "cheap":
+        return instrument.take(needs)
+    stream = random_state(needs.subject.net)
+    found = instrument.take(needs)
+    if any(not torch.equal(*pair) for pair in zip(stream, random_state(needs.subject.net), strict=True)):
+        raise CreditscopeError("the model draws random numbers in its forward; put it in eval mode")
+    return found
+
+
+def _measure_stack(
+    seen: Observation, facts: Facts, keys: Tensor, feedback: dict[str, tuple[Tensor, Tensor]], due: Sequence[Instrument]
+) -> list[Fields]:
+    """The cheap fields of all seeds of a stack at once."""
+
+    def one_seed(tensors: dict[str, Any], keys: Tensor, feedback: dict[str, tuple[Tensor, Tensor]]) -> list[Measured]:
+        own = replace(seen, errors=replace(seen.errors, **tensors["errors"]), **tensors["observed"])
+        needs = Needs(own, facts, keys=keys, feedback=feedback)
+        return [instrument.take(needs) for instrument in due]
+
+    with torch.no_grad():
+        measured = torch.vmap(one_seed)(stacked_tensors(seen), keys, feedback)
+    found = [Fields() for _ in keys]
+    for fields, host in zip(found, to_host(measured, seeds=len(keys)), strict=True):
+        for instrument, values in zip(due, host, strict=True):
+            fields.add(instrument, values)
+    return found
+
+
+def complete_snapshots(
+    taken: Sequence[Snapshot],
+    seen: Observation,
+    facts: Facts,
+    net: Net,
+    *,
+    seeds: Sequence[int],
+    subjects: Callable[[], Sequence[Subject]],
+    tier: Tier,
+    ends: bool,
+) -> list[Snapshot]:
+    """The snapshots of all seeds with what their tier asks for; the net is left as it was.
+
+    `seen` is the observation that the snapshots were made of; `subjects` gives one subject per seed.
+    """
+    due = instruments_due(tier, ends=ends)
+    if not due:
+        return list(taken)
+    keys = torch.stack([_keys(seed, seen) for seed in seeds]).to(seen.output.device)
+    cheap, dear = ([i for i in due if i.cost == cost] for cost in ("cheap", "dear"))
+    with leave_untouched(net):
+        nets = subjects() if dear else [None] * len(seeds)
+        if isinstance(net, StackedNet):
+            found = _measure_stack(seen, facts, keys, _feedback(net), cheap)
+            for place, (subject, fields) in enumerate(zip(nets, found, strict=True)):
+                own = observation_of_seed(seen, place)
+                measure_battery(Needs(own, facts, keys=keys[place], feedback={}, subject=subject), dear, fields)
+        else:
+            found = [Fields()]
+            needs = Needs(seen, facts, keys=keys[0], feedback=_feedback(net), subject=nets[0])
+            measure_battery(needs, due, found[0])
+    return [fields.added_to(snapshot) for fields, snapshot in zip(found, taken, strict=True)]
+
+
+def _keys(seed: int, seen: Observation) -> Tensor:
+    rows = seen.errors.loss.shape[-1]
+    return torch.rand(rows, generator=generator(seed, "permutation"), dtype=torch.float64)
+
+
+def _feedback(net: Net) -> dict[str, tuple[Tensor, Tensor]]:
+    """Weight and feedback of every converted layer, by the weight's name; with a seed axis in a stack."""
+    named = {name: t.detach() for name, t in (*net.named_parameters(), *net.named_buffers())}
+    return {weight: (named[weight], named[buffer]) for weight, buffer in feedback_names(net).items()}

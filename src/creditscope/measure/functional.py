@@ -1,0 +1,222 @@
+"""A net as a function of its hidden states and weights, in float64: what `rho` and `descent` are measured with."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from creditscope.errors import CreditscopeError
+from creditscope.losses import RowLoss, errors_function
+from creditscope.measure.noise import double, doubled_inputs
+from creditscope.measure.observation import Observation, observe_forward
+from creditscope.measure.subject import Subject
+from creditscope.rules import AppliedTapRule
+from creditscope.stack import call_net
+from creditscope.stacked_functions import OneForAll, stacked_attention
+from creditscope.taps import watch_forward
+
+TOGETHER = {"cpu": 2**18, "cuda": 2**24}
+"""Entries of a state that are changed in one go: what stays in a CPU's cache, what fills a GPU."""
+
+
+def together(device: torch.device, entries: int) -> int:
+    """How many states of so many entries go into one call."""
+    return max(1, TOGETHER.get(device.type, TOGETHER["cpu"]) // entries)
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A subject as a function, and what was observed of it."""
+
+    subject: Subject
+    seen: Observation
+    note: str = ""
+    """Why it is not in float64, if it is not."""
+
+    def losses(self, moved: Mapping[str, Tensor] | None = None) -> Tensor:
+        """ℓ_i of every row, with some tensors replaced."""
+        output = call_net(self.subject.net, self.subject.inputs, {**self.subject.tensors, **(moved or {})})
+        return row_losses(output, self.subject.target, self.subject.loss, self.subject.mask)
+
+    def from_tap(self, tap: int) -> Callable[[Tensor], Tensor]:
+        """ℓ_i of every row as a function of the state at a tap."""
+        net, name = self.subject.net, self.subject.taps[tap]
+        held = self._held_below(tap + 1)
+
+        def losses(state: Tensor) -> Tensor:
+            if held:
+                with held_states(net, {**held, name: state}):
+                    return self.losses()
+            with replaced_states(net, {name: lambda h: state}):
+                return self.losses()
+
+        return losses
+
+    def from_stage(self, stage: int) -> Callable[[Mapping[str, Tensor]], Tensor]:
+        """ℓ_i of every row as a function of weights of a stage, by name."""
+        stages = self.subject.applied.anatomy.stages
+        shared = set(stages[stage]).intersection(name for below in stages[:stage] for name in below)
+        held = {} if shared else self._held_below(stage)
+
+        def losses(moved: Mapping[str, Tensor]) -> Tensor:
+            with held_states(self.subject.net, held):
+                return self.losses(moved)
+
+        return losses
+
+    @torch.no_grad()
+    def _held_below(self, tap: int) -> dict[str, Tensor]:
+        """States of the taps below one, to hold on to instead of computing them again; none if that is not the same."""
+        net = self.subject.net
+        held = dict(zip(self.subject.taps[:tap], self.seen.states, strict=False))
+        plain = [m for m in map(net.get_submodule, held) if not m._forward_hooks and not m._forward_pre_hooks]
+        if len(plain) < len(held) or any(isinstance(m, torch.jit.ScriptModule) for m in plain):
+            return {}
+        computed = self.losses()
+        with held_states(net, held):
+            same = torch.allclose(self.losses(), computed, rtol=torch.finfo(computed.dtype).eps ** 0.5, atol=0)
+        return held if same else {}
+
+    def mean_of(self, losses: Tensor) -> Tensor:
+        """Their mean over the rows that the loss speaks of."""
+        return losses.sum(-1) / self.seen.errors.count
+
+    def together(self, entries: int) -> int:
+        """How many changed states, of so many entries each, go into one call."""
+        return together(self.seen.output.device, entries)
+
+    def over(self, function: Callable[..., Tensor], *stacked: Tensor, entries: int) -> Tensor:
+        """`function` of every slice of what is stacked; `entries` is the size of the state that it changes."""
+        return mapped(function, *stacked, chunk=self.together(entries))
+
+
+@torch.no_grad()
+def mapped(function: Callable[..., Tensor], *stacked: Tensor, chunk: int) -> Tensor:
+    """`function` of every slice, `chunk` of them at once by `vmap`, so that what does not differ is computed once.
+
+    One by one where something in it cannot be mapped: the numbers are the same.
+    """
+    if chunk > 1:
+        try:
+            with MappedAttention():
+                return torch.vmap(function, chunk_size=chunk)(*stacked)
+        except (RuntimeError, NotImplementedError, ValueError) as error:
+            if isinstance(error, torch.OutOfMemoryError):
+                raise
+    return torch.stack([function(*slices) for slices in zip(*stacked, strict=True)])
+
+
+def make_twin(subject: Subject) -> Twin:
+    """The twin in float64, or in the net's own precision where it (or its rule) does not run in float64."""
+    try:
+        return _observed(_doubled(subject))
+    except (RuntimeError, TypeError, CreditscopeError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        twin = _observed(subject)
+        kind = str(twin.seen.output.dtype).removeprefix("torch.")
+        note = f"rho and descent measured in {kind}: the net and its rule do not run in float64 ({error})"
+        return replace(twin, note=note[:300])
+
+
+def first_rows(subject: Subject, rows: int) -> Subject:
+    """The subject on its first rows that have a loss; on all rows where they cannot be told apart (a graph)."""
+    apart = isinstance(subject.inputs, Tensor) and subject.loss is None and not subject.applied.anatomy.rows_interact
+    if not apart or rows >= len(subject.target):
+        return subject
+    first = torch.arange(rows) if subject.mask is None else subject.mask.nonzero()[:rows, 0]
+    return replace(subject, inputs=subject.inputs[first], target=subject.target[first], mask=None)
+
+
+def _doubled(subject: Subject) -> Subject:
+    applied = subject.applied
+    if isinstance(applied, AppliedTapRule):
+        applied = replace(applied, feedback=[b.double() for b in applied.feedback])
+    tensors = {name: double(t) for name, t in subject.tensors.items()}
+    return replace(subject, tensors=tensors, applied=applied, inputs=doubled_inputs(subject.inputs))
+
+
+def _observed(subject: Subject) -> Twin:
+    net, applied, tensors = subject.net, subject.applied, subject.tensors
+    parameters = {name: tensors[name].detach().clone().requires_grad_() for name in subject.trained}
+    forward = watch_forward(net, subject.taps, subject.inputs, {**tensors, **parameters})
+    wanted = next(t.dtype for t in tensors.values() if t.is_floating_point())
+    if forward.output.dtype != wanted:
+        raise CreditscopeError(f"its forward casts to {forward.output.dtype}")
+    errors = errors_function(net, subject.target, subject.loss, subject.mask)(forward.output)
+    return Twin(subject, observe_forward(net, applied, forward, errors, parameters))
+
+
+def row_losses(output: Tensor, target: Tensor, loss: RowLoss | None, mask: Tensor | None) -> Tensor:
+    """One loss per row, without cancellation: −log p_y = log(1 + Σ_{j≠y} exp(x_j − x_y)), exact as p_y → 1."""
+    if loss is not None:
+        losses = loss(output, target)
+    else:
+        index = (target if mask is None else torch.where(mask, target, 0)).unsqueeze(-1)
+        margins = (output - output.gather(-1, index)).scatter(-1, index, -torch.inf)
+        others = margins.logsumexp(-1)
+        losses = torch.logaddexp(others, torch.zeros_like(others))
+    return losses if mask is None else losses * mask
+
+
+@contextmanager
+def replaced_states(net: nn.Module, replace_by: Mapping[str, Callable[[Tensor], Tensor]]) -> Iterator[None]:
+    """Inside, the modules named hand on what their function makes of their output; no hook stays behind."""
+
+    def hook(function: Callable[[Tensor], Tensor]) -> Callable[[nn.Module, Any, Tensor], Tensor]:
+        return lambda module, arguments, output: function(output)
+
+    handles = [net.get_submodule(name).register_forward_hook(hook(f)) for name, f in replace_by.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def held_states(net: nn.Module, states: Mapping[str, Tensor]) -> Iterator[None]:
+    """Inside, the modules named hand on these states and compute nothing; after it they are as they were."""
+    modules = {net.get_submodule(name): state for name, state in states.items()}
+    before = {module: vars(module).get("forward") for module in modules}
+    try:
+        for module, state in modules.items():
+            module.forward = lambda *_, state=state, **__: state.clone()  # the next module may work in place
+        yield
+    finally:
+        for module, forward in before.items():
+            if forward is not None:
+                module.forward = forward
+            elif "forward" in vars(module):
+                del module.forward
+
+
+class _Attention(torch.autograd.Function):
+    """Attention for which `vmap` has a rule: the fused kernel on all slices; there is no backward."""
+
+    @staticmethod
+    def forward(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(q, k, v)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        """Nothing is kept."""
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
+        return OneForAll.vmap(info, (None, *in_dims), stacked_attention, *args)
+
+
+class MappedAttention(TorchFunctionMode):
+    """Inside, plain attention under `vmap` is one call of the fused kernel."""
+
+    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        """Attention with a mask or dropout is left to `vmap`."""
+        if func is functional.scaled_dot_product_attention and len(args) == 3 and not kwargs and args[0].ndim == 4:
+            return _Attention.apply(*args)
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,100 @@
+"""A linear probe: how much of the label can be read off a hidden state by a linear map.
+
+Multinomial logistic regression with scikit-learn's default penalty (C = 1), fitted by L-BFGS in float64 where the
+states lie. The problem is convex, so this is the solution that scikit-learn finds, without a transfer to the host.
+"""
+
+import torch
+from torch import Tensor
+
+from creditscope.errors import CreditscopeError
+from creditscope.measure.subject import Labelled, Subject
+from creditscope.record.schema import Facts
+from creditscope.taps import watch_forward
+
+ROWS = 2048
+"""Rows to train on, and rows to test on, at most."""
+FEATURES = 4096
+"""States with more features are averaged over tokens (or places of an image) first."""
+ITERATIONS = 100
+
+
+def measure_probe(subject: Subject, facts: Facts) -> dict[str, Tensor]:
+    """Test accuracy of a probe at every tap, trained on training rows; `probe_rows` is the number of test rows."""
+    if subject.probe is None:
+        raise CreditscopeError("it needs class labels")
+    train, test = subject.probe()
+    states = _states(subject, train)
+    others = states if test.inputs is train.inputs else _states(subject, test)
+    y, y_test = (_counted(rows.target, rows) for rows in (train, test))
+    found = [
+        probe_accuracy(_counted(h, train), y, _counted(h_test, test), y_test, facts.classes)
+        for h, h_test in zip(states, others, strict=True)
+    ]
+    return {"probe": torch.stack(found), "probe_rows": torch.tensor(len(y_test), device=y_test.device)}
+
+
+def probe_accuracy(x: Tensor, y: Tensor, x_test: Tensor, y_test: Tensor, classes: int) -> Tensor:
+    """Accuracy on test rows of logistic regression on standardised features (rows, features); NaN if they overflow."""
+    x, x_test = x.double(), x_test.double()
+    if not (x.isfinite().all() and x_test.isfinite().all()):
+        return x.new_tensor(torch.nan)
+    mean, sd = x.mean(0), x.std(0, correction=0)
+    sd = torch.where(sd > 0, sd, torch.inf)  # a feature that does not vary says nothing
+    x, x_test = (x - mean) / sd, (x_test - mean) / sd
+    weight, bias = fit_logistic(x, y, classes)
+    return ((x_test @ weight + bias).argmax(-1) == y_test).double().mean()
+
+
+def fit_logistic(x: Tensor, y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """Weights (features, classes) and biases that minimise Σ −log p_y + ‖W‖²/2 over rows x (rows, features)."""
+    rows, features = x.shape
+    truth = torch.nn.functional.one_hot(y, classes).to(x)
+    weight, bias = (x.new_zeros(shape, requires_grad=True) for shape in ((features, classes), (classes,)))
+    optimiser = torch.optim.LBFGS(
+        [weight, bias],
+        max_iter=ITERATIONS,
+        history_size=10,
+        tolerance_grad=1e-4,
+        tolerance_change=1e-7,
+        line_search_fn="strong_wolfe",
+    )
+
+    @torch.no_grad()
+    def loss() -> Tensor:
+        log_p = (x @ weight + bias).log_softmax(-1)
+        error = log_p.exp() - truth
+        weight.grad, bias.grad = (x.mT @ error + weight) / rows, error.mean(0)
+        return (weight.square().sum() / 2 - (log_p * truth).sum()) / rows
+
+    optimiser.step(loss)  # pyright: ignore[reportArgumentType]
+    return weight.detach(), bias.detach()
+
+
+def spread_rows(count: int, most: int = ROWS) -> Tensor:
+    """Index of at most `most` of `count` rows, evenly spread, so that rows sorted by class are sampled alike.
+
+    >>> spread_rows(10, 4).tolist()
+    [0, 2, 5, 7]
+    """
+    return torch.arange(count) if count <= most else torch.arange(most) * count // most
+
+
+def _states(subject: Subject, rows: Labelled) -> list[Tensor]:
+    """The states at all taps, one vector per row."""
+    with torch.no_grad():
+        forward = watch_forward(subject.net, subject.taps, rows.inputs, subject.tensors)
+    return [_features(h.detach()) for h in forward.states]
+
+
+def _features(h: Tensor) -> Tensor:
+    """One vector per row; wide ones averaged over all but features: tokens (T, d) first, images (channels, …) last."""
+    flat = h.flatten(1)
+    if flat.shape[1] <= FEATURES or h.ndim < 3:
+        return flat
+    return h.mean(1) if h.ndim == 3 else h.flatten(2).mean(-1)
+
+
+def _counted(values: Tensor, rows: Labelled) -> Tensor:
+    """Those of the rows that count."""
+    return values if rows.rows is None else values[rows.rows]

@@ -1,0 +1,98 @@
+"""ρ: does the credit predict what small random moves of the state do to the loss?
+
+For isotropic v the products ⟨a, v⟩ and ⟨g, v⟩ correlate as a and g do, so ρ converges to `cos_F` (with rows weighted by
+‖h‖², because ε is relative to it). It is a check of that number by finite differences, not a second witness.
+"""
+
+import torch
+from torch import Tensor
+
+from creditscope.measure.functional import Twin
+from creditscope.measure.numerics import flat_rows, row_norms
+from creditscope.rng import generator
+
+DIRECTIONS = 32
+"""Unit directions per sample."""
+JOINT_DIRECTIONS = 1024
+"""Where rows interact, all rows are one sample, so there have to be more."""
+STEP = 1e-3
+"""ε over ‖h‖."""
+
+
+def measure_rho(twin: Twin) -> Tensor:
+    """Pearson over samples × directions v of ⟨a_l, εv⟩ with ℓ(h_l + εv) − ℓ(h_l), at every tap; ε_i = 1e-3 ‖h_{l,i}‖.
+
+    Directions are drawn per sample on the CPU; taps of one shape share them. Where rows interact a direction is one of
+    the whole state, and ℓ the total loss.
+    """
+    states = twin.seen.states
+    by_shape: dict[torch.Size, list[int]] = {}
+    for tap, h in enumerate(states):
+        by_shape.setdefault(h.shape, []).append(tap)
+    found = {}
+    with torch.no_grad():
+        base = twin.losses()
+        for taps in by_shape.values():
+            found |= _correlations(twin, taps, base)
+    return torch.stack([found[tap] for tap in range(len(states))])
+
+
+def _correlations(twin: Twin, taps: list[int], base: Tensor) -> dict[int, Tensor]:
+    """ρ at taps of one shape."""
+    first = twin.seen.states[taps[0]]
+    joint = twin.subject.applied.anatomy.rows_interact
+    count = JOINT_DIRECTIONS if joint else DIRECTIONS
+    chunk = twin.together(first.numel())
+    losses = {tap: twin.from_tap(tap) for tap in taps}
+    stream = generator(twin.subject.seed, "directions")
+    told: dict[int, list[Tensor]] = {tap: [] for tap in taps}
+    done: dict[int, list[Tensor]] = {tap: [] for tap in taps}
+    for start in range(0, count, chunk):
+        drawn = [torch.randn(first.shape, generator=stream) for _ in range(min(chunk, count - start))]
+        v = _unit(torch.stack(drawn).to(first), joint)
+        for tap in taps:
+            h, a = twin.seen.states[tap], twin.seen.credits[tap]
+            moves = v * _sizes(h, joint)
+            change = twin.over(lambda move, h=h, tap=tap: losses[tap](h + move), moves, entries=first.numel()) - base
+            product = (moves * a).flatten(2).sum(-1)
+            told[tap].append(product.sum(-1) if joint else product)
+            done[tap].append(change.sum(-1) if joint else change)
+    return {tap: _correlation(torch.cat(told[tap]), torch.cat(done[tap]), twin, joint) for tap in taps}
+
+
+def _correlation(told: Tensor, done: Tensor, twin: Twin, joint: bool) -> Tensor:
+    """Over all directions, and the rows that have a loss and did not overflow."""
+    if not joint:
+        keep = twin.seen.errors.covered & (told + done).isfinite().all(0)
+        told, done = told[:, keep], done[:, keep]
+    return pearson(told, done) if told.numel() else told.new_tensor(torch.nan)
+
+
+def _unit(v: Tensor, joint: bool) -> Tensor:
+    """Directions (count, rows, …) of length 1 per row, or as a whole."""
+    flat = v.flatten(1) if joint else v.flatten(2)
+    return (flat / flat.norm(dim=-1, keepdim=True)).view(v.shape)
+
+
+def _sizes(h: Tensor, joint: bool) -> Tensor:
+    """ε of every row, (rows, 1, …), or of the whole state."""
+    norms = row_norms(flat_rows(h))
+    if joint:
+        return STEP * row_norms(norms)
+    return STEP * norms.view(-1, *[1] * (h.ndim - 1))
+
+
+def pearson(x: Tensor, y: Tensor) -> Tensor:
+    """Correlation of all entries; NaN if one of the two does not vary.
+
+    >>> round(float(pearson(torch.tensor([1e-30, 2e-30, 4e-30]), torch.tensor([1e8, 2e8, 4e8]))), 4)
+    1.0
+    """
+    x, y = (_scaled(t.double().flatten()) for t in (x, y))
+    return (x * y).sum() / (x.norm() * y.norm())
+
+
+def _scaled(x: Tensor) -> Tensor:
+    """Deviations from the mean, over the largest in size."""
+    x = x - x.mean()
+    return x / x.abs().amax()

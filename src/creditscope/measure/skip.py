@@ -1,0 +1,43 @@
+"""Accuracy with one block left out: what the net would do without it."""
+
+import torch
+from torch import Tensor
+
+from creditscope.errors import CreditscopeError
+from creditscope.measure.functional import replaced_states
+from creditscope.measure.subject import Labelled, Subject
+from creditscope.stack import call_net
+
+
+@torch.no_grad()
+def measure_skips(subject: Subject) -> Tensor:
+    """Accuracy if the stage before a tap handed on the state of the tap before; NaN where it does not add to that."""
+    if subject.test is None:
+        raise CreditscopeError("it needs class labels")
+    anatomy = subject.applied.anatomy
+    skippable = [
+        tap for tap, adds in enumerate(anatomy.residual) if adds and anatomy.shapes[tap] == anatomy.shapes[tap - 1]
+    ]
+    found = torch.full((len(anatomy.taps),), torch.nan, dtype=torch.float64, device=subject.target.device)
+    if not skippable:
+        return found
+    batches = list(subject.test())
+    for tap in skippable:
+        right = torch.cat([_right(subject, tap, rows) for rows in batches])
+        found[tap] = right.double().mean()
+    return found
+
+
+def _right(subject: Subject, tap: int, rows: Labelled) -> Tensor:
+    """Which of the rows are classified rightly without stage `tap`."""
+    kept: list[Tensor] = []
+
+    def keep(h: Tensor) -> Tensor:
+        kept.append(h.clone())  # the stage may work in place
+        return h
+
+    names = subject.taps
+    with replaced_states(subject.net, {names[tap - 1]: keep, names[tap]: lambda h: kept[0]}):
+        logits = call_net(subject.net, rows.inputs, subject.tensors)
+    right = logits.argmax(-1) == rows.target
+    return right if rows.rows is None else right[rows.rows]

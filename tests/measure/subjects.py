@@ -1,0 +1,48 @@
+"""Small nets to measure, and the subjects that measurements run."""
+
+import torch
+from torch import nn
+
+from creditscope.measure.observation import observe
+from creditscope.measure.subject import Labelled, Subject, subjects_of
+from creditscope.nets.resmlp import ResMLP
+from creditscope.rng import generator
+from creditscope.rules import apply_rule, rule_class
+from creditscope.taps import resolve_taps
+
+
+def make_net(*, depth: int = 3, width: int = 16, steps: int = 40, terminal_norm: bool = True):
+    """A ResMLP that has learnt something of 1,024 rows, and those rows."""
+    torch.manual_seed(0)
+    net = ResMLP((8,), 4, depth=depth, width=width, terminal_norm=terminal_norm)
+    x = torch.randn(1024, 8)
+    y = (x[:, 0] > 0).long() + 2 * (x[:, 1] * x[:, 2] > 0).long()
+    optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(net(x), y).backward()
+        optimiser.step()
+    optimiser.zero_grad()
+    return net, x, y
+
+
+def make_subject(net, x, y, rule="dfa", *, taps=("stem", "blocks.*"), seed=0, **options) -> Subject:
+    """The net under a rule, with every other row for a probe to train on and the rest to test it."""
+    chosen = rule_class(rule)(**options) if isinstance(rule, str) else rule
+    application = apply_rule(chosen, net, resolve_taps(net, list(taps)), x[:8], generator(seed, "feedback"))
+    halves = (Labelled(x[::2], y[::2]), Labelled(x[1::2], y[1::2]))
+    (subject,) = subjects_of(
+        net,
+        application.applied,
+        [seed],
+        inputs=x,
+        target=y,
+        probe=lambda: halves,
+        test=lambda: [Labelled(x, y)],
+    )
+    return subject
+
+
+def seen_of(subject: Subject):
+    """What a snapshot is made of."""
+    return observe(subject.net, subject.applied, subject.inputs, subject.target, noise=False)

@@ -1,0 +1,289 @@
+"""rho and descent: what they are of the gradient, of nothing, at any scale, and against differences taken by hand."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from subjects import make_net, make_subject
+from torch import nn
+
+from creditscope.measure import descent as descent_module
+from creditscope.measure import rho as rho_module
+from creditscope.measure.alignment import measure_alignment
+from creditscope.measure.descent import SIZES, measure_descent, measure_stage_descent
+from creditscope.measure.functional import Twin, first_rows, held_states, make_twin, replaced_states, row_losses
+from creditscope.measure.rho import measure_rho, pearson
+from creditscope.rng import generator
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    return make_net()
+
+
+def twin_of(net, x, y, rule="bp", **options) -> Twin:
+    return make_twin(make_subject(net, x, y, rule, **options))
+
+
+def with_credits(twin: Twin, credits) -> Twin:
+    return replace(twin, seen=replace(twin.seen, credits=list(credits)))
+
+
+def random_like(tensors, seed=1):
+    stream = torch.Generator().manual_seed(seed)
+    return [torch.randn(t.shape, generator=stream, dtype=t.dtype) for t in tensors]
+
+
+def rescaled(net, factor):
+    big = copy.deepcopy(net)
+    with torch.no_grad():
+        for layer in (big.stem, *(block.w2 for block in big.blocks)):
+            layer.weight *= factor
+            layer.bias *= factor
+    for layer in big.modules():
+        if isinstance(layer, nn.LayerNorm):
+            layer.eps = 0.0
+    return big
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e8])
+def test_rho_of_the_gradient_is_one_and_of_random_credit_zero(learnt, factor):
+    net, x, y = learnt
+    twin = twin_of(rescaled(net, factor), x, y)
+    assert twin.seen.output.dtype == torch.float64
+    assert float(measure_rho(twin).min()) > 0.99
+    nothing = measure_rho(with_credits(twin, random_like(twin.seen.exact)))
+    assert float(nothing.abs().max()) < 0.02
+
+
+def noisy_gradients(twin: Twin):
+    exact = twin.seen.exact
+    return [g + 1.5 * float(g.norm() / r.norm()) * r for g, r in zip(exact, random_like(exact), strict=True)]
+
+
+def test_rho_estimates_cos_F_of_rows_weighted_by_their_states(learnt):
+    """The steps are relative to ‖h‖, so that a row weighs ‖h‖² as much."""
+    twin = twin_of(*learnt)
+    credits = noisy_gradients(twin)
+    rho = measure_rho(with_credits(twin, credits))
+    for found, a, g, h in zip(rho.tolist(), credits, twin.seen.exact, twin.seen.states, strict=True):
+        size = h.norm(dim=1, keepdim=True)
+        assert found == pytest.approx(float(measure_alignment(size * a, size * g)["cos_F"]), abs=0.02)
+        assert 0.2 < found < 0.7
+
+
+def test_rho_estimates_cos_F_where_states_have_one_size(learnt):
+    _, x, y = learnt
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.Tanh(), nn.Linear(16, 4))
+    twin = twin_of(net, x, y, taps=("1",))
+    credits = noisy_gradients(twin)
+    expected = float(measure_alignment(credits[0], twin.seen.exact[0])["cos_F"])
+    assert 0.4 < expected < 0.7
+    assert float(measure_rho(with_credits(twin, credits))) == pytest.approx(expected, abs=0.02)
+
+
+def test_rho_against_differences_taken_by_hand(learnt, monkeypatch):
+    """The net's upper part called directly, one direction after the other."""
+    net, x, y = learnt
+    twin = twin_of(net, x[:40], y[:40], "dfa")
+    monkeypatch.setattr(rho_module, "DIRECTIONS", 5)
+    found = measure_rho(twin)
+    upper, stream = copy.deepcopy(net).double(), generator(0, "directions")
+    h, a = twin.seen.states[1], twin.seen.credits[1].numpy()
+    told, done = [], []
+
+    def loss(state):
+        for block in upper.blocks[1:]:
+            state = block(state)
+        return nn.functional.cross_entropy(upper.head(upper.norm(state)), y[:40], reduction="none").detach().numpy()
+
+    for _ in range(5):
+        v = torch.randn(h.shape, generator=stream).double().numpy()
+        v *= 1e-3 * np.linalg.norm(h, axis=1, keepdims=True) / np.linalg.norm(v, axis=1, keepdims=True)
+        told.append((v * a).sum(1))
+        done.append(loss(h + torch.from_numpy(v)) - loss(h))
+    expected = np.corrcoef(np.ravel(told), np.ravel(done))[0, 1]
+    np.testing.assert_allclose(float(found[1]), expected, rtol=1e-6)
+
+
+def test_pearson_against_numpy():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 500)) + rng.normal(size=500)
+    np.testing.assert_allclose(float(pearson(torch.tensor(x), torch.tensor(y))), np.corrcoef(x, y)[0, 1])
+    assert torch.isnan(pearson(torch.ones(5), torch.arange(5.0)))
+
+
+def test_losses_keep_their_digits_where_rows_are_fitted():
+    logits = torch.tensor([[40.0, 0.0, 0.0], [1.0, 2.0, 0.5], [0.0, 60.0, 0.0]], dtype=torch.float64)
+    target = torch.tensor([0, 0, 0])
+    found = row_losses(logits, target, None, None)
+    plain = nn.functional.cross_entropy(logits, target, reduction="none")
+    np.testing.assert_allclose(found[1:], plain[1:])
+    np.testing.assert_allclose(float(found[0]), np.log1p(2 * np.exp(-40.0)), rtol=1e-14)
+    masked = row_losses(logits, torch.tensor([0, -1, 0]), None, torch.tensor([True, False, False]))
+    np.testing.assert_allclose(masked, [float(found[0]), 0, 0])
+
+
+def test_descent_of_the_gradient_is_exactly_one_and_of_its_negative_zero(learnt):
+    twin = twin_of(*learnt)
+    assert measure_descent(twin)["descent"].tolist() == [1.0] * 4
+    assert measure_stage_descent(twin).tolist() == [1.0] * 4
+    uphill = with_credits(twin, [-g for g in twin.seen.exact])
+    assert measure_descent(uphill)["descent"].tolist() == [0.0] * 4
+    against = replace(twin.seen, rule_weights={name: -g for name, g in twin.seen.exact_weights.items()})
+    assert measure_stage_descent(replace(twin, seen=against)).tolist() == [0.0] * 4
+
+
+def test_descent_against_steps_taken_by_hand(learnt):
+    net, x, y = learnt
+    twin = twin_of(net, x[:60], y[:60], "fa")
+    found, by_stage = measure_descent(twin), measure_stage_descent(twin)
+    plain = copy.deepcopy(net).double()
+
+    def loss(state):
+        return float(nn.functional.cross_entropy(plain.head(plain.norm(plain.blocks[2](state))), y[:60]).detach())
+
+    def best(direction):
+        h = twin.seen.states[2]
+        moved = [loss(h - t * float(h.norm() / direction.norm()) * direction) for t in SIZES]
+        return max(0.0, loss(h) - min(moved))
+
+    expected = best(twin.seen.credits[2]) / best(twin.seen.exact[2])
+    assert 0 < expected < 1
+    np.testing.assert_allclose(float(found["descent"][2]), expected, rtol=1e-9)
+
+    def best_weights(gradients):
+        names = [name for name in dict(plain.named_parameters()) if name.startswith("blocks.1.")]
+        weights = {name: plain.get_parameter(name).detach().clone() for name in names}
+        length = np.sqrt(sum(float(w.square().sum()) for w in weights.values()))
+        size = np.sqrt(sum(float(gradients[name].square().sum()) for name in names))
+        losses = []
+        for t in (0, *SIZES):
+            moved = copy.deepcopy(plain)
+            for name in names:
+                moved.get_parameter(name).data = weights[name] - t * length / size * gradients[name]
+            losses.append(float(nn.functional.cross_entropy(moved(x[:60].double()), y[:60]).detach()))
+        return max(0.0, losses[0] - min(losses))
+
+    expected = best_weights(twin.seen.rule_weights) / best_weights(twin.seen.exact_weights)
+    np.testing.assert_allclose(float(by_stage[2]), expected, rtol=1e-9)
+
+
+def test_descent_of_random_credit_is_its_null(learnt):
+    net, x, y = learnt
+    twin = twin_of(net, x[:128], y[:128])
+    found = measure_descent(with_credits(twin, random_like(twin.seen.exact)))
+    below = found["descent_null"] + 4 * found["descent_null_sd"] + 0.02
+    assert (found["descent"] <= below).all()
+    assert float(found["descent_null"].max()) < 0.3
+
+
+def test_descent_does_not_change_with_the_scale_of_the_stream(learnt):
+    net, x, y = learnt
+    small, large = (twin_of(rescaled(net, factor), x[:64], y[:64], "dfa") for factor in (1.0, 1e8))
+    for key, value in measure_descent(small).items():
+        torch.testing.assert_close(measure_descent(large)[key], value, rtol=1e-6, atol=1e-9)
+
+
+def test_a_stage_without_trained_weights_has_no_descent(learnt):
+    net, x, y = learnt
+    frozen = copy.deepcopy(net)
+    frozen.blocks[1].requires_grad_(False)
+    found = measure_stage_descent(twin_of(frozen, x[:32], y[:32]))
+    assert found.isnan().tolist() == [False, False, True, False]
+
+
+def test_credit_that_is_zero_has_no_descent(learnt):
+    net, x, y = learnt
+    twin = twin_of(net, x[:32], y[:32])
+    found = measure_descent(with_credits(twin, [torch.zeros_like(g) for g in twin.seen.exact]))
+    assert all(value.isnan().all() for value in found.values())
+
+
+def test_holding_states_is_the_same_as_computing_them(learnt):
+    net, x, y = learnt
+    twin = twin_of(net, x[:32], y[:32])
+    before = {name: dict(vars(module)) for name, module in net.named_modules()}
+    state = twin.seen.states[2] + 0.1
+    with replaced_states(net, {"blocks.1": lambda h: state}):
+        computed = twin.losses()
+    assert set(twin._held_below(3)) == {"stem", "blocks.0", "blocks.1"}
+    torch.testing.assert_close(twin.from_tap(2)(state), computed, rtol=1e-14, atol=0)
+    with pytest.raises(ZeroDivisionError), held_states(net, {"stem": state}):
+        raise ZeroDivisionError
+    for name, module in net.named_modules():
+        assert vars(module).keys() == before[name].keys()
+    net.stem.register_forward_hook(lambda module, args, output: output)
+    try:
+        assert twin._held_below(3) == {}  # a hook of the user's would be applied twice
+        torch.testing.assert_close(twin.from_tap(2)(state), computed, rtol=1e-14, atol=0)
+    finally:
+        net.stem._forward_hooks.clear()
+
+
+class Tied(nn.Module):
+    """One layer used in two stages: moving it moves both."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+        self.second[0].weight = self.first[0].weight
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(self.second(self.first(x)))
+
+
+def test_shared_weights_are_moved_everywhere():
+    torch.manual_seed(0)
+    net, x, y = Tied(), torch.randn(32, 8), torch.arange(32) % 4
+    twin = make_twin(make_subject(net, x, y, "bp", taps=("first", "second")))
+    moved = {"first.0.weight": twin.subject.tensors["first.0.weight"] * 2}
+    doubled = copy.deepcopy(net).double()
+    doubled.first[0].weight.data *= 2
+    expected = nn.functional.cross_entropy(doubled(x.double()), y, reduction="none").detach()
+    torch.testing.assert_close(twin.from_stage(1)(moved), expected)
+
+
+def test_interacting_rows_are_one_sample(monkeypatch):
+    """Train-mode BatchNorm, which cannot be mapped either: one by one, and the whole state moves."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 10), nn.BatchNorm1d(10), nn.Tanh(), nn.Linear(10, 3))
+    x, y = torch.randn(24, 6), torch.arange(24) % 3
+    monkeypatch.setattr(rho_module, "JOINT_DIRECTIONS", 64)
+    twin = make_twin(make_subject(net, x, y, "bp", taps=("0", "1")))
+    assert twin.subject.applied.anatomy.rows_interact
+    assert float(measure_rho(twin).min()) > 0.99
+    assert measure_descent(twin)["descent"].tolist() == [1.0, 1.0]
+    assert first_rows(twin.subject, 4) is twin.subject
+
+
+class Casts(nn.Module):
+    """A model that goes back to float32 on its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = nn.Linear(8, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.stem(x)).float().to(self.head.weight.dtype)).float()
+
+
+def test_a_net_that_casts_is_measured_in_its_own_precision_and_said_to_be():
+    torch.manual_seed(0)
+    twin = make_twin(make_subject(Casts(), torch.randn(64, 8), torch.arange(64) % 4, "bp", taps=("stem",)))
+    assert twin.seen.output.dtype == torch.float32
+    assert "float32" in twin.note
+    assert float(measure_rho(twin).min()) > 0.99
+
+
+def test_rows_of_descent_are_those_with_a_loss(learnt):
+    net, x, y = learnt
+    subject = make_subject(net, x, y)
+    masked = replace(subject, mask=torch.arange(1024) >= 900)
+    assert torch.equal(first_rows(masked, 50).target, y[900:950])
+    assert torch.equal(first_rows(subject, 50).inputs, x[:50])
+    assert descent_module.ROWS == 256
