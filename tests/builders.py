@@ -40,8 +40,23 @@ HEALTHY = {
     "rows_used": 1000,
     "rows_no_gradient": 0,
     "rows_no_credit": 0,
+    "common": 0.05,
+    "common_a": 0.05,
+    "drift": 0.4,
+    "fresh_cos": 0.1,
+    "fresh_sd": 0.05,
+    "permuted_cos": 0.0,
+    "rho": 0.45,
+    "descent": 0.4,
+    "descent_null": 0.02,
+    "descent_null_sd": 0.01,
+    "descent_stage": 0.4,
+    "probe": 0.6,
+    "skip_one": 0.65,
 }
 """Per-tap values of a run with nothing wrong in it."""
+QUICK = {f.name: () for f in fields(TapMeasures) if f.default == ()}
+"""Per-tap overrides of a snapshot at tier quick: what it does not measure is empty."""
 WEIGHTS = (WeightFact(name="stem.weight", stage=0, role="rule"), WeightFact(name="head.weight", stage=5, role="exact"))
 
 
@@ -86,7 +101,7 @@ def make_weights(count: int = len(WEIGHTS), **others: Any) -> WeightMeasures:
 def make_snapshot(facts: Facts | None = None, *, taps: Mapping[str, Any] | None = None, **others: Any) -> Snapshot:
     """One healthy moment; `taps` overrides per-tap values. Exact taps have cosine 1."""
     facts = facts or make_facts()
-    cos = [1.0 if i in facts.exact_taps else 0.5 for i in range(len(facts.taps))]
+    cos, descent = ([1.0 if i in facts.exact_taps else v for i in range(len(facts.taps))] for v in (0.5, 0.4))
     given: dict[str, Any] = {
         "epoch": 1,
         "step": 10,
@@ -100,8 +115,10 @@ def make_snapshot(facts: Facts | None = None, *, taps: Mapping[str, Any] | None 
         "gamma": 0.5,
         "gamma_inexact": 0.5 if facts.inexact_taps else None,
         "gamma_null_sd": 0.025,
+        "fresh_draws": 8,
+        "probe_rows": 1000,
         "weights": make_weights(len(facts.weights)),
-        "taps": make_taps(len(facts.taps), **{"cos": cos, **(taps or {})}),
+        "taps": make_taps(len(facts.taps), **{"cos": cos, "descent": descent, **(taps or {})}),
     }
     return Snapshot(**given | others)
 

@@ -61,6 +61,7 @@ import sys
 from creditscope.cli import main
 records, figures = {str(tmp_path / "records")!r}, {str(tmp_path / "figures")!r}
 for words in (["audit", records], ["audit", records, "--json", "--set", "growth=20"], ["list"],
+              ["audit", records, "--table", "--sensitivity", "--interval", "bootstrap", "--card", figures + "/cards"],
               ["figure", "audit_hero", "--records", records, "--out", figures, "--no-train"]):
     main(words)
     assert "torch" not in sys.modules, words
@@ -68,9 +69,10 @@ for words in (["audit", records], ["audit", records, "--json", "--set", "growth=
 """
         done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        assert re.findall("^done (.*)$", done.stdout, re.M) == ["audit", "audit", "list", "figure"]
+        assert re.findall("^done (.*)$", done.stdout, re.M) == ["audit", "audit", "list", "audit", "figure"]
         assert "6 of 9 runs are not on record" in done.stdout
-        assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == ["audit_hero.pdf", "audit_hero.png"]
+        names = sorted(path.name for path in (tmp_path / "figures").iterdir())
+        assert names == ["audit_hero.pdf", "audit_hero.png", "cards"]
 
 
 class TestRefusals:
@@ -220,6 +222,20 @@ class TestRun:
         assert (code, "damaged-0-" in out + err) == (0, True)
         assert json.loads(out)["methods"][0]["seeds"] == [5]
 
+    def test_a_rung_of_the_ladder_alone_is_not_judged(self, call, tmp_path):
+        code, out, _ = call("run", *TINY, "--seeds", "5", "--out", tmp_path, "--train-last", "0")
+        assert code == 0
+        assert re.fullmatch(r"digits-resmlp-bp-s5-\w+: accuracy 0\.\d+\n", out)
+
+    def test_the_ladder_and_controls_are_trained_and_told_apart(self, call, tmp_path):
+        words = ("--depth", "2", "--seeds", "5", "--snapshot-every", "0", "--tier", "quick", "--ladder")
+        code, out, _ = call("run", *TINY, *words, "--controls", "random targets", "--out", tmp_path, "--json")
+        full, random = json.loads(out)["methods"]
+        assert (code, [rung["trained"] for rung in full["ladder"]], random["ladder"]) == (0, [0, 1], [])
+        assert random["setting"].endswith("random targets")
+        code, _, err = call("run", *TINY, "--frozen", "--ladder", "--out", tmp_path)
+        assert (code, "Expected --frozen or --ladder, which adds the frozen runs itself" in err) == (2, True)
+
     def test_json_of_frozen_runs_is_json(self, call, tmp_path):
         code, out, _ = call("run", *TINY, "--seeds", "5", "--out", tmp_path, "--frozen", "--json")
         assert code == 0
@@ -279,6 +295,74 @@ class TestShow:
         assert (dfa["verdict"]["codes"], dfa["verdict"]["muted"]) == (["CS001"], ["CS005", "CS006"])
         code, out, _ = call("audit", tmp_path, "--set", "growth=20")
         assert (code, "walk back (CS001)" in out) == (0, True)
+
+    @pytest.fixture
+    def records(self, tmp_path):
+        """BP, which passes, and DFA, whose stream grows 60-fold from epoch 1 on."""
+        for record in make_family(taps={"h_rms": (1, 1, 60, 60, 60)}):
+            write_record(tmp_path / "records", record)
+        return tmp_path / "records"
+
+    def test_strict_fails_with_the_reason(self, call, records):
+        code, out, err = call("audit", records, "--strict")
+        assert (code, "walk back (CS001)" in out) == (1, True)
+        assert err.startswith(
+            "creditscope: Expected DFA (mnist1d · resmlp · 1 epoch) to be trustworthy, but got walk back"
+        )
+        assert "CS001 issue, all seeds, e.g. tap 2 (blocks.1) is 60 times" in err
+        assert "docs/checks/CS001.md" in err
+
+    def test_strict_asks_only_for_the_methods_named(self, call, records):
+        assert call("audit", records, "--strict", "BP")[0] == 0
+        assert call("audit", records, "--strict", "DFA")[0] == 1
+        assert call("audit", records, "--strict", "BP", "DFA", "--json")[0] == 1
+        assert call("audit", records)[0] == 0
+
+    def test_strict_passes_when_all_do(self, call, records):
+        code, _, err = call("audit", records, "--set", "growth=70", "--strict")
+        assert (code, err) == (0, "")
+        assert call("audit", records, "--mute", "CS001", "--strict")[0] == 0
+
+    def test_inconclusive_is_not_passed(self, call, tmp_path):
+        write_record(tmp_path, make_record())
+        code, _, err = call("audit", tmp_path, "--strict")
+        assert (code, "but got inconclusive: CS004 skipped, 1 seed, needs 3" in err) == (1, True)
+
+    def test_strict_refuses_unknown_methods(self, call, records):
+        code, out, err = call("audit", records, "--strict", "NOPE")
+        assert (code, out) == (2, "")
+        assert err == "creditscope: Expected the name of a method, but got 'NOPE'. Choices: BP, DFA.\n"
+
+    def test_table_and_sensitivity_instead_of_the_audit(self, call, records):
+        code, out, _ = call("audit", records, "--table")
+        assert (code, "growth > 50" in out, "Is depth used?" in out) == (0, True, False)
+        code, out, _ = call("audit", records, "--sensitivity")
+        assert (code, "growth > 50" in out, "no method's verdict word changes" in out) == (0, False, True)
+        code, out, _ = call("audit", records, "--json", "--sensitivity")
+        read = json.loads(out)
+        (growth,) = [r for r in read["sensitivity"] if r["name"] == "growth"]
+        assert (code, growth["high"]) == (0, pytest.approx(60, rel=1e-6))
+        (row,) = [d for d in read["decisions"] if (d["criterion"], d["method"], d["seed"]) == ("CS001", "DFA", 2)]
+        assert (row["conclusion"], row["first_epoch"]) == ("walks back", 1)
+
+    def test_cards_are_written_and_named(self, call, records, tmp_path):
+        code, out, _ = call("audit", records, "--card", tmp_path / "cards")
+        paths = [line.removeprefix("wrote ") for line in out.splitlines() if line.startswith("wrote ")]
+        assert code == 0
+        assert sorted(paths) == sorted(map(str, (tmp_path / "cards").iterdir()))
+        assert [Path(p).suffix for p in paths] == [".md", ".json"] * 2
+        code, out, err = call("audit", records, "--card", tmp_path / "cards", "--json")
+        assert json.loads(out)["methods"]
+        assert err.count("wrote ") == 4
+
+    def test_bootstrap_intervals(self, call, records):
+        code, out, _ = call("audit", records, "--json", "--interval", "bootstrap")
+        assert code == 0
+        assert json.loads(out)["methods"][1]["per_tap"][0]["cos"]["kind"] == "bootstrap"
+
+    def test_a_share_typed_in_points_is_refused(self, call, records):
+        code, _, err = call("audit", records, "--set", "depth_gain=2")
+        assert (code, "Expected threshold 'depth_gain' to lie between 0 and 1, but got 2." in err) == (2, True)
 
     def test_list(self, call):
         code, out, _ = call("list", "--json")

@@ -1,5 +1,6 @@
 """The command line. Importing it imports no torch; commands import what they use when they run."""
 
+import inspect
 import json
 import os
 import sys
@@ -90,6 +91,10 @@ class Run(Recipe):
     """Further options, as net.NAME=VALUE, rule.NAME=VALUE or task.NAME=VALUE."""
     baselines: bool = False
     """Also train what use of depth is judged against: frozen blocks, BP, frozen BP."""
+    ladder: bool = False
+    """Also train the depth ladder: the rule and BP with only the last k blocks trained, k = 0 to all."""
+    controls: tuple[str, ...] = ()
+    """Also train controls: "random targets", sgd, norms (tap rules under each credit normalisation)."""
     out: Path = Path("out")
     """Where records go; runs that are there are reused."""
     data_root: DataRoot = None
@@ -104,6 +109,7 @@ class Run(Recipe):
 
     def run(self) -> None:
         """Plan, train what is missing, audit."""
+        from creditscope.auditing.methods import is_baseline
         from creditscope.runs import run
 
         asked: dict[str, Any] = dict(vars(self)) | parse_settings(self.set)
@@ -113,14 +119,15 @@ class Run(Recipe):
                 if name in asked["net_options"]:
                     raise CreditscopeError(f"Expected --{name} or --set net.{name}=…, but got both.")
                 asked["net_options"][name] = size
-        if self.baselines and self.frozen:
-            raise CreditscopeError("Expected --frozen or --baselines, which adds the frozen runs itself, but got both.")
-        for name in ("set", "json", "data_root", *(["frozen"] if self.baselines else [])):
+        if (self.baselines or self.ladder) and self.frozen:
+            added = "--baselines" if self.baselines else "--ladder"
+            raise CreditscopeError(f"Expected --frozen or {added}, which adds the frozen runs itself, but got both.")
+        for name in ("set", "json", "data_root", *(["frozen"] if self.baselines or self.ladder else [])):
             asked.pop(name)
         if len(self.seeds) == 1 and self.seeds[0] < 20:
             print(f"one seed, the number {self.seeds[0]}; several are written --seeds 42 123 456", file=sys.stderr)
         runs = run(**asked)
-        if any(not r.spec.frozen for r in runs.records if r.spec):
+        if not all(map(is_baseline, runs.records)):
             show_audit(runs.audit(), as_json=self.json)  # which names the problems too
             return
         accuracies = {r.path.name: r.last.accuracy for r in runs.records if r.path}
@@ -135,7 +142,7 @@ class Run(Recipe):
 class Audit:
     """Judge stored records; needs no torch, so thresholds can be tried in a second.
 
-    Example: creditscope audit out/records --set growth=20 --json
+    Example: creditscope audit out/records --set growth=20 --table
     """
 
     records: tyro.conf.Positional[Path] = Path("out/records")
@@ -144,16 +151,47 @@ class Audit:
     """Other thresholds, as NAME=VALUE (creditscope list thresholds)."""
     mute: tuple[str, ...] = ()
     """Codes to leave out of the verdict; they are named beside it."""
+    interval: Literal["t", "bootstrap"] = "t"
+    """How per-tap intervals over seeds are made."""
+    table: bool = False
+    """Print the decision table instead: what each way of judging concludes, and when it first fired."""
+    sensitivity: bool = False
+    """Print instead how far each threshold could move before a verdict changes."""
+    card: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Write a reporting card per method (Markdown and JSON) into this folder."""
+    strict: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[METHOD ...]")] = None
+    """Exit with 1 if a method is not trustworthy: those named, or all."""
     json: bool = False
-    """Print JSON."""
+    """Print JSON: methods, per-tap intervals and decisions; with --sensitivity the ranges too."""
 
     def run(self) -> None:
         """Load, judge, print."""
         from creditscope.auditing import Thresholds, audit
+        from creditscope.auditing.strict import expect_trust
 
         changed = {name: _number(name, value) for name, value in map(_pair, self.set)}
         limits = Thresholds().changed(**changed)
-        show_audit(audit(self.records, limits=limits, mute=self.mute), as_json=self.json)
+        found = audit(self.records, limits=limits, mute=self.mute, interval=self.interval)
+        failures = [] if self.strict is None else expect_trust(found, self.strict)
+        self._print(found)
+        if self.card:
+            from creditscope.auditing.card import write_cards
+
+            for path in write_cards(found.cards(), self.card):
+                print(f"wrote {path}", file=sys.stderr if self.json else sys.stdout)
+        for failure in failures:
+            print(f"creditscope: {failure}", file=sys.stderr)
+        if failures:
+            raise SystemExit(1)
+
+    def _print(self, found: Any) -> None:
+        if self.json:
+            ranges = {"sensitivity": found.sensitivity().to_dicts()} if self.sensitivity else {}
+            print(json.dumps(found.to_dict() | ranges, indent=1, ensure_ascii=False))
+            return
+        asked = [found.decisions] * self.table + [found.sensitivity] * self.sensitivity
+        for shown in [one() for one in asked] or [found]:
+            shown.show()
 
 
 @dataclass(frozen=True)
@@ -167,6 +205,8 @@ class Figure:
     """Which figure (creditscope list figures)."""
     records: Path = Path("out/records")
     out: Path = Path("out/figures")
+    scale: str = ""
+    """Scale of the study, where it has several (docs/studies.md); default: its own."""
     train: bool = True
     """Train what is missing; with --no-train it is left as a marked gap."""
     data_root: DataRoot = None
@@ -183,7 +223,8 @@ class Figure:
         from creditscope.registry import FIGURES, STUDIES
         from creditscope.studies import collect
 
-        plot, study, problems = FIGURES.get(self.name), STUDIES.get(self.name)(), []
+        plot, study, problems = FIGURES.get(self.name), STUDIES.get(self.name), []
+        study = resolve_study(study, self.scale)
         how = {name: getattr(self, name) for name in ("quiet", "jobs", "time_limit", "device", "engine")}
         records = collect(study, self.records, train=self.train, problems=problems, **how)
         say([f"wrote {path}" for path in save_figure(plot(records), self.out, self.name)])
@@ -244,6 +285,15 @@ Command = (
 )
 
 
+def resolve_study(make: Any, scale: str) -> Any:
+    """The study at its own scale, or at the one asked for."""
+    if not scale:
+        return make()
+    if "scale" not in inspect.signature(make).parameters:
+        raise CreditscopeError(f"Expected a study with several scales, but got --scale {scale} for one that has one.")
+    return make(scale)
+
+
 def say(lines: list[str]) -> None:
     """Plain lines on standard output."""
     for line in lines:
@@ -299,7 +349,7 @@ def list_everything() -> dict[str, dict[str, str]]:
     registries = {"rules": RULES, "nets": NETS, "tasks": TASKS, "checks": CHECKS, "figures": FIGURES}
     found = {kind: {name: r.summary(name) for name in r.names()} for kind, r in registries.items()}
     found["thresholds"] = {
-        row["name"]: f"{row['value']:g} ({row['check']}): {row['meaning']}"
+        row["name"]: f"{row['value']:g} ({', '.join(row['checks'])}): {row['meaning']}"
         + (f"; published: {row['published']}" if row["published"] else "")
         for row in table()
     }

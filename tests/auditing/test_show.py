@@ -4,21 +4,24 @@ import json
 
 import numpy as np
 import pytest
-from builders import make_family, make_record, make_snapshot
+from builders import QUICK, make_family, make_record, make_snapshot
 from scipy import stats
 
 from creditscope.auditing import Audit, Thresholds, audit
 from creditscope.cli import show_audit
+from creditscope.errors import CreditscopeError
 
 COS = (0.14, 0.25, 0.03, -0.05, 0.06)
 Z = (6.8, 9.3, 1.0, -1.8, 2.1)
+DESCENT = (0.3, 0.5, 0.02, 0.0, 0.02)
+"""Above its null where the cosine is."""
 
 
 @pytest.fixture(scope="module")
 def found() -> Audit:
     """DFA over three seeds, two taps of it blind, one block overwriting the stream; BP beside it."""
-    taps = {"cos": COS, "z": Z, "h_rms": (1, 1, 326, 326, 326), "g_norm": (1, 1, 1, 1, 0.011)}
-    return audit(make_family(accuracy=0.5, taps=taps))
+    taps = {"cos": COS, "cos_F": COS, "z": Z, "h_rms": (1, 1, 326, 326, 326), "g_norm": (1, 1, 1, 1, 0.011)}
+    return audit(make_family(accuracy=0.5, taps={**taps, "descent": DESCENT}))
 
 
 def row(text: str, first: str, number: int = 0) -> str:
@@ -43,14 +46,53 @@ def test_summary_has_every_number(found):
     assert line.count("0.404 ± 0.005") == 2  # both frozen baselines
 
 
+def test_use_of_depth_is_paired_by_seed(found):
+    """Every family differs by the same 0.2 pp a seed, so differences within a seed have no spread."""
+    head, line = row(str(found), "use of"), row(str(found), "DFA", 1)
+    columns = ["none trained", "all trained", "− BP", "Δ", "Δ/Δ_BP"]
+    assert [head.index(column) for column in columns] == sorted(head.index(column) for column in columns)
+    assert " ".join(line.split()) == "DFA 0.404 (+10.0 ± 0.0) 0.504 -20.0 ± 0.0 +10.0 ± 0.0 33%"
+
+
+def test_the_depth_ladder_is_a_table():
+    rungs = [make_record(seed=s, accuracy=0.4 + 0.1 * k, train_last=k) for k in (1, 2) for s in (1, 2, 3)]
+    text = str(audit([*make_family(accuracy=0.694), *rungs]))
+    head = row(text, "use of")
+    assert [c for c in ("none trained", "last 1 trained", "last 2 trained", "all trained") if c not in head] == []
+    assert "0.500 (+19.8 ± 0.5)" in row(text, "DFA", 1)
+    assert "last 1" not in row(str(audit(make_family())), "use of")
+    assert "use of depth" not in str(audit([make_record()])).split("Does credit")[0]
+
+
 def test_every_tap_has_its_cosine_and_z(found):
     text = str(found)
     head = row(text, "cos(a_l,")
     assert all(f"tap {i} {name}" in head for i, name in enumerate(found.methods[0].taps))
-    assert row(text, "DFA", 1).split()[1:] == [
-        s for c, z in zip(COS, Z, strict=True) for s in (f"{c:+.2f}", f"({z:.1f})")
+    assert row(text, "DFA", 2).split()[1:] == [
+        s for c, z in zip(COS, Z, strict=True) for s in (f"{c:+.2f}", "±", "0.00", f"({z:.1f})")
     ]
-    assert row(text, "BP", 1).split()[1:] == ["=", "1"] * 5
+    assert row(text, "BP", 2).split()[1:] == ["=", "1"] * 5
+    assert "mean ± 95 % t interval over seeds (ddof 1), test set fixed; (z)" in " ".join(text.split())
+
+
+def test_what_was_measured_beside_the_cosine_has_a_table(found):
+    text = str(found)
+    assert row(text, "DFA", 3).split()[1:] == [
+        s for c in COS for s in (f"{c - 0.1:+.2f}", "±", "0.00")
+    ]  # fresh feedback has 0.1
+    assert row(text, "DFA", 4).split()[1:] == [s for d in DESCENT for s in (f"{d:+.2f}", "±", "0.00", "(0.02)")]
+    quick = str(audit([make_record(taps=QUICK)]))
+    assert "acquired" not in quick
+    assert "best decrease" not in quick
+
+
+def test_the_caption_says_which_interval(found):
+    seeds = [make_record(seed=s, taps={"cos": 0.1 * s}) for s in (1, 2, 3)]
+    for kind, said in (("t", "± 95 % t interval over seeds"), ("bootstrap", "[95 % percentile bootstrap over seeds")):
+        assert said in " ".join(str(audit(seeds, interval=kind)).split())
+    assert "mean of one seed" in str(audit(seeds[:1]))
+    with pytest.raises(CreditscopeError, match="Expected the name of a kind of interval, but got 'guess'"):
+        audit(seeds, interval="guess")
 
 
 def test_a_deep_net_keeps_all_its_taps():
@@ -59,6 +101,7 @@ def test_a_deep_net_keeps_all_its_taps():
     z = [round(5.1 + 0.1 * i, 1) for i in range(13)]
     text = str(audit([make_record(facts={"depth": 12}, taps={"cos": cos, "z": z})]))
     assert [i for i in range(13) if f"{cos[i]:+.2f} ({z[i]:.1f})" not in text] == []
+    assert [i for i in range(13) if f"tap {i} " not in text] == []
 
 
 def test_checks_with_limits_and_outcomes(found):
@@ -76,6 +119,7 @@ def test_verdicts_are_explained(found):
     assert "Does credit carry information? no. CS001 all seeds, e.g. tap 2 (blocks.1) is 326 times" in text
     assert "Is depth used? yes. CS004 +10.0 pp over the" in text
     assert "First an issue in training: CS001 at epoch 1, CS005 at epoch 1" in text
+    assert "What to do: docs/checks/CS001.md, docs/checks/CS005.md, docs/checks/CS006.md" in text
 
 
 def test_tips_divergence_and_problems_are_said():
@@ -97,6 +141,7 @@ def test_what_was_not_measured_is_a_dash():
     text = str(audit([make_record(snapshots=[empty])]))
     assert row(text, "DFA").split()[5:9] == ["–", "–", "–", "–"]
     assert row(text, "DFA", 1).split()[1] == "–"
+    assert "note:" not in text
 
 
 def test_settings_that_differ_are_told_apart():
@@ -118,6 +163,14 @@ def test_json_has_everything_and_no_nan(found, capsys):
     assert (dfa["cos"], dfa["taps"][0]) == (pytest.approx(COS), "stem")
     assert (dfa["verdict"]["word"], dfa["verdict"]["codes"]) == ("walk back", ["CS001", "CS005", "CS006"])
     assert dfa["findings"][0]["outcome"] == "issue"
+    assert dfa["per_tap"][1]["cos"] == {
+        "mean": pytest.approx(0.25), "low": pytest.approx(0.25), "high": pytest.approx(0.25), "n": 3, "kind": "t",
+        "over": "seeds; test set fixed", "scale": "linear",
+    }  # fmt: skip
+    assert dfa["per_tap"][1]["acquired"]["mean"] == pytest.approx(0.15)
+    assert dfa["verdict"]["fired"]["CS001"] == "epoch 1"
+    assert {row["criterion"] for row in read["decisions"]} >= {"accuracy", "accuracy + Γ", "CS001", "whole protocol"}
+    assert "groups" not in read
     assert read["limits"]["growth"] == 50
 
 
@@ -140,3 +193,5 @@ def test_frame_is_one_row_per_method(found):
     assert frame.loc["DFA", "cos_1"] == pytest.approx(0.25)
     assert frame.loc["DFA", "codes"] == "CS001 CS005 CS006"
     assert frame.loc["DFA", "seeds"] == 3
+    assert frame.loc["DFA", "cos_low_1"] == pytest.approx(0.25)
+    assert frame.loc["DFA", ["gain", "gain_share", "versus_bp"]].tolist() == pytest.approx([0.1, 1 / 3, -0.2])

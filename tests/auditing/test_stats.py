@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from creditscope.auditing.stats import binomial_lower, holm, t_bounds, t_interval, z_limit
+from creditscope.auditing.stats import (
+    DRAWS,
+    binomial_lower,
+    bootstrap_interval,
+    geometric_interval,
+    holm,
+    t_bounds,
+    t_interval,
+    z_limit,
+)
 
 SEVERAL = st.lists(st.floats(0, 1), min_size=2, max_size=8).filter(lambda v: np.std(v) > 1e-9)
 Z = st.lists(st.floats(-6, 6), min_size=1, max_size=6)
@@ -90,3 +99,36 @@ def test_z_limit_is_the_one_sided_point():
     assert z_limit(0.01) == pytest.approx(stats.norm.isf(0.01))
     assert holm([z_limit(0.01) + 1e-6], level=0.01) == [True]
     assert holm([z_limit(0.01) - 1e-6], level=0.01) == [False]
+
+
+@given(SEVERAL)
+def test_bootstrap_is_a_percentile_interval_of_resampled_means(values):
+    """An independent resampling gives the same bounds to within its own noise; they never leave the data."""
+    found = bootstrap_interval(values)
+    stream = np.random.default_rng(1)
+    means = stream.choice(values, size=(20_000, len(values))).mean(axis=1)
+    spread = np.std(values)
+    assert found.mean == pytest.approx(np.mean(values))
+    assert (found.low, found.high) == (
+        pytest.approx(np.quantile(means, 0.025), abs=0.15 * spread),
+        pytest.approx(np.quantile(means, 0.975), abs=0.15 * spread),
+    )
+    assert min(values) - 1e-12 <= found.low <= found.high <= max(values) + 1e-12
+    assert found == bootstrap_interval(values)  # seeded
+
+
+def test_bootstrap_says_what_it_is():
+    found = bootstrap_interval([0.1, 0.2, 0.3, 0.4])
+    assert (found.kind, found.n, found.over) == ("bootstrap", 4, "seeds; test set fixed")
+    assert found.text("+.2f").startswith("+0.25 [+0.1")
+    assert DRAWS >= 2000
+    assert bootstrap_interval([0.5]).low is None
+
+
+def test_a_geometric_interval_is_that_of_the_logarithms():
+    values = [1e-7, 3e-6, 2e-5]
+    found, logs = geometric_interval(values), t_interval(np.log(values).tolist())
+    assert (found.mean, found.low, found.high) == pytest.approx(np.exp([logs.mean, logs.low, logs.high]))
+    assert (found.scale, found.kind) == ("log", "t")
+    assert found.text(".1e") == f"{found.mean:.1e} [{found.low:.1e}, {found.high:.1e}]"
+    assert geometric_interval(values, kind="bootstrap").kind == "bootstrap"

@@ -1,8 +1,13 @@
-import pytest
+"""The one table: what it refuses, and that every number in it moves an outcome."""
 
-from creditscope.auditing import Thresholds
+from typing import Any
+
+import pytest
+from builders import make_facts, make_family, make_record, make_snapshot, make_weights
+
+from creditscope.auditing import Thresholds, audit
 from creditscope.auditing.checks import all_checks
-from creditscope.auditing.thresholds import table
+from creditscope.auditing.thresholds import EVERY_RUN_CHECK, table
 from creditscope.errors import CreditscopeError
 
 
@@ -17,11 +22,16 @@ def test_negative_and_nan_are_refused(value):
         Thresholds().changed(growth=value)
 
 
-@pytest.mark.parametrize("name", ["chance_confidence", "depth_confidence", "orientation"])
-def test_a_probability_above_one_is_refused(name):
-    """95 for 0.95 makes the bound NaN, and what is compared with NaN then passes."""
-    with pytest.raises(CreditscopeError, match=f"Expected threshold '{name}'"):
+@pytest.mark.parametrize("name", ["chance_confidence", "depth_confidence", "orientation", "depth_gain", "seed_share"])
+def test_a_probability_or_share_above_one_is_refused(name):
+    """95 for 0.95 makes the bound NaN, and what is compared with NaN then passes; 2 for 2 pp is 200 pp."""
+    with pytest.raises(CreditscopeError, match=f"Expected threshold '{name}' to lie between 0 and 1, but got 95."):
         Thresholds().changed(**{name: 95})
+
+
+def test_half_a_seed_is_refused():
+    with pytest.raises(CreditscopeError, match=r"Expected threshold 'seeds' to be a whole number, but got 2\.5"):
+        Thresholds().changed(seeds=2.5)
 
 
 def test_a_changed_copy_leaves_the_rest():
@@ -33,5 +43,62 @@ def test_a_changed_copy_leaves_the_rest():
 def test_the_table_shows_the_values_in_use():
     rows = {row["name"]: row for row in table(Thresholds().changed(growth=20))}
     assert (rows["growth"]["value"], rows["growth"]["published"]) == (20, "50, same quantity")
-    assert {row["check"] for row in rows.values()} <= {check.code for check in all_checks()}
+    codes = {check.code for check in all_checks()}
+    assert {code for row in rows.values() for code in row["checks"]} == codes - {"CS007"} | {EVERY_RUN_CHECK}
+    assert rows["seed_share"]["checks"] == (EVERY_RUN_CHECK,)
     assert all(row["meaning"] for row in rows.values())
+
+
+def family(**taps: Any):
+    return make_family(taps=taps)
+
+
+def probed():
+    """Gradients vanish; a probe reads 0.23 of 1,000 rows, whose lower bound is 0.208."""
+    facts = make_facts()
+    first = make_snapshot(facts, epoch=0, taps={"probe": 0.1})
+    dead = make_snapshot(facts, weights=make_weights(step_all_zero=1), taps={"probe": 0.23})
+    return [make_record(snapshots=[first, dead])]
+
+
+def gains_of_3_5_and_7_points():
+    """Mean 5 pp, standard error 1.15 pp: the lower bound is 1.6 pp at 95 % and 3.8 pp at 80 %."""
+    rest = [r for r in make_family() if r.spec and (r.spec.frozen or r.spec.rule == "bp")]
+    return rest + [make_record(seed=s, accuracy=0.4 + 0.002 * s + g) for s, g in ((1, 0.03), (2, 0.05), (3, 0.07))]
+
+
+def one_bad_seed():
+    return [*make_family(seeds=(2, 3)), make_record(seed=1, taps={"h_rms": (1, 99, 99, 99, 99)})]
+
+
+MOVES: dict[str, tuple[str, Any, float, str, str]] = {
+    "growth": ("CS001", lambda: family(h_rms=(1, 30, 30, 30, 30)), 20, "passed", "issue"),
+    "noise": ("CS002", lambda: family(g_noise=0.2), 0.3, "issue", "passed"),
+    "fitted_rows": ("CS002", lambda: [make_record(snapshots=[make_snapshot(rows_fitted=400)])], 0.3, "passed", "issue"),
+    "floor": ("CS002", lambda: family(g_norm=1e-4), 1e-3, "passed", "tip"),
+    "common": ("CS003", lambda: family(common=0.4), 0.5, "tip", "passed"),
+    "depth_gain": ("CS004", make_family, 0.4, "passed", "issue"),
+    "depth_confidence": ("CS004", gains_of_3_5_and_7_points, 0.8, "undecided", "passed"),
+    "task_gain": ("CS004", make_family, 0.5, "passed", "not applicable"),
+    "seeds": ("CS004", make_family, 4, "passed", "skipped"),
+    "orientation": ("CS005", lambda: family(z=2.4), 0.05, "issue", "passed"),
+    "hidden_share": ("CS006", lambda: family(z=(9, 9, 9, 0, 0)), 0.4, "issue", "passed"),
+    "hidden_taps": ("CS006", lambda: family(z=(9, 9, 0, 0, 0)), 5, "issue", "not applicable"),
+    "weighting": ("CS008", lambda: family(cos_F=0.2), 0.4, "tip", "passed"),
+    "probe_gain": ("CS009", probed, 0.2, "issue", "passed"),
+    "chance_confidence": ("CS010", lambda: [make_record(accuracy=0.124)], 0.99, "passed", "issue"),
+    "seed_share": ("CS001", one_bad_seed, 0.3, "undecided", "issue"),
+}
+"""For every threshold: a check, records, another value, and the outcome before and after."""
+
+
+@pytest.mark.parametrize("name", [row["name"] for row in table()])
+def test_every_threshold_moves_an_outcome(name):
+    code, make, value, before, after = MOVES[name]
+    records = make()
+
+    def outcome(limits: Thresholds) -> str:
+        (found,) = [m for m in audit(records, limits=limits).methods if m.method == "DFA"]
+        return str({f.code: f.outcome for f in found.findings}[code])
+
+    assert (outcome(Thresholds()), outcome(Thresholds().changed(**{name: value}))) == (before, after)

@@ -18,12 +18,19 @@ from creditscope.runs import Runs
 
 ISSUE, TIP, PASSED, UNDECIDED = Outcome.ISSUE, Outcome.TIP, Outcome.PASSED, Outcome.UNDECIDED
 NOT_APPLICABLE, SKIPPED, MUTED = Outcome.NOT_APPLICABLE, Outcome.SKIPPED, Outcome.MUTED
-LINES = {"reference": ("CS002", "CS007"), "credit": ("CS001", "CS005", "CS006"), "depth": ("CS004", "CS010")}
+LINES = {
+    "reference": ("CS002", "CS003", "CS007"),
+    "credit": ("CS001", "CS005", "CS006", "CS008"),
+    "depth": ("CS004", "CS009", "CS010"),
+}
+CHECKS = all_checks()
+INSUFFICIENT = ("CS003", "CS009", "CS010")
+"""Checks whose pass alone does not answer their question."""
 CODES = sorted(code for codes in LINES.values() for code in codes)
 
 
 def finding(outcome: Outcome, code: str = "CS001", **others) -> Finding:
-    return Finding(code=code, title="t", outcome=outcome, message=f"said {outcome}", **others)
+    return Finding(code=code, title="t", outcome=outcome, message=f"said {outcome}", advisory=code == "CS003", **others)
 
 
 class TestWord:
@@ -31,7 +38,7 @@ class TestWord:
     def test_any_outcomes_give_the_right_word_and_codes(self, outcomes):
         verdict = reach_verdict([finding(o, code) for code, o in zip(CODES, outcomes, strict=True)])
         by_outcome = {o: tuple(c for c, found in zip(CODES, outcomes, strict=True) if found == o) for o in Outcome}
-        unsettled = tuple(sorted(by_outcome[SKIPPED] + by_outcome[UNDECIDED]))
+        unsettled = tuple(sorted({*by_outcome[SKIPPED], *by_outcome[UNDECIDED]} - {"CS003"}))
         if by_outcome[ISSUE]:
             assert (verdict.word, verdict.codes) == ("walk back", by_outcome[ISSUE])
         elif unsettled:
@@ -42,15 +49,16 @@ class TestWord:
 
     @pytest.mark.parametrize("line", LINES)
     def test_every_combination_within_a_line(self, line):
-        """Yes needs a pass or a tip among what is sufficient (not CS010 alone), and nothing open or wrong."""
+        """Yes needs a pass or a tip among what is sufficient, and nothing open (but the tip's check) or wrong."""
         codes = LINES[line]
         for outcomes in product(Outcome, repeat=len(codes)):
-            verdict = reach_verdict([finding(o, code) for code, o in zip(codes, outcomes, strict=True)])
+            verdict = reach_verdict(list(map(finding, outcomes, codes)), checks=CHECKS)
             (answer,) = [found for found in verdict.lines if found.question == QUESTIONS[line]]
-            held = [c for c, o in zip(codes, outcomes, strict=True) if o in (PASSED, TIP) and c != "CS010"]
+            pairs = list(zip(codes, outcomes, strict=True))
+            held = [c for c, o in pairs if o in (PASSED, TIP) and c not in INSUFFICIENT]
             if ISSUE in outcomes:
                 expected = "no"
-            elif {SKIPPED, UNDECIDED} & set(outcomes):
+            elif any(o in (SKIPPED, UNDECIDED) and c != "CS003" for c, o in pairs):
                 expected = "open"
             else:
                 expected = "yes" if held else "not applicable"
@@ -60,6 +68,19 @@ class TestWord:
         findings = [finding(PASSED, "CS001"), finding(ISSUE, "CS005"), finding(PASSED, "CS006")]
         credit = reach_verdict(findings).lines[1]
         assert (credit.question, credit.reason) == ("Does credit carry information?", "CS005 said issue")
+        assert credit.codes == ("CS005",)
+
+    def test_a_line_says_when_its_issue_began(self):
+        late = finding(ISSUE, "CS005", first_epoch=3, last_first_epoch=7)
+        verdict = reach_verdict([finding(PASSED, "CS001"), late, finding(PASSED, "CS006", first_epoch=5)])
+        assert verdict.lines[1].reason == "CS005 said issue [first at epoch 3–7]"
+        assert verdict.fired == {"CS005": "epoch 3–7", "CS006": "epoch 5"}
+
+    def test_one_reason_is_said_once(self):
+        lone = [finding(NOT_APPLICABLE, code) for code in ("CS005", "CS006", "CS008")]
+        assert reach_verdict([finding(PASSED), *lone]).lines[1].reason == (
+            "CS001 said passed; CS005, CS006, CS008 said not applicable"
+        )
 
     def test_reads_as_word_codes_and_muted(self):
         findings = [finding(ISSUE, "CS004"), finding(MUTED, "CS005"), finding(ISSUE, "CS006")]
@@ -130,14 +151,15 @@ class TestMethod:
         found = only(make_family())
         assert (str(found.verdict), found.seeds) == ("trustworthy", (1, 2, 3))
         assert [line.answer for line in found.verdict.lines] == ["yes", "yes", "yes"]
-        assert {f.outcome for f in found.findings} == {PASSED}
+        assert {f.code: f.outcome for f in found.findings if f.outcome != PASSED} == {"CS009": NOT_APPLICABLE}
+        assert [f.page for f in found.findings] == [f"docs/checks/{code}.md" for code in CODES]
 
     @pytest.mark.parametrize(
         ("code", "taps", "others"),
         [
             ("CS001", {"h_rms": None}, {}),
             ("CS002", {"g_noise": None}, {}),
-            ("CS005", {"z": (9, 9, None, 9, 9)}, {}),
+            ("CS008", {"descent": ()}, {}),
             ("CS006", {}, {"gamma": None}),
             ("CS006", {}, {"gamma_null_sd": None}),
             ("CS007", {}, {"weights": None}),
@@ -153,6 +175,10 @@ class TestMethod:
         verdict = only(records).verdict
         assert (verdict.word, verdict.codes) == ("inconclusive", (code,))
 
+    def test_a_tap_without_a_cosine_leaves_what_needs_it_open(self):
+        records = make_family(taps={"z": (9, 9, None, 9, 9)})
+        assert only(records).verdict.codes == ("CS005", "CS006", "CS008")
+
     def test_without_baselines_nothing_is_trustworthy(self):
         found = only([r for r in make_family() if r.spec and r.spec.rule == "dfa"])
         assert (found.verdict.word, found.verdict.codes) == ("inconclusive", ("CS004",))
@@ -163,11 +189,13 @@ class TestMethod:
 
     def test_an_issue_in_one_of_three_seeds_is_undecided(self):
         records = make_family()
-        records[0] = make_record(seed=1, accuracy=0.702, taps={"z": (9, 9, 0, 9, 9)})
+        blind = {"z": (9, 9, 0, 9, 9), "descent": (0.4, 0.4, 0.02, 0.4, 0.4)}
+        records[0] = make_record(seed=1, accuracy=0.702, taps=blind)
         assert str(only(records).verdict) == "inconclusive (CS005)"
+        assert str(only(records, limits=Thresholds(seed_share=0.3)).verdict) == "walk back (CS005)"
 
     def test_muted_is_named_and_keeps_what_it_was(self):
-        records = make_family(taps={"z": (9, 9, 0, 9, 9)})
+        records = make_family(taps={"z": (9, 9, 0, 9, 9), "descent": (0.4, 0.4, 0.02, 0.4, 0.4)})
         assert str(only(records).verdict) == "walk back (CS005)"
         found = only(records, mute=["CS005"])
         assert str(found.verdict) == "trustworthy [muted: CS005]"
@@ -264,8 +292,9 @@ class TestSource:
             audit(tmp_path)
 
     def test_frozen_runs_alone(self):
-        with pytest.raises(CreditscopeError, match="Expected a run whose blocks are trained, but got frozen"):
-            audit([make_record(frozen=True)])
+        for part in ({"frozen": True}, {"train_last": 2}):
+            with pytest.raises(CreditscopeError, match="Expected a run whose blocks are all trained, but got frozen"):
+                audit([make_record(**part)])
 
     def test_what_could_not_be_used_is_named(self, tmp_path):
         write_record(tmp_path, make_record())

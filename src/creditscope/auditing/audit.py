@@ -1,20 +1,28 @@
 """Judge records: one verdict per method, and the numbers it rests on."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from creditscope.auditing.checks import all_checks
+from creditscope.auditing.checks import Check, all_checks
 from creditscope.auditing.checks.cs001_overwritten_stream import growths
+from creditscope.auditing.depth import Rung, depth_ladder, paired_interval, use_of_depth
 from creditscope.auditing.findings import Finding
-from creditscope.auditing.judge import judge_method, judge_seed
+from creditscope.auditing.judge import judge_method, judge_seeds, mute_findings
 from creditscope.auditing.methods import Method, accuracies, group_methods
-from creditscope.auditing.stats import Interval, t_interval
+from creditscope.auditing.per_tap import TapAudit, audit_taps
+from creditscope.auditing.ranking import rank_notes
+from creditscope.auditing.stats import INTERVALS, Interval, Kind, t_interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.verdict import Verdict, reach_verdict
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.record import Record, load_records
+
+if TYPE_CHECKING:
+    from creditscope.auditing.card import Card
+    from creditscope.auditing.decision import Decisions
+    from creditscope.auditing.sensitivity import Sensitivity
 
 
 @dataclass(frozen=True)
@@ -29,15 +37,26 @@ class MethodAudit:
     accuracy: Interval | None
     frozen_own: Interval | None
     frozen_bp: Interval | None
+    versus_bp: Interval | None
+    """Accuracy minus BP's, paired by seed."""
+    gain: Interval | None
+    """Δ, accuracy over the better frozen baseline, paired by seed."""
+    bp_gain: Interval | None
+    """Δ_BP, the same of BP."""
+    gain_share: float | None
+    """Δ/Δ_BP."""
+    ladder: tuple[Rung, ...]
     gamma: float | None
     gamma_inexact: float | None
     cos: tuple[float | None, ...]
     z: tuple[float | None, ...]
+    per_tap: tuple[TapAudit, ...]
     growth: float | None
     g_top: float | None
     findings: tuple[Finding, ...]
     verdict: Verdict
     rows_interact: bool
+    seed_findings: dict[int, tuple[Finding, ...]]
     seed_verdicts: dict[int, Verdict]
     """Each seed alone, without use of depth (CS004), which needs several."""
 
@@ -49,6 +68,11 @@ class Audit:
     methods: tuple[MethodAudit, ...]
     limits: Thresholds
     problems: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = field(default=())
+    """What a comparison of the methods shows."""
+    groups: tuple[Method, ...] = field(default=(), repr=False, compare=False)
+    """The records behind the methods, in the same order."""
+    mute: tuple[str, ...] = field(default=())
 
     def show(self) -> None:
         """Print the tables and verdicts to the terminal."""
@@ -62,14 +86,38 @@ class Audit:
         return render_audit(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
-        return asdict(self)
+        """Plain data, for JSON: everything but the records, and the decision table."""
+        kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("groups", "methods", "limits")}
+        return {
+            "methods": [asdict(m) for m in self.methods],
+            "limits": asdict(self.limits),
+            "decisions": self.decisions().to_dicts(),
+            **kept,
+        }
 
     def frame(self):
         """A pandas table, one row per method."""
-        from creditscope.auditing.show import audit_frame
+        from creditscope.auditing.frame import audit_frame
 
         return audit_frame(self)
+
+    def decisions(self) -> "Decisions":
+        """What the usual numbers, the published diagnostics, each check and the whole protocol conclude."""
+        from creditscope.auditing.decision import decide
+
+        return decide(self)
+
+    def sensitivity(self, *names: str) -> "Sensitivity":
+        """How far each threshold (those named, or all) could move before any method's verdict word changes."""
+        from creditscope.auditing.sensitivity import find_ranges
+
+        return find_ranges(self, names)
+
+    def cards(self) -> "list[Card]":
+        """A reporting card per method."""
+        from creditscope.auditing.card import make_card
+
+        return [make_card(self, i) for i in range(len(self.methods))]
 
 
 def audit(
@@ -77,9 +125,31 @@ def audit(
     *,
     limits: Thresholds | None = None,
     mute: Sequence[str] = (),
+    interval: Kind = "t",
 ) -> Audit:
-    """Judge a folder of records, a list of them, runs, or a scope, by these limits."""
+    """Judge a folder of records, a list of them, runs, or a scope, by these limits.
+
+    `interval` chooses how per-tap intervals are made: t, or a percentile bootstrap over seeds.
+    """
     problems: list[str] = []
+    records = _gather(source, problems)
+    if interval not in INTERVALS:
+        raise UnknownNameError("kind of interval", interval, INTERVALS)
+    limits, checks = limits or Thresholds(), all_checks()
+    for code in mute:
+        if code not in (codes := [check.code for check in checks]):
+            raise UnknownNameError("check", code, codes)
+    groups = tuple(group_methods(records))
+    if not groups:
+        raise CreditscopeError(
+            "Expected a run whose blocks are all trained, but got frozen baselines or rungs of a depth ladder only."
+        )
+    methods = tuple(_judge(method, checks, limits, mute, interval) for method in groups)
+    return Audit(methods, limits, tuple(problems), tuple(rank_notes(groups)), groups, tuple(mute))
+
+
+def _gather(source: Any, problems: list[str]) -> list[Record]:
+    """The records of a source that have something to judge."""
     if isinstance(source, str | Path):
         records = load_records(source, problems=problems)
     elif hasattr(source, "records"):
@@ -99,24 +169,18 @@ def audit(
     if not records:
         detail = f" {' '.join(problems)}" if problems else ""
         raise CreditscopeError(f"Expected at least one finished record to audit, but got none.{detail}")
-    limits = limits or Thresholds()
-    codes = [check.code for check in all_checks()]
-    for code in mute:
-        if code not in codes:
-            raise UnknownNameError("check", code, codes)
-    methods = tuple(_judge(method, limits, mute) for method in group_methods(records))
-    if not methods:
-        raise CreditscopeError("Expected a run whose blocks are trained, but got frozen baselines only.")
-    return Audit(methods, limits, tuple(problems))
+    return records
 
 
-def _judge(method: Method, limits: Thresholds, mute: Sequence[str]) -> MethodAudit:
-    findings = tuple(judge_method(method, limits, mute=mute))
-    whole = [record for record in method.runs.values() if record.provenance.status != "diverged"]
-    lasts = [record.last for record in whole]
-    untested = "" if method.facts.trainer else "use of depth not tested"
+def _judge(
+    method: Method, checks: Sequence[Check], limits: Thresholds, mute: Sequence[str], interval: Kind
+) -> MethodAudit:
+    by_seed = judge_seeds(checks, method, limits)
+    findings = tuple(mute_findings(judge_method(checks, method, by_seed, limits), mute))
+    seed_findings = {seed: tuple(mute_findings(list(found.values()), mute)) for seed, found in by_seed.items()}
+    lasts, depth = [record.last for record in method.whole], use_of_depth(method)
     diverged = ", ".join(f"seed {s} at epoch {e}" for s, e in method.diverged.items())
-    growth = [g for r in whole for g in [max(growths(r.facts, r.last).values(), default=None)]]
+    taps = audit_taps(method, kind=interval)
     return MethodAudit(
         method=method.label,
         setting=method.setting,
@@ -126,26 +190,35 @@ def _judge(method: Method, limits: Thresholds, mute: Sequence[str]) -> MethodAud
         accuracy=_interval(method.runs),
         frozen_own=_interval(method.frozen_own),
         frozen_bp=_interval(method.frozen_bp),
+        versus_bp=None if method.bp == method.runs else paired_interval(accuracies(method.runs), accuracies(method.bp)),
+        gain=t_interval(depth.gains) if depth else None,
+        bp_gain=t_interval(depth.bp_gains) if depth else None,
+        gain_share=depth.share if depth else None,
+        ladder=depth_ladder(method),
         gamma=_mean([s.gamma for s in lasts]),
         gamma_inexact=_mean([s.gamma_inexact for s in lasts]),
-        cos=_per_tap([s.taps.cos for s in lasts], len(method.facts.taps)),
-        z=_per_tap([s.taps.z for s in lasts], len(method.facts.taps)),
-        growth=_mean(growth),
+        cos=tuple(tap.cos.mean if tap.cos else None for tap in taps),
+        z=tuple(tap.z.mean if tap.z else None for tap in taps),
+        per_tap=taps,
+        growth=_mean([max(growths(r.facts, r.last).values(), default=None) for r in method.whole]),
         g_top=_mean([s.taps.g_norm[-1] for s in lasts]),
         findings=findings,
-        verdict=reach_verdict(findings, diverged=diverged, untested=untested),
+        verdict=reach_verdict(findings, diverged=diverged, untested=_untested(method), checks=checks),
         rows_interact=method.facts.rows_interact,
-        seed_verdicts={seed: reach_verdict(judge_seed(r, limits, mute=mute)) for seed, r in method.runs.items()},
+        seed_findings=seed_findings,
+        seed_verdicts={seed: reach_verdict(found, checks=checks) for seed, found in seed_findings.items()},
     )
+
+
+def _untested(method: Method) -> str:
+    """A watched model has no trainer, and random targets leave accuracy at chance whatever the blocks do."""
+    tested = method.facts.trainer and not method.random_targets
+    return "" if tested else "use of depth not tested"
 
 
 def _interval(records: dict[int, Record]) -> Interval | None:
     values = list(accuracies(records).values())
     return t_interval(values) if values else None
-
-
-def _per_tap(rows: Sequence[Sequence[float | None]], taps: int) -> tuple[float | None, ...]:
-    return tuple(_mean([row[tap] for row in rows]) for tap in range(taps))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -24,11 +24,39 @@ class Finding:
     title: str
     outcome: Outcome
     message: str
+    advisory: bool = False
+    """Of a check that gives a tip at most: a missing input leaves nothing open."""
+    page: str = ""
+    """Where the manual tells how it is found, why it matters and what to do."""
     value: float | None = None
     """The number that decided, in the check's own unit."""
     published: bool | None = None
     """Whether the published threshold would have fired; None where none is published."""
     first_epoch: int | None = None
     """The first epoch of training at which it was an issue."""
+    last_first_epoch: int | None = None
+    """Over seeds: the latest of these."""
     seeds_hit: int = 0
     seeds: int = 1
+
+    @property
+    def is_issue(self) -> bool:
+        """Whether it walks the method back."""
+        return self.outcome == Outcome.ISSUE
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it leaves the verdict open."""
+        return self.outcome in (Outcome.SKIPPED, Outcome.UNDECIDED) and not self.advisory
+
+    @property
+    def fired(self) -> str:
+        """When it was first an issue, in words; empty if it never was.
+
+        >>> Finding(code="CS001", title="", outcome=Outcome.ISSUE, message="", first_epoch=3, last_first_epoch=5).fired
+        'epoch 3–5'
+        """
+        if self.first_epoch is None:
+            return ""
+        several = self.last_first_epoch not in (None, self.first_epoch)
+        return f"epoch {self.first_epoch}{f'–{self.last_first_epoch}' if several else ''}"

@@ -1,33 +1,43 @@
 """Run the checks over a method: each seed's snapshots, then the method as a whole."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from creditscope.auditing.checks import MethodCheck, RunCheck, all_checks
+from creditscope.auditing.checks import Check, MethodCheck, RunCheck
 from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.methods import Method
+from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Record
 
+BySeed = Mapping[int, Mapping[str, Finding]]
+"""Seed → code → finding."""
 
-def judge_method(method: Method, limits: Thresholds, *, mute: Sequence[str] = ()) -> list[Finding]:
-    """One finding per check, over all seeds of the method; muted ones are named as such."""
+
+def judge_seeds(checks: Sequence[Check], method: Method, limits: Thresholds, *, trace: bool = True) -> BySeed:
+    """What the checks of a run find in each run alone."""
+    return {
+        seed: {c.code: judge_run(c, record, limits, trace=trace) for c in checks if isinstance(c, RunCheck)}
+        for seed, record in method.runs.items()
+    }
+
+
+def judge_method(checks: Sequence[Check], method: Method, by_seed: BySeed, limits: Thresholds) -> list[Finding]:
+    """One finding per check, over all seeds of the method."""
     findings = []
-    for check in all_checks():
-        if isinstance(check, RunCheck):
-            finding = combine([judge_run(check, record, limits) for record in method.runs.values()])
-        else:
-            assert isinstance(check, MethodCheck)
+    for check in checks:
+        if isinstance(check, MethodCheck):
             finding = check.judge(method, limits)
-            finding = replace(finding, seeds=len(method.runs), seeds_hit=len(method.runs) * _is_issue(finding))
-        findings.append(_muted(finding) if check.code in mute else finding)
+            finding = replace(finding, seeds=len(method.runs), seeds_hit=len(method.runs) * finding.is_issue)
+        else:
+            finding = combine([found[check.code] for found in by_seed.values()], limits)
+        findings.append(finding)
     return findings
 
 
-def judge_seed(record: Record, limits: Thresholds, *, mute: Sequence[str] = ()) -> list[Finding]:
-    """The findings of one run alone."""
-    findings = [judge_run(check, record, limits) for check in all_checks() if isinstance(check, RunCheck)]
-    return [_muted(f) if f.code in mute else f for f in findings]
+def mute_findings(findings: Sequence[Finding], codes: Sequence[str]) -> list[Finding]:
+    """Muted ones are named as such and keep what they said."""
+    return [_muted(finding) if finding.code in codes else finding for finding in findings]
 
 
 def _muted(finding: Finding) -> Finding:
@@ -35,24 +45,31 @@ def _muted(finding: Finding) -> Finding:
     return replace(finding, outcome=Outcome.MUTED, message=message)
 
 
-def judge_run(check: RunCheck, record: Record, limits: Thresholds) -> Finding:
-    """The last snapshot's finding, with the first epoch of training at which the check was an issue."""
+def judge_run(check: RunCheck, record: Record, limits: Thresholds, *, trace: bool = True) -> Finding:
+    """The last snapshot's finding; with `trace`, also the first epoch of training at which it was an issue.
+
+    A snapshot that lacks the check's input is no issue, so it is passed over in the search for the first epoch.
+    """
     if record.provenance.status == "diverged":
         return check.skipped(f"the run diverged at epoch {record.provenance.diverged_epoch}")
-    finding = check.judge(record.facts, record.last, limits)
-    fired = (s.epoch for s in record.snapshots if s.epoch > 0 and _is_issue(check.judge(record.facts, s, limits)))
-    return replace(finding, first_epoch=next(fired, None), seeds_hit=int(_is_issue(finding)))
+    finding = check.judge(Moment.of(record), limits)
+    first = None
+    if trace:
+        trained = (s for s in record.snapshots if s.epoch > 0)
+        first = next((s.epoch for s in trained if check.judge(Moment.of(record, s), limits).is_issue), None)
+    return replace(finding, first_epoch=first, last_first_epoch=first, seeds_hit=int(finding.is_issue))
 
 
-def combine(findings: Sequence[Finding]) -> Finding:
-    """One finding over seeds: an issue if at least half have it, undecided if some do.
+def combine(findings: Sequence[Finding], limits: Thresholds | None = None) -> Finding:
+    """One finding over seeds: an issue if enough have it (`seed_share`), undecided if fewer do.
 
     Otherwise the least certain outcome among the seeds stands: skipped, undecided, tip, then the rest.
     """
-    hit = [f for f in findings if _is_issue(f)]
+    limits = limits or Thresholds()
+    hit = [f for f in findings if f.is_issue]
     epochs = [f.first_epoch for f in findings if f.first_epoch is not None]
     order = (Outcome.SKIPPED, Outcome.UNDECIDED, Outcome.TIP, Outcome.PASSED, Outcome.NOT_APPLICABLE)
-    if 2 * len(hit) >= len(findings):
+    if hit and len(hit) >= limits.seed_share * len(findings):
         chosen = hit[0]
     elif hit:
         chosen = replace(hit[0], outcome=Outcome.UNDECIDED)
@@ -70,13 +87,10 @@ def combine(findings: Sequence[Finding]) -> Finding:
         value=sum(values) / len(values) if values else None,
         published=_any([f.published for f in findings]),
         first_epoch=min(epochs, default=None),
+        last_first_epoch=max(epochs, default=None),
         seeds_hit=len(hit),
         seeds=len(findings),
     )
-
-
-def _is_issue(finding: Finding) -> bool:
-    return finding.outcome == Outcome.ISSUE
 
 
 def _any(answers: list[bool | None]) -> bool | None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, fields
 from creditscope.record import Record, RunSpec
 from creditscope.record.schema import RULE_FIELDS
 
+TIERS = ("quick", "standard", "full")
+
 
 @dataclass
 class Method:
@@ -17,54 +19,98 @@ class Method:
     frozen_own: dict[int, Record] = field(default_factory=dict)
     bp: dict[int, Record] = field(default_factory=dict)
     frozen_bp: dict[int, Record] = field(default_factory=dict)
+    rungs: dict[int, dict[int, Record]] = field(default_factory=dict)
+    """The depth ladder: number of last blocks that were trained → seed → record; 0 is `frozen_own`."""
 
     @property
     def facts(self):
         """Facts of the method (the same for every seed)."""
-        return next(iter(self.runs.values())).facts
+        return self.first.facts
+
+    @property
+    def first(self) -> Record:
+        """One of its records, where any will do."""
+        return next(iter(self.runs.values()))
+
+    @property
+    def spec(self) -> RunSpec | None:
+        """What was asked of its first run; None for a watched model."""
+        return self.first.spec
+
+    @property
+    def whole(self) -> list[Record]:
+        """Runs that did not diverge."""
+        return [record for record in self.runs.values() if record.provenance.status != "diverged"]
 
     @property
     def diverged(self) -> dict[int, int]:
         """Seeds whose loss stopped being finite, with the epoch."""
         return {s: epoch for s, r in self.runs.items() if (epoch := r.provenance.diverged_epoch) is not None}
 
+    @property
+    def random_targets(self) -> bool:
+        """Whether it was trained on random labels."""
+        return self.spec is not None and self.spec.targets == "random"
 
-def accuracies(records: dict[int, Record]) -> dict[int, float]:
+
+def accuracies(records: Mapping[int, Record]) -> dict[int, float]:
     """Final accuracy by seed; a diverged run has none."""
     whole = {seed: r for seed, r in records.items() if r.provenance.status != "diverged"}
     return {seed: r.last.accuracy for seed, r in whole.items() if r.last.accuracy is not None}
 
 
-def group_methods(records: Sequence[Record]) -> list[Method]:
-    """One method per setting and rule, backprop first; frozen runs become baselines.
+def is_baseline(record: Record) -> bool:
+    """Whether only part of the blocks was trained: a frozen run or a rung of the depth ladder."""
+    return trained_blocks(record) is not None
 
-    A setting is everything but the rule and the seed: task, net, optimiser, epochs, precision.
+
+def trained_blocks(record: Record) -> int | None:
+    """How many of the last blocks were trained; None: all."""
+    if record.spec is None:
+        return None
+    if record.spec.frozen:
+        return 0
+    return record.spec.train_last if record.spec.train_last >= 0 else None
+
+
+def group_methods(records: Sequence[Record]) -> list[Method]:
+    """One method per setting and rule, backprop first; frozen runs and rungs of the depth ladder become baselines.
+
+    A setting is everything but the rule and the seed: task, targets, net, optimiser, epochs, precision.
     """
-    groups: dict[tuple, dict[int, Record]] = {}
+    groups: dict[tuple[str, str], dict[int | None, dict[int, Record]]] = {}
     for record in records:
-        key = (_rule_key(record), _setting_key(record), _frozen(record))
         seed = record.spec.seed if record.spec else 0
-        runs = groups.setdefault(key, {})
-        if seed not in runs or len(record.snapshots) > len(runs[seed].snapshots):
+        runs = groups.setdefault((_rule_key(record), _setting_key(record)), {}).setdefault(trained_blocks(record), {})
+        if seed not in runs or _richness(record) > _richness(runs[seed]):
             runs[seed] = record
-    plain = {setting: rule for rule, setting, _ in groups if _is_plain_bp(groups, rule, setting)}
+    plain = {setting: found for (_, setting), found in groups.items() if _is_plain_bp(found)}
     methods = []
-    for (rule, setting, frozen), runs in groups.items():
-        if frozen:
+    for (_, setting), found in groups.items():
+        if None not in found:
             continue
-        bp = plain.get(setting)
+        rungs = {k: dict(sorted(runs.items())) for k, runs in found.items() if k is not None}
+        bp = plain.get(setting, {})
         methods.append(
             Method(
-                label=_label(next(iter(runs.values()))),
-                setting=_setting_label(next(iter(runs.values()))),
-                runs=dict(sorted(runs.items())),
-                frozen_own=groups.get((rule, setting, True), {}),
-                bp=groups.get((bp, setting, False), {}) if bp else {},
-                frozen_bp=groups.get((bp, setting, True), {}) if bp else {},
+                label=_label(next(iter(found[None].values()))),
+                setting=_setting_label(next(iter(found[None].values()))),
+                runs=dict(sorted(found[None].items())),
+                frozen_own=rungs.get(0, {}),
+                bp=bp.get(None, {}),
+                frozen_bp=bp.get(0, {}),
+                rungs=dict(sorted(rungs.items())),
             )
         )
     settings = list(dict.fromkeys(m.setting for m in methods))
     return sorted(methods, key=lambda m: (settings.index(m.setting), bool(m.facts.inexact_taps)))
+
+
+def _richness(record: Record) -> tuple[int, bool, int]:
+    """Of the same run measured twice, the record that holds more is judged."""
+    if record.spec is None:
+        return 0, False, len(record.snapshots)
+    return TIERS.index(record.spec.tier), record.spec.noise, len(record.snapshots)
 
 
 def _rule_key(record: Record) -> str:
@@ -79,16 +125,10 @@ def _setting_key(record: Record) -> str:
     return repr(record.spec.setting(without=RULE_FIELDS))
 
 
-def _frozen(record: Record) -> bool:
-    return record.spec is not None and record.spec.frozen
-
-
-def _is_plain_bp(groups: dict[tuple, dict[int, Record]], rule: str, setting: str) -> bool:
-    for frozen in (False, True):
-        for record in groups.get((rule, setting, frozen), {}).values():
-            spec = record.spec
-            return spec is not None and spec.penalty == 0 and not record.facts.inexact_taps
-    return False
+def _is_plain_bp(found: Mapping[int | None, Mapping[int, Record]]) -> bool:
+    """Whether these are runs of backprop without a penalty."""
+    record = next(record for runs in found.values() for record in runs.values())
+    return record.spec is not None and record.spec.penalty == 0 and not record.facts.inexact_taps
 
 
 def _label(record: Record) -> str:
@@ -110,7 +150,8 @@ def _setting_label(record: Record) -> str:
         return "watched model"
     usual = {f.name: f.default for f in fields(RunSpec)}
     names = ("optimiser", "lr", "schedule", "weight_decay", "batch", "precision")
-    unusual = [f"{n} {v}" for n in names if (v := getattr(spec, n)) and v != usual[n]]
+    unusual = [f"{n} {v}" for n in names if (v := getattr(spec, n)) != usual[n]]
+    unusual += ["random targets"] * (spec.targets == "random")
     task, net = _with_options(spec.task, spec.task_options), _with_options(spec.net, spec.net_options)
     return " · ".join([task, net, f"{spec.epochs} epoch{'s' * (spec.epochs != 1)}", *unusual])
 

@@ -1,28 +1,53 @@
-"""Intervals and tests: t over seeds (ddof 1, test set fixed), exact binomial, Holm."""
+"""Intervals and tests: t or bootstrap over seeds (ddof 1, test set fixed), exact binomial, Holm."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal
 
 import numpy as np
 from scipy.special import betaincinv, ndtr, ndtri, stdtrit
 
+Kind = Literal["t", "bootstrap"]
+CONFIDENCE = 0.95
+"""Of every interval that is shown; bounds that decide have theirs in the thresholds."""
+DRAWS = 4000
+"""Resamples of a bootstrap."""
+
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean with its t interval over seeds; bounds are None for a single seed."""
+    """A mean with its two-sided interval; bounds are None for a single value."""
 
     mean: float
     low: float | None
     high: float | None
     n: int
+    kind: Kind = "t"
+    over: str = "seeds; test set fixed"
+    """What was drawn anew, and what was not."""
+    scale: Literal["linear", "log"] = "linear"
+    """Where the mean was taken; on a log scale it is the geometric one."""
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, form: str = ".3f") -> str:
+        """In words: mean ± half width, or the bounds where they are not symmetric.
+
+        >>> Interval(0.5, 0.4, 0.6, 3).text("+.2f")
+        '+0.50 ± 0.10'
+        >>> Interval(0.5, 0.45, 0.6, 3, kind="bootstrap").text(".2f")
+        '0.50 [0.45, 0.60]'
+        """
         if self.low is None or self.high is None:
-            return f"{self.mean:.3f} (n = {self.n})"
-        return f"{self.mean:.3f} ± {self.high - self.mean:.3f}"
+            return f"{self.mean:{form}} (n = {self.n})"
+        if self.kind == "t" and self.scale == "linear":
+            return f"{self.mean:{form}} ± {self.high - self.mean:{form.lstrip('+')}}"
+        return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
 
 
-def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
+def t_interval(values: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval:
     """Two-sided t interval of the mean.
 
     >>> str(t_interval([0.6, 0.62, 0.64]))
@@ -30,6 +55,40 @@ def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval
     """
     low, high = t_bounds(values, confidence=0.5 + confidence / 2)
     return Interval(float(np.mean(values)), low, high, len(values))
+
+
+def bootstrap_interval(values: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval:
+    """Percentile bootstrap of the mean: seeds are drawn with replacement, the same draws at every call.
+
+    >>> str(bootstrap_interval([0.6, 0.62, 0.64]))
+    '0.620 [0.600, 0.640]'
+    """
+    mean, n = float(np.mean(values)), len(values)
+    if n < 2:
+        return Interval(mean, None, None, n, "bootstrap")
+    means = np.asarray(values, dtype=float)[_resamples(n)].mean(axis=1)
+    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(mean, float(low), float(high), n, "bootstrap")
+
+
+INTERVALS: dict[Kind, Callable[[Sequence[float]], Interval]] = {"t": t_interval, "bootstrap": bootstrap_interval}
+
+
+def geometric_interval(values: Sequence[float], *, kind: Kind = "t") -> Interval:
+    """The interval of the mean logarithm, taken back: for sizes that differ by orders of magnitude.
+
+    >>> str(geometric_interval([1.0, 100.0])).split()[0]
+    '10.000'
+    """
+    found = INTERVALS[kind](np.log(values).tolist())
+    low, high = (None if bound is None else float(np.exp(bound)) for bound in (found.low, found.high))
+    return replace(found, mean=float(np.exp(found.mean)), low=low, high=high, scale="log")
+
+
+@cache
+def _resamples(n: int) -> np.ndarray:
+    """Indices of all resamples of n values, (draws, n)."""
+    return np.random.default_rng(0).integers(n, size=(DRAWS, n))
 
 
 def t_bounds(values: Sequence[float], *, confidence: float) -> tuple[float | None, float | None]:

@@ -10,11 +10,18 @@ from creditscope.errors import CreditscopeError, UnknownNameError
 
 PUBLISHED_GROWTH, PUBLISHED_FLOOR, PUBLISHED_GAIN = 50.0, 1.28e-5, 0.02
 """The published protocol's thresholds; unlike ours they do not move."""
-PROBABILITIES = ("depth_confidence", "orientation", "chance_confidence")
+USUAL_GAMMA = 0.0
+"""What the usual pair asks of Γ beside an accuracy above chance."""
 
 
-def _limit(value: float, check: str, meaning: str, published: str = "") -> Any:
-    return field(default=value, metadata={"check": check, "meaning": meaning, "published": published})
+def _limit(value: float, checks: tuple[str, ...], meaning: str, published: str = "", *, kind: str = "size") -> Any:
+    """`kind` is size (a number ≥ 0), share (0 to 1), probability (between 0 and 1) or count (whole)."""
+    meta = {"check": checks[0], "checks": checks, "meaning": meaning, "published": published, "kind": kind}
+    return field(default=value, metadata=meta)
+
+
+EVERY_RUN_CHECK = "each run check"
+"""Stands for the codes where a threshold is about seeds, not about one check."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,50 +30,91 @@ class Thresholds:
 
     growth: float = _limit(
         PUBLISHED_GROWTH,
-        "CS001",
+        ("CS001",),
         "RMS(h_l) / RMS(h_l−1) above this: the block overwrites the stream",
         "50, same quantity",
     )
-    noise: float = _limit(0.1, "CS002", "g_noise above this at a tap: the reference is not resolved")
-    fitted_rows: float = _limit(0.5, "CS002", "share of rows without a resolvable error above this: unresolved")
+    noise: float = _limit(0.1, ("CS002",), "g_noise above this at a tap: the reference is not resolved")
+    fitted_rows: float = _limit(
+        0.5, ("CS002",), "share of rows without a resolvable error above this: unresolved", kind="share"
+    )
     floor: float = _limit(
         PUBLISHED_FLOOR,
-        "CS002",
+        ("CS002",),
         "median ‖g_L‖ per sample below this: a tip, for comparison only",
         "1e-7 for a mean over N = 128 rows, i.e. 1.28e-5 per sample",
     )
+    common: float = _limit(
+        0.3,
+        ("CS003",),
+        "share of the reference that is one direction for all rows above this: a tip",
+        kind="share",
+    )
     depth_gain: float = _limit(
         PUBLISHED_GAIN,
-        "CS004",
+        ("CS004",),
         "accuracy over the better frozen baseline that counts as use of depth",
         "0.02 on the mean, against the method's own frozen baseline, no interval",
+        kind="share",
     )
-    depth_confidence: float = _limit(0.95, "CS004", "one-sided confidence of the paired bound over seeds")
-    task_gain: float = _limit(0.05, "CS004", "BP's own gain below this: the task cannot show use of depth")
-    seeds: int = _limit(3, "CS004", "fewest seeds for a paired bound")
+    depth_confidence: float = _limit(
+        0.95, ("CS004",), "one-sided confidence of the paired bound over seeds", kind="probability"
+    )
+    task_gain: float = _limit(
+        0.05, ("CS004",), "BP's own gain below this: the task cannot show use of depth", kind="share"
+    )
+    seeds: int = _limit(3, ("CS004",), "fewest seeds for a paired bound", kind="count")
     orientation: float = _limit(
         0.01,
-        "CS005",
+        ("CS005", "CS006", "CS008"),
         "one-sided level, Holm over the taps, at which credit differs from a random orientation",
+        kind="probability",
     )
-    hidden_share: float = _limit(0.5, "CS006", "share of informed taps at or below which a positive Γ hides the layers")
-    hidden_taps: int = _limit(3, "CS006", "fewest taps without exact credit for the question to make sense")
-    chance_confidence: float = _limit(0.95, "CS010", "one-sided confidence of the bound on accuracy")
+    hidden_share: float = _limit(
+        0.5, ("CS006",), "share of informed taps at or below which a positive Γ hides the layers", kind="share"
+    )
+    hidden_taps: int = _limit(
+        3, ("CS006",), "fewest taps without exact credit for the question to make sense", kind="count"
+    )
+    weighting: float = _limit(
+        0.2, ("CS008",), "distance of cos and cos_F above this at a tap: a tip, a few rows with a large gradient decide"
+    )
+    probe_gain: float = _limit(
+        0.1, ("CS009",), "bound of a probe over the best constant guess above this: information is there", kind="share"
+    )
+    chance_confidence: float = _limit(
+        0.95, ("CS010", "CS009"), "one-sided confidence of the bound on an accuracy", kind="probability"
+    )
+    seed_share: float = _limit(
+        0.5, (EVERY_RUN_CHECK,), "share of seeds with an issue at or above which the method has it", kind="share"
+    )
 
     def changed(self, **values: float) -> "Thresholds":
         """A copy with other values; unknown names are refused."""
-        names = [f.name for f in fields(self)]
+        kinds = {f.name: f.metadata["kind"] for f in fields(self)}
         for name, value in values.items():
-            if name not in names:
-                raise UnknownNameError("threshold", name, names)
+            if name not in kinds:
+                raise UnknownNameError("threshold", name, kinds)
             if not isinstance(value, int | float) or not value >= 0:
                 raise CreditscopeError(f"Expected threshold {name!r} to be a number >= 0, but got {value!r}.")
-            if name in PROBABILITIES and not 0 < value < 1:
+            inside = {"probability": 0 < value < 1, "share": value <= 1}.get(kinds[name], True)
+            if not inside:
                 raise CreditscopeError(f"Expected threshold {name!r} to lie between 0 and 1, but got {value!r}.")
+            if kinds[name] == "count" and value != int(value):
+                raise CreditscopeError(f"Expected threshold {name!r} to be a whole number, but got {value!r}.")
         return replace(self, **values)
 
 
 def table(limits: Thresholds | None = None) -> list[dict[str, Any]]:
-    """One row per threshold: name, value, check, meaning, published."""
+    """One row per threshold: name, value, check (the first of `checks`), meaning, published, kind."""
     limits = limits or Thresholds()
     return [{"name": f.name, "value": getattr(limits, f.name), **f.metadata} for f in fields(limits)]
+
+
+def thresholds_of(code: str) -> list[str]:
+    """Names of the thresholds that a check goes by.
+
+    >>> thresholds_of("CS009")
+    ['probe_gain', 'chance_confidence']
+    """
+    return [row["name"] for row in table() if code in row["checks"]]

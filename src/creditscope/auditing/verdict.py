@@ -1,10 +1,10 @@
 """Three questions, then the word: trustworthy, walk back, or inconclusive."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from creditscope.auditing.checks import all_checks
+from creditscope.auditing.checks import Check, all_checks
 from creditscope.auditing.findings import Finding, Outcome
 
 Word = Literal["trustworthy", "walk back", "inconclusive"]
@@ -15,7 +15,6 @@ QUESTIONS = {
     "depth": "Is depth used?",
 }
 Answer = Literal["yes", "no", "open", "not applicable"]
-OPEN = (Outcome.SKIPPED, Outcome.UNDECIDED)
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,8 @@ class VerdictLine:
     question: str
     answer: Answer
     reason: str
+    codes: tuple[str, ...] = ()
+    """The checks that decided it."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Verdict:
     diverged: str = ""
     untested: str = ""
     """What the verdict does not speak of."""
+    fired: dict[str, str] = field(default_factory=dict)
+    """When each check was first an issue in training, for those that ever were."""
 
     def __str__(self) -> str:
         said = [*self.codes, *([self.untested] if self.untested else [])]
@@ -47,36 +50,66 @@ class Verdict:
         return f"{self.word}{codes}{muted}"
 
 
-def reach_verdict(findings: Sequence[Finding], *, diverged: str = "", untested: str = "") -> Verdict:
+def reach_verdict(
+    findings: Sequence[Finding],
+    *,
+    diverged: str = "",
+    untested: str = "",
+    checks: Sequence[Check] | None = None,
+) -> Verdict:
     """Issues walk a method back; anything skipped or undecided, or a diverged run, leaves it inconclusive."""
-    checks = {check.code: check for check in all_checks()}
-    sufficient = frozenset(code for code, check in checks.items() if check.sufficient)
-    lines = tuple(
-        _answer(question, [f for f in findings if checks[f.code].line == line], sufficient)
-        for line, question in QUESTIONS.items()
+    known = {check.code: check for check in checks or all_checks()}
+    word, codes = choose_word(findings, diverged=bool(diverged))
+    return Verdict(
+        word,
+        codes,
+        tuple(
+            _answer(question, [f for f in findings if known[f.code].line == line], known)
+            for line, question in QUESTIONS.items()
+        ),
+        muted=tuple(f.code for f in findings if f.outcome == Outcome.MUTED),
+        diverged=diverged,
+        untested=untested,
+        fired={f.code: f.fired for f in findings if f.fired},
     )
-    issues = tuple(f.code for f in findings if f.outcome == Outcome.ISSUE)
-    unsettled = tuple(f.code for f in findings if f.outcome in OPEN)
-    muted = tuple(f.code for f in findings if f.outcome == Outcome.MUTED)
+
+
+def choose_word(findings: Sequence[Finding], *, diverged: bool = False) -> tuple[Word, tuple[str, ...]]:
+    """The word and the codes behind it."""
+    issues = tuple(f.code for f in findings if f.is_issue)
+    unsettled = tuple(f.code for f in findings if f.is_open)
     if issues:
-        return Verdict("walk back", issues, lines, muted, diverged, untested)
+        return "walk back", issues
     if unsettled or diverged:
-        return Verdict("inconclusive", unsettled, lines, muted, diverged, untested)
-    return Verdict("trustworthy", (), lines, muted, diverged, untested)
+        return "inconclusive", unsettled
+    return "trustworthy", ()
 
 
-def _answer(question: str, findings: Sequence[Finding], sufficient: frozenset[str]) -> VerdictLine:
+def _answer(question: str, findings: Sequence[Finding], checks: dict[str, Check]) -> VerdictLine:
     def line(answer: Answer, *chosen: Finding) -> VerdictLine:
-        return VerdictLine(question, answer, "; ".join(f"{f.code} {f.message}" for f in (*chosen, *meaningless)))
+        said = [f"{f.code} {f.message}{f' [first at {f.fired}]' if f.is_issue and f.fired else ''}" for f in chosen]
+        return VerdictLine(question, answer, "; ".join([*said, *_meaningless(findings, checks)]), _codes(chosen))
 
-    meaningless = [f for f in findings if f.code in sufficient and f.outcome == Outcome.NOT_APPLICABLE]
-    issues = [f for f in findings if f.outcome == Outcome.ISSUE]
-    unsettled = [f for f in findings if f.outcome in OPEN]
+    issues = [f for f in findings if f.is_issue]
+    unsettled = [f for f in findings if f.is_open]
     held = [f for f in findings if f.outcome in (Outcome.PASSED, Outcome.TIP)]
     if issues:
         return line("no", *issues)
     if unsettled:
         return line("open", *unsettled)
-    if any(f.code in sufficient for f in held):
+    if any(checks[f.code].sufficient for f in held):
         return line("yes", *held)
     return line("not applicable")
+
+
+def _codes(findings: Sequence[Finding]) -> tuple[str, ...]:
+    return tuple(f.code for f in findings)
+
+
+def _meaningless(findings: Sequence[Finding], checks: dict[str, Check]) -> list[str]:
+    """Checks that could have answered but have no meaning here, those of one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for f in findings:
+        if checks[f.code].sufficient and f.outcome == Outcome.NOT_APPLICABLE:
+            reasons.setdefault(f.message, []).append(f.code)
+    return [f"{', '.join(codes)} {message}" for message, codes in reasons.items()]

@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 
 from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.methods import Method
+from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.record import Facts, Snapshot
 
 Line = Literal["reference", "credit", "depth"]
 
@@ -20,10 +20,18 @@ class Check(ABC):
     """Which question of the verdict it belongs to."""
     sufficient: ClassVar[bool] = True
     """Whether its pass alone answers that question with yes."""
+    advisory: ClassVar[bool] = False
+    """Whether it gives a tip at most; then a missing input leaves no verdict open."""
+
+    @property
+    def page(self) -> str:
+        """Its page of the manual."""
+        return f"docs/checks/{self.code}.md"
 
     def finding(self, outcome: Outcome, message: str, **others) -> Finding:
         """A finding of this check."""
-        return Finding(code=self.code, title=self.title, outcome=outcome, message=message, **others)
+        known = {"code": self.code, "title": self.title, "page": self.page, "advisory": self.advisory}
+        return Finding(outcome=outcome, message=message, **known, **others)
 
     def issue(self, message: str, **others) -> Finding:
         """It is wrong."""
@@ -51,10 +59,10 @@ class Check(ABC):
 
 
 class RunCheck(Check):
-    """Judges one snapshot of one run."""
+    """Judges one moment of one run."""
 
     @abstractmethod
-    def judge(self, facts: Facts, snapshot: Snapshot, limits: Thresholds) -> Finding:
+    def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """The finding for this moment."""
 
 

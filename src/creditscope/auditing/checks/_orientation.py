@@ -1,5 +1,8 @@
 """Which taps carry credit that a random orientation would not."""
 
+import math
+from collections.abc import Mapping
+
 from creditscope.auditing.stats import holm
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts, Snapshot
@@ -7,7 +10,28 @@ from creditscope.record import Facts, Snapshot
 
 def informed_taps(facts: Facts, snapshot: Snapshot, limits: Thresholds) -> dict[int, bool]:
     """For every tap without exact credit that has a z: whether it is above its null, Holm over those taps."""
-    z = {tap: snapshot.taps.z[tap] for tap in facts.inexact_taps}
+    return _above({tap: snapshot.taps.z[tap] for tap in facts.inexact_taps}, limits)
+
+
+def descending_taps(facts: Facts, snapshot: Snapshot, limits: Thresholds) -> dict[int, bool]:
+    """The same of `descent` against its own null: its distance from the null's mean in the null's sd."""
+    return _above({tap: descent_z(snapshot, tap) for tap in facts.inexact_taps}, limits)
+
+
+def descent_z(snapshot: Snapshot, tap: int) -> float | None:
+    """(descent − mean of its null) / sd of its null; None where it was not measured."""
+    taps = snapshot.taps
+    if not (taps.descent and taps.descent_null and taps.descent_null_sd):
+        return None
+    found, mean, sd = taps.descent[tap], taps.descent_null[tap], taps.descent_null_sd[tap]
+    if found is None or mean is None or sd is None:
+        return None
+    if sd == 0:  # every rotation does the same, so any step beyond it is beyond the null
+        return math.inf if found > mean else 0.0
+    return (found - mean) / sd
+
+
+def _above(z: Mapping[int, float | None], limits: Thresholds) -> dict[int, bool]:
     known = {tap: value for tap, value in z.items() if value is not None}
     return dict(zip(known, holm(list(known.values()), level=limits.orientation), strict=True))
 

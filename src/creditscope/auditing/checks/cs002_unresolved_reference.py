@@ -3,8 +3,8 @@
 from creditscope.auditing.checks import RunCheck, register_check
 from creditscope.auditing.checks._orientation import list_taps
 from creditscope.auditing.findings import Finding
+from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, Thresholds
-from creditscope.record import Facts, Snapshot
 
 
 @register_check("cs002_unresolved_reference")
@@ -15,8 +15,9 @@ class UnresolvedReference(RunCheck):
     title = "reference gradient unresolved"
     line = "reference"
 
-    def judge(self, facts: Facts, snapshot: Snapshot, limits: Thresholds) -> Finding:
+    def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Noise first, then rows without error, then the published floor."""
+        facts, snapshot = moment.facts, moment.snapshot
         top = snapshot.taps.g_norm[-1]
         below_floor = top is not None and top < limits.floor
         published = top is not None and top < PUBLISHED_FLOOR
@@ -31,7 +32,9 @@ class UnresolvedReference(RunCheck):
         if not noise and facts.precision == "float64":
             return self.not_applicable("the run is in float64 already; there is nothing finer to compare with")
         if not noise:
-            return self.skipped("; ".join(snapshot.notes) or "g_noise was not measured")
+            off = moment.spec is not None and not moment.spec.noise
+            remedy = "run with --noise" if off else moment.remedy()
+            return self.skipped("; ".join(snapshot.notes) or f"g_noise was not measured ({remedy})")
         tap, worst = max(noise.items(), key=lambda item: item[1])
         said = f"rounding noise {worst:.1e} of the gradient at worst (tap {tap})"
         if worst > limits.noise:
@@ -40,8 +43,9 @@ class UnresolvedReference(RunCheck):
         if unknown:
             return self.skipped(f"no usable rows at {list_taps(unknown)}")
         if below_floor:
+            floor = "the published floor" if published else f"a floor of {limits.floor:g}"
             return self.tip(
-                f"{said}, so it is resolved, although ‖g_L‖ = {top:.1e} is under the published floor",
+                f"{said}, so it is resolved, although ‖g_L‖ = {top:.1e} is under {floor}",
                 value=worst,
                 published=published,
             )

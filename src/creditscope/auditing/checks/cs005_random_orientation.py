@@ -3,8 +3,8 @@
 from creditscope.auditing.checks import RunCheck, register_check
 from creditscope.auditing.checks._orientation import informed_taps, list_taps, not_about_gradients
 from creditscope.auditing.findings import Finding
+from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.record import Facts, Snapshot
 
 
 @register_check("cs005_random_orientation")
@@ -15,8 +15,9 @@ class RandomOrientation(RunCheck):
     title = "credit looks like a random orientation"
     line = "credit"
 
-    def judge(self, facts: Facts, snapshot: Snapshot, limits: Thresholds) -> Finding:
+    def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Issue if any tap without exact credit is not above its null."""
+        facts, snapshot = moment.facts, moment.snapshot
         reason = not_about_gradients(facts)
         if reason:
             return self.not_applicable(reason)

@@ -3,9 +3,9 @@
 from creditscope.auditing.checks import RunCheck, register_check
 from creditscope.auditing.checks._orientation import informed_taps, list_taps, not_about_gradients
 from creditscope.auditing.findings import Finding
+from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import z_limit
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.record import Facts, Snapshot
 
 
 @register_check("cs006_hidden_layers")
@@ -16,21 +16,25 @@ class HiddenLayers(RunCheck):
     title = "the mean cosine hides the layers"
     line = "credit"
 
-    def judge(self, facts: Facts, snapshot: Snapshot, limits: Thresholds) -> Finding:
+    def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Counts informed taps among those of Γ without exact credit."""
+        facts, snapshot = moment.facts, moment.snapshot
         reason = not_about_gradients(facts)
         if reason:
             return self.not_applicable(reason)
         taps = [tap for tap in facts.gamma_taps if tap in facts.inexact_taps]
         if len(taps) < limits.hidden_taps:
             return self.not_applicable(
-                f"{len(taps)} block taps without exact credit, the question needs {limits.hidden_taps}"
+                f"{len(taps)} block taps without exact credit, the question needs {limits.hidden_taps:g}"
             )
         if snapshot.gamma is None or not snapshot.gamma_null_sd:
             return self.skipped("Γ has no null: no usable rows at some tap")
         informed = informed_taps(facts, snapshot, limits)
-        share = sum(informed.get(tap, False) for tap in taps) / len(taps)
-        blind = [tap for tap in taps if not informed.get(tap, False)]
+        unknown = [tap for tap in taps if tap not in informed]
+        if unknown:
+            return self.skipped(f"no usable rows at {list_taps(unknown)}")
+        blind = [tap for tap in taps if not informed[tap]]
+        share = 1 - len(blind) / len(taps)
         if snapshot.gamma / snapshot.gamma_null_sd <= z_limit(limits.orientation):
             return self.passed(
                 f"Γ = {snapshot.gamma:+.3f} is not above chance itself, so it hides nothing", value=share

@@ -2,8 +2,9 @@
 
 from creditscope.auditing.checks import RunCheck, register_check
 from creditscope.auditing.findings import Finding
+from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.record import Facts, Snapshot
+from creditscope.record import Facts
 
 
 @register_check("cs007_vanishing_weight_gradients")
@@ -14,8 +15,9 @@ class VanishingWeightGradients(RunCheck):
     title = "weight gradients vanish"
     line = "reference"
 
-    def judge(self, facts: Facts, snapshot: Snapshot, limits: Thresholds) -> Finding:
+    def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Issue if a weight in use gets nothing although there is an error to learn from."""
+        facts, snapshot = moment.facts, moment.snapshot
         weights = snapshot.weights
         if weights is None:
             return self.skipped("no weight gradients were measured")

@@ -2,9 +2,9 @@
 
 from creditscope.auditing.checks import RunCheck, register_check
 from creditscope.auditing.findings import Finding
+from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import binomial_lower
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.record import Facts, Snapshot
 
 
 @register_check("cs010_at_chance")
@@ -16,10 +16,13 @@ class AtChance(RunCheck):
     line = "depth"
     sufficient = False
 
-    def judge(self, facts: Facts, snapshot: Snapshot, limits: Thresholds) -> Finding:
+    def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Compared with always naming the most frequent class."""
+        facts, snapshot = moment.facts, moment.snapshot
         if facts.best_constant is None or snapshot.accuracy is None:
             return self.not_applicable("the targets are not classes")
+        if moment.random_targets:
+            return self.not_applicable("random targets: an accuracy at chance is what is expected")
         rows = facts.test_rows or snapshot.rows_covered
         low = binomial_lower(snapshot.accuracy, rows, confidence=limits.chance_confidence)
         said = f"accuracy {snapshot.accuracy:.3f} (lower bound {low:.3f} over {rows} rows)"

@@ -1,0 +1,77 @@
+"""What the printed tables share: a console of the right width, and tables that never cut a number."""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+PLAIN_WIDTH = 150
+WIDE = 120
+"""Columns that the full tables need."""
+LONGEST = 40
+"""A text longer than this may be broken over lines."""
+STYLES = {"trustworthy": "bold green", "walk back": "bold red", "inconclusive": "bold yellow"}
+Cell = str | Text
+
+
+def make_console(**options: Any) -> Console:
+    """A console that is wide enough for the tables when it is not a terminal."""
+    console = Console(highlight=False, soft_wrap=False, **options)
+    return console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH, **options)
+
+
+def render_plain(draw: Callable[[int], RenderableType]) -> str:
+    """What `draw` makes of a width, as plain text."""
+    text = io.StringIO()
+    Console(width=PLAIN_WIDTH, highlight=False, no_color=True, file=text).print(draw(PLAIN_WIDTH))
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()).strip("\n")
+
+
+def plain_table() -> Table:
+    """An empty table in the one style."""
+    return Table(box=SIMPLE_HEAD, pad_edge=False, caption_justify="left")
+
+
+def fit_tables(first: str, labels: Sequence[str], columns: Mapping[str, Sequence[Cell]], width: int) -> list[Table]:
+    """A table of labelled rows, in as many parts as the width asks for; the first column is repeated."""
+    own = _width(first, labels)
+    parts: list[list[str]] = [[]]
+    taken = own
+    for name, cells in columns.items():
+        needed = _width(name, cells)
+        if parts[-1] and taken + needed > width:
+            parts.append([])
+            taken = own
+        parts[-1].append(name)
+        taken += needed
+    return [_part(first, labels, {name: columns[name] for name in part}) for part in parts]
+
+
+def _part(first: str, labels: Sequence[str], columns: Mapping[str, Sequence[Cell]]) -> Table:
+    table = plain_table()
+    table.add_column(first, no_wrap=True)
+    for name, cells in columns.items():
+        long = _width(name, cells) > LONGEST
+        worded = name == "verdict" or long
+        table.add_column(name, justify="left" if worded else "right", no_wrap=not worded)
+    for i, label in enumerate(labels):
+        table.add_row(label, *(cells[i] for cells in columns.values()))
+    return table
+
+
+def _width(name: str, cells: Sequence[Cell]) -> int:
+    return min(max(map(len, (name, *cells)), default=0), LONGEST) + 3
+
+
+def number(value: float | None, form: str) -> str:
+    """Formatted, or a dash for what was not measured."""
+    return "–" if value is None else format(value, form)
+
+
+def note(text: str) -> Text:
+    """A line under a table."""
+    return Text(text, style="dim italic")

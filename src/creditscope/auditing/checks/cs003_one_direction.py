@@ -1,0 +1,30 @@
+"""CS003, one direction for all: how much of the reference gradient is one direction that all rows share (a tip)."""
+
+from creditscope.auditing.checks import RunCheck, register_check
+from creditscope.auditing.findings import Finding
+from creditscope.auditing.moment import Moment
+from creditscope.auditing.thresholds import Thresholds
+
+
+@register_check("cs003_one_direction")
+class OneDirection(RunCheck):
+    """(‖Σg‖² − Σ‖g‖²)/((n−1)Σ‖g‖²) per tap; normal early in training and under class imbalance, so never an issue."""
+
+    code = "CS003"
+    title = "one direction for all rows"
+    line = "reference"
+    sufficient = False
+    advisory = True
+
+    def judge(self, moment: Moment, limits: Thresholds) -> Finding:
+        """The largest share over the taps decides."""
+        shares = {tap: share for tap, share in enumerate(moment.snapshot.taps.common) if share is not None}
+        if not shares:
+            return self.skipped(f"common was not measured ({moment.remedy()})")
+        tap, most = max(shares.items(), key=lambda item: item[1])
+        said = f"{most:.2f} of the gradient at tap {tap} is one direction shared by all rows"
+        if most > limits.common:
+            return self.tip(
+                f"{said}, above {limits.common:g}: a cosine there can come from that one direction", value=most
+            )
+        return self.passed(f"at most {said}", value=most)

@@ -1,0 +1,106 @@
+"""CS008, alignment and descent disagree: cosine and `descent` fall on different sides of their nulls at a tap."""
+
+from creditscope.auditing.checks import RunCheck, register_check
+from creditscope.auditing.checks._orientation import (
+    descending_taps,
+    descent_z,
+    informed_taps,
+    list_taps,
+    not_about_gradients,
+)
+from creditscope.auditing.findings import Finding
+from creditscope.auditing.moment import Moment
+from creditscope.auditing.stats import z_limit
+from creditscope.auditing.thresholds import Thresholds
+from creditscope.record import Facts, Snapshot
+
+NO_MORE = "no more than a random orientation"
+
+
+@register_check("cs008_descent_disagrees")
+class DescentDisagrees(RunCheck):
+    """Descent is the independent witness: what a step along the credit does to the loss, not where it points."""
+
+    code = "CS008"
+    title = "alignment and descent disagree"
+    line = "credit"
+
+    def judge(self, moment: Moment, limits: Thresholds) -> Finding:
+        """Both nulls at one level, Holm over the taps for what is above; then the weighting.
+
+        Aligned, and descent not above its null even uncorrected: an issue. Descending, and the cosine not positive: an
+        issue; positive but not above its null: undecided, since weak alignment explains both.
+        """
+        facts, snapshot = moment.facts, moment.snapshot
+        reason = not_about_gradients(facts)
+        if reason:
+            return self.not_applicable(reason + _descent_alone(facts, snapshot, limits))
+        if not snapshot.taps.descent:
+            return self.skipped(f"descent was not measured ({moment.remedy('full')})")
+        aligned, descending = informed_taps(facts, snapshot, limits), descending_taps(facts, snapshot, limits)
+        unknown = [tap for tap in facts.inexact_taps if tap not in aligned or tap not in descending]
+        if unknown:
+            return self.skipped(f"no cosine or no descent with a null at {list_taps(unknown)}")
+        limit = z_limit(limits.orientation)
+        idle = [tap for tap in aligned if aligned[tap] and _known(descent_z(snapshot, tap)) <= limit]
+        loose = [tap for tap in aligned if descending[tap] and _known(snapshot.taps.z[tap]) <= limit]
+        opposed = [tap for tap in loose if _known(snapshot.taps.z[tap]) <= 0]
+        said = [f"{_credit(tap)} is aligned but lowers the loss {NO_MORE} {_numbers(snapshot, tap)}" for tap in idle]
+        said += [f"{_credit(tap)} lowers the loss without alignment {_numbers(snapshot, tap)}" for tap in opposed]
+        if said:
+            return self.issue("; ".join(said), value=float(len(said)))
+        if loose:
+            said = [
+                f"{_credit(tap)} lowers the loss, yet its cosine is {NO_MORE} {_numbers(snapshot, tap)}"
+                for tap in loose
+            ]
+            return self.undecided(f"{'; '.join(said)}: weak alignment may explain both", value=float(len(loose)))
+        return self._weighting(snapshot, aligned, descending, limits)
+
+    def _weighting(
+        self, snapshot: Snapshot, aligned: dict[int, bool], descending: dict[int, bool], limits: Thresholds
+    ) -> Finding:
+        taps = snapshot.taps
+        weighted = [tap for tap in aligned if _weighting_matters(snapshot, tap, limits)]
+        if weighted:
+            effects = ", ".join(f"cos {taps.cos[t]:+.2f}, cos_F {taps.cos_F[t]:+.2f}" for t in weighted)
+            said = f"{list_taps(weighted)} ({effects}): a few high-loss rows dominate the norm-weighted cosine"
+            return self.tip(said, value=0.0)
+        both = sum(aligned[tap] and descending[tap] for tap in aligned)
+        return self.passed(
+            f"cosine and descent do not contradict each other; {both} of {len(aligned)} taps are above both nulls",
+            value=0.0,
+        )
+
+
+def _descent_alone(facts: Facts, snapshot: Snapshot, limits: Thresholds) -> str:
+    """For a rule with another aim: what descent says of it by itself."""
+    found = descending_taps(facts, snapshot, limits)
+    return f"; descent alone is above its null at {sum(found.values())} of {len(found)} taps" if found else ""
+
+
+def _known(z: float | None) -> float:
+    """A number that was found to be there."""
+    assert z is not None
+    return z
+
+
+def _credit(tap: int) -> str:
+    return f"credit at tap {tap}"
+
+
+def _numbers(snapshot: Snapshot, tap: int) -> str:
+    taps = snapshot.taps
+    return (
+        f"(cos {taps.cos[tap]:+.3f}, z {taps.z[tap]:+.1f}; descent {taps.descent[tap]:.3f}, null "
+        f"{taps.descent_null[tap]:.3f} ± {taps.descent_null_sd[tap]:.3f})"
+    )
+
+
+def _weighting_matters(snapshot: Snapshot, tap: int, limits: Thresholds) -> bool:
+    """cos and cos_F far apart, or of opposite sign beyond the null of the cosine."""
+    cos, weighted, sd = snapshot.taps.cos[tap], snapshot.taps.cos_F[tap], snapshot.taps.null_sd[tap]
+    if cos is None or weighted is None:
+        return False
+    opposed = cos * weighted < 0 and sd is not None and min(abs(cos), abs(weighted)) > z_limit(limits.orientation) * sd
+    return abs(cos - weighted) > limits.weighting or opposed

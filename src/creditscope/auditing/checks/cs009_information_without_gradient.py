@@ -1,0 +1,55 @@
+"""CS009, information without gradient: weight gradients vanish, yet a probe reads the classes off a middle layer."""
+
+from creditscope.auditing.checks import RunCheck, register_check
+from creditscope.auditing.checks.cs007_vanishing_weight_gradients import VanishingWeightGradients
+from creditscope.auditing.findings import Finding
+from creditscope.auditing.moment import Moment
+from creditscope.auditing.stats import binomial_lower
+from creditscope.auditing.thresholds import Thresholds
+from creditscope.record import Facts
+
+
+@register_check("cs009_information_without_gradient")
+class InformationWithoutGradient(RunCheck):
+    """Asked only where CS007 fires: is the forward pass dead too, or only the way back?"""
+
+    code = "CS009"
+    title = "information without gradient"
+    line = "depth"
+    sufficient = False
+
+    def judge(self, moment: Moment, limits: Thresholds) -> Finding:
+        """The bound of a middle tap's probe against the best constant guess and against the untrained net's probe."""
+        facts, snapshot = moment.facts, moment.snapshot
+        if not VanishingWeightGradients().judge(moment, limits).is_issue:
+            return self.not_applicable("CS007 does not fire: the weights get a gradient")
+        if facts.best_constant is None:
+            return self.not_applicable("the targets are not classes")
+        taps = middle_taps(facts)
+        if not taps:
+            return self.not_applicable("no tap lies between the first block and the head")
+        if not snapshot.taps.probe:
+            return self.skipped(f"no probe was fitted ({moment.remedy('full')})")
+        if moment.untrained is None or not moment.untrained.taps.probe:
+            return self.skipped("no probe of the untrained net to compare with")
+        rows = snapshot.probe_rows or facts.test_rows or snapshot.rows_covered
+        before = moment.untrained.taps.probe
+        probes = {tap: probe for tap in taps if (probe := snapshot.taps.probe[tap]) is not None}
+        if not probes:
+            return self.skipped("no middle tap has a probe: their states are constant")
+        lows = {tap: binomial_lower(p, rows, confidence=limits.chance_confidence) for tap, p in probes.items()}
+        bars = {tap: max(facts.best_constant + limits.probe_gain, before[tap] or 0.0) for tap in probes}
+        tap = max(probes, key=lambda tap: lows[tap] - bars[tap])
+        untrained = "–" if before[tap] is None else f"{before[tap]:.3f}"
+        said = (
+            f"a probe at tap {tap} reads {probes[tap]:.3f} (lower bound {lows[tap]:.3f} over {rows} rows; best "
+            f"constant {facts.best_constant:.3f}, untrained net {untrained})"
+        )
+        if lows[tap] > bars[tap]:
+            return self.issue(f"{said}, although weight gradients vanish", value=probes[tap])
+        return self.passed(f"{said}: no more than chance or the untrained net has", value=probes[tap])
+
+
+def middle_taps(facts: Facts) -> list[int]:
+    """Block taps but the last, which the head reads itself."""
+    return list(facts.gamma_taps[:-1])

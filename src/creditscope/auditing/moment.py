@@ -1,0 +1,37 @@
+"""A moment: one snapshot of a run, with what a check may look at beside it."""
+
+from dataclasses import dataclass
+
+from creditscope.record import Facts, Record, RunSpec, Snapshot
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a check of a run judges."""
+
+    facts: Facts
+    snapshot: Snapshot
+    untrained: Snapshot | None = None
+    """The same net before training, where it was measured."""
+    spec: RunSpec | None = None
+    """None for a watched model."""
+
+    @classmethod
+    def of(cls, record: Record, snapshot: Snapshot | None = None) -> "Moment":
+        """A moment of this run, the last one by default."""
+        chosen, first = snapshot or record.last, record.snapshots[0]
+        untrained = first if first.epoch == 0 and chosen is not first else None
+        return cls(record.facts, chosen, untrained, record.spec)
+
+    @property
+    def random_targets(self) -> bool:
+        """Whether the labels it was trained on are random ones."""
+        return self.spec is not None and self.spec.targets == "random"
+
+    def remedy(self, watched: str = "standard") -> str:
+        """What to do about a measurement that the tier left out; `watched` is the tier of a scope that has it."""
+        if self.spec is None:
+            return f'call snapshot(…, tier="{watched}")'
+        if self.spec.tier == "quick":
+            return "tier quick: run with --tier standard"
+        return "run it again with --tier standard"

@@ -1,0 +1,201 @@
+"""Known ways to be wrong about credit assignment, each ticked by what was measured, with the evidence."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from creditscope.auditing.audit import MethodAudit
+from creditscope.auditing.findings import Outcome
+from creditscope.auditing.methods import Method, accuracies
+from creditscope.record import Snapshot
+
+State = Literal["avoided", "met", "not measured", "not applicable"]
+
+
+@dataclass(frozen=True)
+class Pitfall:
+    """One pitfall, whether this method's report falls into it, and how one knows."""
+
+    title: str
+    state: State
+    evidence: str
+
+
+def list_pitfalls(method: Method, found: MethodAudit) -> tuple[Pitfall, ...]:
+    """Every pitfall, answered for one method."""
+    return tuple(Pitfall(title, *ask(method, found)) for title, ask in PITFALLS.items())
+
+
+Answer = tuple[State, str]
+
+
+def _batch_scaled(method: Method, found: MethodAudit) -> Answer:
+    tops = found.per_tap[-1].g_norm if found.per_tap else None
+    if tops is None:
+        return "not measured", "no gradient norm at the top tap"
+    return "avoided", f"‖g‖ is per sample, of a sum-reduced loss; median {tops.mean:.1e} at the top tap"
+
+
+def _units(method: Method, found: MethodAudit) -> Answer:
+    if method.facts.precision == "float64":
+        return "avoided", "the run itself is in float64"
+    noise = [tap.g_noise for tap in found.per_tap if tap.g_noise is not None]
+    if not noise:
+        return "not measured", "the gradient was not recomputed in float64"
+    return "avoided", f"resolution is judged by recomputation in float64 (worst g_noise {max(noise):.1e}), not by size"
+
+
+def _clamped(method: Method, found: MethodAudit) -> Answer:
+    last = _lasts(method)
+    if not last:
+        return "not measured", "every run diverged"
+    names = ("rows_used", "rows_no_gradient", "rows_no_credit")
+    used, without_gradient, without_credit = (sum(sum(getattr(s.taps, name)) for s in last) for name in names)
+    return "avoided", (
+        f"cosines are never clamped; over taps and seeds {used} rows used, {without_gradient} without gradient and "
+        f"{without_credit} without credit left out and counted"
+    )
+
+
+def _answered_taps(method: Method, found: MethodAudit) -> Answer:
+    exact = [f"{t.tap}" for t in found.per_tap if t.exact]
+    if not exact:
+        return "avoided", "no tap is handed the gradient"
+    if found.gamma_inexact is None:
+        return "not applicable", "every block tap is handed the gradient; Γ says nothing of the rule"
+    with_it = "–" if found.gamma is None else f"{found.gamma:+.3f}"
+    return "avoided", f"exact tap {', '.join(exact)}: Γ without it {found.gamma_inexact:+.3f}, with it {with_it}"
+
+
+def _nulls(method: Method, found: MethodAudit) -> Answer:
+    inexact = [tap for tap in found.per_tap if not tap.exact]
+    if not inexact:
+        return "not applicable", "no tap without exact credit"
+    known = [tap for tap in inexact if tap.z]
+    state: State = "avoided" if len(known) == len(inexact) else "not measured"
+    return state, f"rotation null (z) at {len(known)} of {len(inexact)} taps without exact credit"
+
+
+def _hidden_layers(method: Method, found: MethodAudit) -> Answer:
+    hides = next((f for f in found.findings if f.code == "CS006"), None)
+    if hides is not None and hides.outcome == Outcome.ISSUE:
+        return "met", f"{hides.message}; report the taps, not Γ"
+    return "avoided", f"every tap is given; Γ is their plain mean over taps {_gamma_taps(method)}"
+
+
+def _initial_alignment(method: Method, found: MethodAudit) -> Answer:
+    if not method.facts.rule.needs_feedback:
+        return "not applicable", "the rule has no feedback"
+    known = {tap.tap: tap.acquired for tap in found.per_tap if tap.acquired and not tap.exact}
+    if not known:
+        return "not measured", "no fresh feedback was drawn"
+    draws = max(s.fresh_draws for s in _lasts(method))
+    listed = ", ".join(f"tap {tap} {interval.text('+.2f')}" for tap, interval in known.items())
+    return "avoided", f"cos minus that of {draws} fresh draws of the feedback: {listed}"
+
+
+def _dependent_witness(method: Method, found: MethodAudit) -> Answer:
+    known = [tap for tap in found.per_tap if tap.descent and not tap.exact]
+    if known:
+        return "avoided", f"descent, with its own null, at {len(known)} taps without exact credit; ρ only checks cos_F"
+    if all(tap.exact for tap in found.per_tap):
+        return "not applicable", "every tap is handed the exact gradient"
+    return "not measured", "no descent"
+
+
+def _weight_space(method: Method, found: MethodAudit) -> Answer:
+    weights = [s.weights for s in _lasts(method) if s.weights]
+    cosines = [c for w in weights for c in w.cos if c is not None]
+    if not cosines:
+        return "not measured", "no weight gradients"
+    z = [v for w in weights for v in w.z if v is not None]
+    null = f"; z {min(z):+.1f} to {max(z):+.1f}" if z else "; their null was not drawn"
+    return "avoided", f"cosine of each weight's gradient with BP's, {min(cosines):+.2f} to {max(cosines):+.2f}{null}"
+
+
+def _baseline(method: Method, found: MethodAudit) -> Answer:
+    if not method.facts.trainer:
+        return "not applicable", "a watched model has no trainer"
+    own = accuracies(method.runs).keys()
+    shared = [len(own & accuracies(runs).keys()) for runs in (method.frozen_own, method.frozen_bp)]
+    if not all(shared):
+        return "not measured", "own-rule frozen and BP-frozen runs of the same seeds are not both on record"
+    return "avoided", (
+        f"own-rule frozen ({shared[0]} seeds) and BP-frozen ({shared[1]} seeds), same trainer, initialisation, data "
+        "order and epochs, paired by seed"
+    )
+
+
+def _task_without_depth(method: Method, found: MethodAudit) -> Answer:
+    if found.bp_gain is None:
+        return "not measured", "BP and frozen BP of the same seeds are not both on record"
+    depth = next((f for f in found.findings if f.code == "CS004"), None)
+    state: State = "met" if depth is not None and depth.outcome == Outcome.NOT_APPLICABLE else "avoided"
+    return state, f"BP gains {100 * found.bp_gain.mean:+.1f} pp by training the blocks"
+
+
+def _seeds(method: Method, found: MethodAudit) -> Answer:
+    lost = f"; diverged: {found.verdict.diverged}" if found.verdict.diverged else ""
+    listed = f"{len(found.seeds)} on record and all used: {', '.join(map(str, found.seeds))}{lost}"
+    if len(found.seeds) < 2:
+        return "met", listed
+    return "avoided", f"{listed} (a record cannot show runs that were thrown away)"
+
+
+def _no_interval(method: Method, found: MethodAudit) -> Answer:
+    if found.accuracy is None or found.accuracy.low is None:
+        return "met", "one value has no interval"
+    return "avoided", f"95 % {found.accuracy.kind} intervals, n = {found.accuracy.n}, over {found.accuracy.over}"
+
+
+def _mixed_settings(method: Method, found: MethodAudit) -> Answer:
+    return "avoided", f"one setting: {found.setting}"
+
+
+def _chance(method: Method, found: MethodAudit) -> Answer:
+    facts = method.facts
+    if facts.best_constant is None or facts.chance is None:
+        return "not applicable", "the targets are not classes"
+    return "avoided", f"chance {facts.chance:.3f}, best constant guess {facts.best_constant:.3f}"
+
+
+def _interacting_rows(method: Method, found: MethodAudit) -> Answer:
+    if found.rows_interact:
+        return "met", "a row's gradient is not its own alone (message passing, or BatchNorm in train mode)"
+    return "avoided", "one row's output does not depend on another row"
+
+
+def _typed_numbers(method: Method, found: MethodAudit) -> Answer:
+    named = [record.path.name for record in method.runs.values() if record.path]
+    commits = sorted({r.provenance.commit[:9] for r in method.runs.values() if r.provenance.commit})
+    where = f"records {', '.join(named)}" if named else "records in memory"
+    return "avoided", f"read from {where}" + (f"; commit {', '.join(commits)}" if commits else "")
+
+
+PITFALLS: dict[str, Callable[[Method, MethodAudit], Answer]] = {
+    "Gradient norms that scale with the batch": _batch_scaled,
+    "A floor that a change of units crosses": _units,
+    "Clamped cosines; rows without gradient scored": _clamped,
+    "Γ from a tap that is handed the answer": _answered_taps,
+    "No null per tap": _nulls,
+    "A mean that hides the layers": _hidden_layers,
+    "Alignment of the drawn feedback taken for learnt alignment": _initial_alignment,
+    "A second witness that is not independent": _dependent_witness,
+    "No weight-space alignment": _weight_space,
+    "No frozen baseline, or one of another trainer": _baseline,
+    "A task that needs no depth": _task_without_depth,
+    "One seed, or seeds chosen afterwards": _seeds,
+    "No interval": _no_interval,
+    "Widths, seeds or recipes mixed": _mixed_settings,
+    "Chance level left out": _chance,
+    "Rows that interact": _interacting_rows,
+    "Numbers typed by hand": _typed_numbers,
+}
+
+
+def _lasts(method: Method) -> list[Snapshot]:
+    return [record.last for record in method.whole]
+
+
+def _gamma_taps(method: Method) -> str:
+    return ", ".join(map(str, method.facts.gamma_taps))

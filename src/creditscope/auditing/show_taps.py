@@ -1,0 +1,79 @@
+"""Per-tap tables: a mean over layers is never shown without the layers."""
+
+from collections.abc import Callable, Sequence
+
+from rich.console import Group, RenderableType
+
+from creditscope.auditing._tables import fit_tables, note, number
+from creditscope.auditing.audit import MethodAudit
+from creditscope.auditing.per_tap import TapAudit
+from creditscope.auditing.stats import DRAWS, Interval, z_limit
+from creditscope.auditing.thresholds import Thresholds
+
+
+def tap_tables(methods: Sequence[MethodAudit], limits: Thresholds, width: int) -> Group:
+    """Cosines; and, where they were measured, alignment acquired and descent."""
+    parts: list[RenderableType] = [*_tables("cos(a_l, g_l)", methods, _cosine, width)]
+    level = f"above {z_limit(limits.orientation):.2f} differs from chance at {100 * limits.orientation:g} % for one tap"
+    parts.append(
+        note(
+            f"mean {_spread(methods)}; (z) in sd of a random orientation: {level}, CS005 corrects for their number · "
+            "= exact credit"
+        )
+    )
+    if _any(methods, lambda tap: tap.acquired):
+        parts += _tables("acquired", methods, _acquired, width)
+        parts.append(note(f"alignment acquired: cos minus that of fresh feedback, in each seed; {_spread(methods)}"))
+    if _any(methods, lambda tap: tap.descent):
+        parts += _tables("descent", methods, _descent, width)
+        parts.append(
+            note(
+                "best decrease of the loss along −a over that along −g; (null) mean of the same for credit turned at "
+                f"random; {_spread(methods)}"
+            )
+        )
+    return Group(*parts)
+
+
+def _tables(title: str, methods: Sequence[MethodAudit], cell: Callable[[TapAudit], str], width: int):
+    most = max(methods, key=lambda m: len(m.taps))
+    columns = {
+        f"tap {i} {name}": [cell(m.per_tap[i]) if i < len(m.taps) else "" for m in methods]
+        for i, name in enumerate(most.taps)
+    }
+    return fit_tables(title, [m.method for m in methods], columns, width)
+
+
+def _cosine(tap: TapAudit) -> str:
+    if tap.cos is None:
+        return "–"
+    if tap.exact and round(tap.cos.mean, 3) == 1:
+        return "= 1"
+    return f"{_short(tap.cos)} ({number(tap.z.mean if tap.z else None, '.1f')})"
+
+
+def _acquired(tap: TapAudit) -> str:
+    return "=" if tap.exact else "–" if tap.acquired is None else _short(tap.acquired)
+
+
+def _descent(tap: TapAudit) -> str:
+    return "–" if tap.descent is None else f"{_short(tap.descent)} ({number(tap.descent_null, '.2f')})"
+
+
+def _short(interval: Interval) -> str:
+    """Mean and spread; a single seed has none."""
+    return interval.text("+.2f") if interval.low is not None else f"{interval.mean:+.2f}"
+
+
+def _any(methods: Sequence[MethodAudit], read: Callable[[TapAudit], Interval | None]) -> bool:
+    return any(read(tap) for m in methods for tap in m.per_tap)
+
+
+def _spread(methods: Sequence[MethodAudit]) -> str:
+    """How the spread is made, read off the intervals themselves."""
+    found = [tap.cos for m in methods for tap in m.per_tap if tap.cos]
+    if not any(interval.low is not None for interval in found):
+        return "of one seed"
+    if any(interval.kind == "bootstrap" for interval in found):
+        return f"[95 % percentile bootstrap over seeds, {DRAWS:,} draws, test set fixed]"
+    return "± 95 % t interval over seeds (ddof 1), test set fixed"

@@ -1,0 +1,252 @@
+"""Is depth used? Each check in a pair: flags the bad case, passes the good one; its limits move it."""
+
+from typing import Any
+
+import pytest
+from builders import make_facts, make_record, make_snapshot, make_weights
+from judging import ISSUE, NOT_APPLICABLE, PASSED, SKIPPED, UNDECIDED, judge, judge_method
+from scipy import stats
+
+from creditscope.auditing import Finding, audit
+from creditscope.auditing.methods import Method
+from creditscope.record import Record
+
+
+class TestDepthNotUsed:
+    """CS004. Gains of BP over frozen BP are 0.30 unless said otherwise."""
+
+    OWN = (0.70, 0.71, 0.72)
+
+    def method(self, own=OWN, frozen_own=(0.35, 0.36, 0.34), bp=(0.7, 0.7, 0.7), frozen_bp=(0.4, 0.4, 0.4), **facts):
+        def by_seed(values, rule: str, frozen: bool) -> dict[int, Record]:
+            return {
+                seed: make_record(rule=rule, seed=seed, accuracy=value, frozen=frozen, facts=facts)
+                for seed, value in enumerate(values)
+                if value is not None
+            }
+
+        return Method(
+            "DFA",
+            "here",
+            by_seed(own, "dfa", False),
+            by_seed(frozen_own, "dfa", True),
+            by_seed(bp, "bp", False),
+            by_seed(frozen_bp, "bp", True),
+        )
+
+    def judge(self, method: Method, **limits: float) -> Finding:
+        return judge_method("CS004", method, **limits)
+
+    def test_passed(self):
+        found = self.judge(self.method())
+        bounds = stats.ttest_1samp([0.30, 0.31, 0.32], 0, alternative="greater").confidence_interval(0.95)
+        assert (found.outcome, found.published) == (PASSED, False)
+        assert found.value == pytest.approx(0.31)
+        assert "+31.0 pp over the BP-frozen baseline" in found.message
+        assert f"({100 * bounds.low:+.1f} to" in found.message
+        assert "n = 3, t over seeds" in found.message
+        assert "103% of BP's gain" in found.message
+
+    def test_issue(self):
+        found = self.judge(self.method(own=(0.40, 0.41, 0.405)))
+        assert (found.outcome, found.published) == (ISSUE, False)  # the published check looks at the own baseline
+        assert found.value == pytest.approx(0.005)
+        assert found.message.endswith("training the blocks does not pay")
+
+    def test_undecided(self):
+        found = self.judge(self.method(own=(0.41, 0.45, 0.52)))
+        assert found.outcome == UNDECIDED
+        assert found.value == pytest.approx(0.06)
+        assert found.message.endswith("more seeds needed")
+
+    @pytest.mark.parametrize("gains", [(0.30, 0.31, 0.32), (0.0, 0.01, 0.005), (0.01, 0.05, 0.12), (0.03, 0.035, 0.04)])
+    def test_the_bounds_are_those_of_a_paired_t_test(self, gains):
+        found = self.judge(self.method(own=[0.4 + g for g in gains]))
+        above = stats.ttest_1samp(gains, 0.02, alternative="greater").pvalue <= 0.05
+        below = stats.ttest_1samp(gains, 0.02, alternative="less").pvalue < 0.05
+        assert found.outcome == (PASSED if above else ISSUE if below else UNDECIDED)
+
+    def test_pairing_is_by_seed(self):
+        """Seeds differ by far more than the gain; only differences within a seed show it."""
+        base = (0.2, 0.4, 0.6)
+        own = [b + g for b, g in zip(base, (0.050, 0.051, 0.052), strict=True)]
+        bp = [b + 0.3 for b in base]
+        assert self.judge(self.method(own=own, frozen_own=base, bp=bp, frozen_bp=base)).outcome == PASSED
+
+    def test_the_better_baseline_counts(self):
+        found = self.judge(self.method(frozen_own=(0.69, 0.70, 0.71)))
+        assert "+1.0 pp over the own-rule frozen baseline" in found.message
+        assert (found.outcome, found.published) == (ISSUE, True)
+
+    def test_limits_move_the_outcome(self):
+        own = (0.42, 0.45, 0.48)  # gains 2, 5, 8 pp; mean 5, standard error √3 pp
+        assert self.judge(self.method(own=own)).outcome == UNDECIDED
+        assert self.judge(self.method(own=own), depth_gain=0).outcome == UNDECIDED  # low −0.06 pp
+        assert self.judge(self.method(own=own), depth_gain=0, depth_confidence=0.9).outcome == PASSED
+        assert self.judge(self.method(own=own), depth_gain=0.2).outcome == ISSUE
+        assert self.judge(self.method(), task_gain=0.31).outcome == NOT_APPLICABLE
+        assert self.judge(self.method(), seeds=4).outcome == SKIPPED
+
+    def test_a_task_without_depth_is_not_applicable(self):
+        found = self.judge(self.method(bp=(0.43, 0.44, 0.45)))
+        assert found.outcome == NOT_APPLICABLE
+        assert "cannot show use of depth: BP itself gains +4.0 pp over frozen blocks, under 5 pp" in found.message
+
+    def test_a_watched_model_is_not_applicable(self):
+        found = self.judge(self.method(trainer=False))
+        assert (found.outcome, found.message.split(":")[0]) == (NOT_APPLICABLE, "use of depth not tested")
+
+    def test_too_few_seeds_is_skipped(self):
+        assert self.judge(self.method(own=(0.7,))).message == "1 seed, needs 3"
+        found = self.judge(self.method(own=(0.7, 0.7)))
+        assert (found.outcome, found.message) == (SKIPPED, "2 seeds, needs 3")
+
+    def test_missing_baselines_are_named(self):
+        found = self.judge(self.method(frozen_own=(), frozen_bp=(0.4, 0.4)))
+        assert found.outcome == SKIPPED
+        assert found.message == "no own frozen and no frozen BP runs of the same seeds on record: add --baselines"
+
+    def test_baselines_of_other_seeds_are_skipped(self):
+        """Each baseline shares three seeds with the method, but no seed has them all."""
+        own = (0.70, 0.71, 0.72, 0.70, 0.71, 0.72)
+        early, late = (0.35, 0.36, 0.34, None, None, None), (None, None, None, 0.4, 0.4, 0.4)
+        assert self.judge(self.method(own=own, frozen_own=early, bp=own, frozen_bp=late)).outcome == SKIPPED
+        assert self.judge(self.method(own=own, frozen_own=own, bp=early, frozen_bp=late)).outcome == SKIPPED
+
+    def test_random_targets_cannot_show_it(self):
+        own = {s: make_record(seed=s, accuracy=0.1, targets="random") for s in (1, 2, 3)}
+        found = self.judge(Method("DFA", "here", own))
+        assert (found.outcome, found.message) == (NOT_APPLICABLE, "random targets: accuracy cannot show use of depth")
+
+    def test_the_share_of_what_depth_is_worth(self):
+        """Δ = 6 pp where BP gains 30 pp."""
+        found = self.judge(self.method(own=(0.45, 0.46, 0.47)))
+        assert "20% of BP's gain" in found.message
+
+    def test_a_bound_needs_two_seeds_whatever_the_limit(self):
+        one = self.method(own=(0.7,), frozen_own=(0.3,), bp=(0.7,), frozen_bp=(0.4,))
+        assert self.judge(one, seeds=1).outcome == SKIPPED
+
+
+class TestAtChance:
+    """CS010. Best constant 0.106 over 1,000 test rows."""
+
+    @pytest.mark.parametrize("hits", [100, 106, 115, 122, 123, 124, 130, 700])
+    def test_bound_is_the_exact_binomial_one(self, hits):
+        low = stats.binomtest(hits, 1000).proportion_ci(0.90, method="exact").low
+        found = judge("CS010", snapshot=make_snapshot(accuracy=hits / 1000))
+        assert f"lower bound {low:.3f} over 1000 rows" in found.message
+        assert found.outcome == (PASSED if low > 0.106 else ISSUE)
+        assert found.value == hits / 1000
+
+    def test_both_sides_are_met_above(self):
+        outcomes = {judge("CS010", snapshot=make_snapshot(accuracy=h / 1000)).outcome for h in (122, 124)}
+        assert outcomes == {ISSUE, PASSED}
+
+    def test_confidence_moves_the_outcome(self):
+        moment = make_snapshot(accuracy=0.124)
+        assert judge("CS010", snapshot=moment).outcome == PASSED
+        assert judge("CS010", snapshot=moment, chance_confidence=0.99).outcome == ISSUE
+
+    def test_the_best_constant_is_the_bar(self):
+        assert judge("CS010", make_facts(best_constant=0.319), make_snapshot(accuracy=0.33)).outcome == ISSUE
+        assert judge("CS010", make_facts(best_constant=0.319), make_snapshot(accuracy=0.36)).outcome == PASSED
+
+    def test_a_watched_model_is_judged_on_the_rows_it_was_seen_on(self):
+        facts = make_facts(test_rows=0, trainer=False)
+        found = judge("CS010", facts, make_snapshot(rows=500, rows_covered=500, accuracy=0.2))
+        assert "over 500 rows" in found.message
+
+    def test_rows_outside_the_mask_are_no_evidence(self):
+        """0.3 of 20 masked rows, seen in a graph of 1,000: 6 hits, whose lower bound is 0.140."""
+        low = stats.binomtest(6, 20).proportion_ci(0.90, method="exact").low
+        facts = make_facts(test_rows=0, trainer=False, best_constant=0.2)
+        found = judge("CS010", facts, make_snapshot(rows=1000, rows_covered=20, accuracy=0.3))
+        assert low < 0.2
+        assert found.outcome == ISSUE
+
+    def test_at_chance_is_expected_of_random_targets(self):
+        found = judge("CS010", snapshot=make_snapshot(accuracy=0.1), spec={"targets": "random"})
+        assert found.outcome == NOT_APPLICABLE
+        assert found.message == "random targets: an accuracy at chance is what is expected"
+        assert judge("CS010", snapshot=make_snapshot(accuracy=0.1), spec={"targets": "true"}).outcome == ISSUE
+
+    def test_regression_is_not_applicable(self):
+        found = judge("CS010", make_facts(best_constant=None), make_snapshot(accuracy=None))
+        assert (found.outcome, found.message) == (NOT_APPLICABLE, "the targets are not classes")
+
+
+class TestInformationWithoutGradient:
+    """CS009. Best constant 0.106 over 1,000 rows; the stem's weights get no gradient unless said otherwise."""
+
+    DEAD = make_weights(step_all_zero=(1, 0))
+
+    def judge(
+        self, probe: Any, before: Any = 0.15, *, weights: Any = DEAD, facts: Any = None, **limits: float
+    ) -> Finding:
+        """A probe of each tap at the end and, where there is one, before training."""
+        facts = facts or make_facts()
+        moment = make_snapshot(facts, weights=weights, taps={"probe": probe})
+        first = None if before is None else make_snapshot(facts, epoch=0, taps={"probe": before})
+        return judge("CS009", facts, moment, untrained=first, **limits)
+
+    def test_a_probe_reads_what_no_gradient_reaches(self):
+        found = self.judge((0.1, 0.5, 0.4, 0.1, 0.1))
+        low = stats.binomtest(500, 1000).proportion_ci(0.90, method="exact").low
+        assert (found.outcome, found.value) == (ISSUE, 0.5)
+        assert found.message == (
+            f"a probe at tap 1 reads 0.500 (lower bound {low:.3f} over 1000 rows; best constant 0.106, untrained net "
+            "0.150), although weight gradients vanish"
+        )
+
+    def test_a_probe_at_chance_passes(self):
+        found = self.judge(0.12)
+        assert found.outcome == PASSED
+        assert found.message.endswith("no more than chance or the untrained net has")
+
+    def test_a_gain_of_ten_points_is_asked_of_the_bound(self):
+        """Best constant + 10 pp = 0.206; 230 hits have the lower bound 0.208, 225 have 0.203."""
+        assert self.judge(0.230).outcome == ISSUE
+        assert self.judge(0.225).outcome == PASSED
+
+    def test_limits_move_the_outcome(self):
+        assert self.judge(0.225, probe_gain=0.09).outcome == ISSUE
+        assert self.judge(0.230, probe_gain=0.11).outcome == PASSED
+        assert self.judge(0.230, chance_confidence=0.99).outcome == PASSED
+
+    def test_what_the_untrained_net_has_is_no_credit_to_training(self):
+        assert self.judge(0.5, before=0.5).outcome == PASSED
+        assert self.judge(0.5, before=(0.1, 0.6, 0.6, 0.1, 0.1)).outcome == ISSUE  # at tap 3 it is above
+
+    def test_only_the_middle_counts(self):
+        """Neither the stem's tap nor the last, which the head reads itself."""
+        assert self.judge((0.9, 0.1, 0.1, 0.1, 0.9)).outcome == PASSED
+        shallow = make_facts(depth=1)
+        assert self.judge(0.9, facts=shallow).message == "no tap lies between the first block and the head"
+
+    def test_not_asked_where_gradients_flow(self):
+        found = self.judge(0.9, weights=make_weights())
+        assert (found.outcome, found.message) == (NOT_APPLICABLE, "CS007 does not fire: the weights get a gradient")
+        assert self.judge(0.9, weights=None).outcome == NOT_APPLICABLE  # CS007 itself is skipped then
+
+    def test_not_asked_of_other_targets_than_classes(self):
+        assert self.judge(0.9, facts=make_facts(best_constant=None)).outcome == NOT_APPLICABLE
+
+    def test_without_a_probe_it_is_skipped(self):
+        assert self.judge((), None).message == 'no probe was fitted (call snapshot(…, tier="full"))'
+        assert self.judge(0.9, None).message == "no probe of the untrained net to compare with"
+        found = self.judge((0.9, None, None, None, 0.9))
+        assert (found.outcome, found.message) == (SKIPPED, "no middle tap has a probe: their states are constant")
+
+    def test_a_constant_state_is_left_out(self):
+        assert self.judge((None, None, 0.5, None, None)).outcome == ISSUE
+        assert self.judge((0.1, 0.5, 0.1, 0.1, 0.1), before=None).outcome == SKIPPED
+
+    def test_the_run_brings_its_own_first_snapshot(self):
+        """Through the whole audit: the record's snapshot of epoch 0 is the untrained net."""
+        facts = make_facts()
+        first = make_snapshot(facts, epoch=0, taps={"probe": 0.15})
+        dead = make_snapshot(facts, epoch=1, weights=self.DEAD, taps={"probe": 0.5})
+        for snapshots, expected in (([first, dead], ISSUE), ([dead], SKIPPED)):
+            (method,) = audit([make_record(snapshots=snapshots)]).methods
+            assert {f.code: f.outcome for f in method.findings}["CS009"] == expected

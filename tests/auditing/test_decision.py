@@ -1,0 +1,148 @@
+"""The decision table, by hand-made records whose answers are known."""
+
+import pytest
+from builders import QUICK, make_facts, make_family, make_record, make_snapshot
+
+from creditscope.auditing import audit
+from creditscope.auditing.decision import Decision, Decisions
+
+GROWTH, FLOOR, GAIN, DRIFT = "growth > 50", "‖g_L‖ < 1.28e-05", "gain < 2 pp", "stability (drift)"
+
+
+def trajectory(seed: int, *steps: tuple[int, float, float], **spec):
+    """A run whose largest growth and ‖g_L‖ take these values at these epochs; taps 2 to 4 are blind throughout."""
+    facts = make_facts()
+    blind = {"z": (9, 9, 0, 0, 0), "descent": (0.4, 0.4, 0.02, 0.02, 0.02)}
+    snapshots = [
+        make_snapshot(
+            facts, epoch=e, accuracy=0.3, taps={**blind, "h_rms": (1, g, g, g, g), "g_norm": (1, 1, 1, 1, top)}
+        )
+        for e, g, top in steps
+    ]
+    return make_record(seed=seed, epochs=steps[-1][0], snapshots=snapshots, **spec)
+
+
+@pytest.fixture(scope="module")
+def decisions() -> Decisions:
+    """Two seeds of a failing DFA: growth crosses at 8 and 11, the floor at 3 and 4; frozen at 0.29 and 0.26."""
+    runs = [
+        trajectory(1, (0, 1, 1), (3, 9, 1e-6), (8, 60, 1e-6), (20, 700, 1e-8)),
+        trajectory(2, (0, 1, 1), (4, 9, 1e-6), (11, 60, 1e-6), (20, 700, 1e-8)),
+    ]
+    frozen = [make_record(seed=s, frozen=True, accuracy=a, epochs=20) for s, a in ((1, 0.29), (2, 0.26))]
+    return audit([*runs, *frozen]).decisions()
+
+
+def pick(decisions: Decisions, criterion: str, seed: int | None = None, method: str = "DFA") -> Decision:
+    (found,) = [d for d in decisions if (d.criterion, d.seed, d.method) == (criterion, seed, method)]
+    return found
+
+
+def test_the_usual_pair_walks_back_nothing(decisions):
+    for seed in (1, 2, None):
+        assert pick(decisions, "accuracy", seed).conclusion == "accepts"
+        assert pick(decisions, "accuracy + Γ", seed).conclusion == "accepts"
+    assert (pick(decisions, "accuracy").value, pick(decisions, "accuracy + Γ").value) == (0.3, 0.5)
+
+
+def test_published_diagnostics_with_their_epochs(decisions):
+    for criterion, epochs in ((GROWTH, (8, 11)), (FLOOR, (3, 4))):
+        for seed, epoch in zip((1, 2), epochs, strict=True):
+            found = pick(decisions, criterion, seed)
+            assert (found.kind, found.conclusion, found.first_epoch) == ("published", "walks back", epoch)
+        whole = pick(decisions, criterion)
+        assert (whole.first_epoch, whole.last_first_epoch, whole.seeds_hit, whole.seeds) == (*epochs, 2, 2)
+
+
+def test_the_published_gain_is_on_the_mean_over_the_own_frozen_runs(decisions):
+    """1 and 4 pp: one seed is walked back, the mean of 2.5 pp is not."""
+    assert [pick(decisions, GAIN, s).conclusion for s in (1, 2)] == ["walks back", "accepts"]
+    whole = pick(decisions, GAIN)
+    assert (whole.conclusion, whole.seeds_hit) == ("accepts", 1)
+    assert whole.value == pytest.approx(0.025)
+
+
+def test_stability_is_exported_without_a_verdict(decisions):
+    assert {pick(decisions, DRIFT, s).conclusion for s in (1, 2, None)} == {"no verdict"}
+    assert pick(decisions, DRIFT).value == pytest.approx(0.4)
+    quick = audit([make_record(taps=QUICK)]).decisions()
+    assert (pick(quick, DRIFT, 42).value, pick(quick, DRIFT, 42).said) == (None, "not measured")
+
+
+def test_checks_and_the_protocol_by_seed_and_over_seeds(decisions):
+    assert (pick(decisions, "CS001", 2).conclusion, pick(decisions, "CS001", 2).first_epoch) == ("walks back", 11)
+    assert (pick(decisions, "CS001").first_epoch, pick(decisions, "CS001").last_first_epoch) == (8, 11)
+    assert pick(decisions, "CS002").conclusion == "accepts"  # the floor is a tip
+    assert pick(decisions, "CS002").said.startswith("tip: ")
+    assert (pick(decisions, "CS004", 1).conclusion, pick(decisions, "CS004", 1).said) == (
+        "not applicable",
+        "needs several seeds",
+    )
+    assert pick(decisions, "CS004").conclusion == "open"  # two seeds, no BP
+    assert pick(decisions, "CS009").conclusion == "not applicable"
+    for seed in (1, 2, None):
+        found = pick(decisions, "whole protocol", seed)
+        assert (found.conclusion, found.said) == ("walks back", "walk back (CS001, CS005, CS006)")
+    assert (pick(decisions, "whole protocol").first_epoch, pick(decisions, "whole protocol").last_first_epoch) == (3, 4)
+
+
+def test_at_chance_and_without_alignment_even_the_usual_numbers_walk_back():
+    poor = make_snapshot(accuracy=0.1, gamma=-0.1)
+    found = audit([make_record(snapshots=[poor])]).decisions()
+    assert [pick(found, c).conclusion for c in ("accuracy", "accuracy + Γ")] == ["walks back", "walks back"]
+    turned = audit([make_record(snapshots=[make_snapshot(gamma=-0.1)])]).decisions()
+    assert [pick(turned, c).conclusion for c in ("accuracy", "accuracy + Γ")] == ["accepts", "walks back"]
+
+
+def test_a_trustworthy_method_is_accepted_by_all():
+    found = audit(make_family()).decisions()
+    dfa = [d for d in found if d.method == "DFA"]
+    assert {d.conclusion for d in dfa} == {"accepts", "not applicable", "no verdict"}
+    assert {d.criterion for d in dfa if d.conclusion == "not applicable"} == {"CS004", "CS009"}  # CS004 of one seed
+
+
+def test_what_is_missing_is_open_or_not_applicable():
+    facts = make_facts(residual=(False,) * 5)
+    bare = make_snapshot(facts, accuracy=None, gamma=None, taps={"g_norm": None})
+    found = audit([make_record(facts={"residual": (False,) * 5}, snapshots=[bare])]).decisions()
+    expected = {"accuracy": "open", "accuracy + Γ": "open", GROWTH: "not applicable", FLOOR: "open", GAIN: "open"}
+    assert {c: pick(found, c).conclusion for c in expected} == expected
+
+
+def test_one_seed_of_three_is_open_over_seeds_and_a_diverged_one_too():
+    good = [trajectory(s, (0, 1, 1), (5, 2, 1)) for s in (1, 2)]
+    bad = trajectory(3, (0, 1, 1), (5, 99, 1))
+    found = pick(audit([*good, bad]).decisions(), GROWTH)
+    assert (found.conclusion, found.seeds_hit, found.first_epoch) == ("open", 1, 5)
+    lost = make_record(seed=3, epochs=5, diverged=2)
+    assert pick(audit([*good, lost]).decisions(), GROWTH).conclusion == "open"
+
+
+def test_muted_checks_say_so():
+    found = audit(make_family(), mute=["CS005"]).decisions()
+    assert pick(found, "CS005").conclusion == "muted"
+
+
+def test_every_criterion_has_a_row_for_every_seed_and_one_over_seeds(decisions):
+    criteria = dict.fromkeys(d.criterion for d in decisions)
+    assert list(criteria) == [
+        "accuracy", "accuracy + Γ", GROWTH, FLOOR, GAIN, DRIFT, *(f"CS0{i:02}" for i in range(1, 11)), "whole protocol"
+    ]  # fmt: skip
+    assert len(decisions) == len(criteria) * 3
+
+
+def test_frame_and_plain_data(decisions):
+    frame = decisions.frame()
+    assert len(frame) == len(decisions)
+    over = frame[frame.seed.isna() & (frame.criterion == GROWTH)].iloc[0]
+    assert (over.conclusion, over.first_epoch, over.last_first_epoch) == ("walks back", 8, 11)
+    assert decisions.to_dicts()[0]["criterion"] == "accuracy"
+
+
+def test_as_people_read_it(decisions):
+    lines = [line for line in str(decisions).splitlines() if line.strip().startswith("DFA, all seeds")]
+    words = " ".join(lines).split()
+    assert words.count("8–11") == 2  # the published growth, and CS001
+    assert words.count("3–4") == 3  # the published floor, CS005 and CS006
+    assert "walk back (CS001, CS005, CS006)" in " ".join(words)
+    assert "epoch of first firing" in str(decisions)

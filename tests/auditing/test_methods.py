@@ -1,0 +1,109 @@
+"""Which records are methods, which are their baselines, and what they are called."""
+
+import pytest
+from builders import make_family, make_record
+from scipy import stats
+
+from creditscope.auditing import audit
+from creditscope.auditing.methods import group_methods, is_baseline
+
+
+def ladder(*rungs: int, rule: str = "dfa", seeds=(1, 2, 3)):
+    """Rungs that gain 5 pp a block over the frozen 0.40, a little different by seed."""
+    return [
+        make_record(rule=rule, seed=s, train_last=k, accuracy=0.4 + 0.05 * k + 0.002 * s * s)
+        for k in rungs
+        for s in seeds
+    ]
+
+
+class TestLadder:
+    def test_rungs_are_no_methods_and_no_full_runs(self):
+        alone, with_rungs = make_family(), [*make_family(), *ladder(1, 2, 3)]
+        assert [m.method for m in audit(with_rungs).methods] == ["BP", "DFA"]
+        for before, after in zip(audit(alone).methods, audit(with_rungs).methods, strict=True):
+            assert (before.accuracy, before.gain, before.verdict) == (after.accuracy, after.gain, after.verdict)
+
+    def test_a_rung_with_more_snapshots_does_not_replace_the_full_run(self):
+        full, rung = make_record(accuracy=0.7), make_record(accuracy=0.5, train_last=2)
+        rung = type(rung)(rung.spec, rung.provenance, (*rung.snapshots, *rung.snapshots))
+        for records in ([full, rung], [rung, full]):
+            (method,) = audit(records).methods
+            assert method.accuracy is not None
+            assert method.accuracy.mean == 0.7
+
+    def test_accuracy_by_trained_blocks_paired_with_the_full_run(self):
+        records = [*make_family(), *ladder(1, 3)]
+        (dfa,) = [m for m in audit(records).methods if m.method == "DFA"]
+        assert [rung.trained for rung in dfa.ladder] == [0, 1, 3]
+        full = [0.7 + 0.002 * s for s in (1, 2, 3)]
+        for rung, base in zip(dfa.ladder[1:], (0.45, 0.55), strict=True):
+            own = [base + 0.002 * s * s for s in (1, 2, 3)]
+            gaps = [f - o for f, o in zip(full, own, strict=True)]
+            low, high = stats.t.interval(0.95, 2, sum(gaps) / 3, stats.sem(gaps))
+            assert rung.accuracy.mean == pytest.approx(sum(own) / 3)
+            assert rung.below_full is not None
+            assert (rung.below_full.low, rung.below_full.high) == (pytest.approx(low), pytest.approx(high))
+
+    def test_pairs_are_of_common_seeds(self):
+        records = [*make_family(), *ladder(2, seeds=(2, 3, 4))]
+        (dfa,) = [m for m in audit(records).methods if m.method == "DFA"]
+        (rung,) = [rung for rung in dfa.ladder if rung.trained == 2]
+        assert rung.below_full is not None
+        assert (rung.accuracy.n, rung.below_full.n) == (3, 2)
+        (dfa,) = [m for m in audit([*make_family(), *ladder(2, seeds=(8, 9))]).methods if m.method == "DFA"]
+        assert dfa.ladder[-1].below_full is None
+
+    def test_each_rule_has_its_own(self):
+        records = [*make_family(), *ladder(1), *ladder(2, rule="bp")]
+        assert [[r.trained for r in m.ladder] for m in audit(records).methods] == [[0, 2], [0, 1]]
+
+    def test_no_block_trained_is_the_frozen_baseline_by_another_name(self):
+        own = [r for r in make_family() if r.spec and not (r.spec.rule == "dfa" and r.spec.frozen)]
+        zero = ladder(0)
+        (dfa,) = [m for m in audit([*own, *zero]).methods if m.method == "DFA"]
+        assert dfa.verdict.word == "trustworthy"
+        assert dfa.frozen_own is not None
+        assert all(map(is_baseline, zero))
+
+    def test_a_diverged_rung_is_left_out(self):
+        broken = [make_record(seed=s, train_last=1, diverged=1) for s in (1, 2, 3)]
+        (dfa,) = [m for m in audit([*make_family(), *broken]).methods if m.method == "DFA"]
+        assert [rung.trained for rung in dfa.ladder] == [0]
+
+
+class TestSetting:
+    def test_random_targets_are_a_setting_of_their_own(self):
+        records = make_family() + [make_record(seed=s, accuracy=0.1, targets="random") for s in (1, 2, 3)]
+        found = {m.setting: m for m in audit(records).methods if m.method == "DFA"}
+        assert list(found) == ["mnist1d · resmlp · 1 epoch", "mnist1d · resmlp · 1 epoch · random targets"]
+        outcomes = {f.code: str(f.outcome) for f in list(found.values())[1].findings}
+        assert (outcomes["CS004"], outcomes["CS010"]) == ("not applicable", "not applicable")
+        assert str(list(found.values())[1].verdict) == "trustworthy (use of depth not tested)"
+
+    def test_no_weight_decay_is_said(self):
+        settings = [m.setting for m in group_methods([make_record(), make_record(weight_decay=0.0)])]
+        assert settings == ["mnist1d · resmlp · 1 epoch", "mnist1d · resmlp · 1 epoch · weight_decay 0.0"]
+
+    def test_of_the_same_run_the_richer_record_is_judged(self):
+        """How it was measured is no part of the setting."""
+        quick = make_record(tier="quick", snapshot_every=1, accuracy=0.6)
+        quick = type(quick)(quick.spec, quick.provenance, quick.snapshots * 3)
+        standard = make_record(accuracy=0.7)
+        for records in ([quick, standard], [standard, quick]):
+            (method,) = group_methods(records)
+            assert method.first is standard
+
+
+def test_differences_are_paired(tmp_path):
+    """Seeds differ by 20 pp, the method by 3 pp from BP in each: only the paired interval shows it."""
+    base = {1: 0.3, 2: 0.5, 3: 0.7}
+    records = [make_record(seed=s, accuracy=a - 0.03) for s, a in base.items()]
+    records += [make_record(rule="bp", seed=s, accuracy=a) for s, a in base.items()]
+    bp, dfa = audit(records).methods
+    assert dfa.versus_bp is not None
+    assert (dfa.versus_bp.mean, dfa.versus_bp.high) == (pytest.approx(-0.03), pytest.approx(-0.03))
+    assert dfa.accuracy is not None
+    assert dfa.accuracy.high is not None
+    assert dfa.accuracy.high - dfa.accuracy.mean > 0.4
+    assert bp.versus_bp is None  # BP against itself is no comparison

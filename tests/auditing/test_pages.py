@@ -1,0 +1,104 @@
+"""A page of the manual per check: pages, codes, thresholds and messages stay together."""
+
+import re
+from pathlib import Path
+
+import pytest
+from builders import make_facts, make_record, make_snapshot, make_weights
+from judging import CHECKS, judge, judge_method
+
+from creditscope.auditing import Finding, Outcome, Thresholds
+from creditscope.auditing.methods import Method
+from creditscope.auditing.stats import DRAWS
+from creditscope.auditing.thresholds import table
+from creditscope.auditing.verdict import QUESTIONS
+
+DOCS = Path(__file__).parents[2] / "docs"
+SECTIONS = ["How it is found", "Why it matters", "What to do", "Example", "Thresholds"]
+
+
+def no_gain() -> Method:
+    """1 pp over the BP-frozen runs, where BP gains 30."""
+
+    def runs(rule: str, accuracies: tuple[float, ...], frozen: bool = False):
+        return {s: make_record(rule=rule, seed=s, accuracy=a, frozen=frozen) for s, a in enumerate(accuracies)}
+
+    return Method(
+        "DFA",
+        "here",
+        runs("dfa", (0.41, 0.405, 0.415)),
+        runs("dfa", (0.3, 0.3, 0.3), True),
+        runs("bp", (0.7, 0.7, 0.7)),
+        runs("bp", (0.4, 0.4, 0.4), True),
+    )
+
+
+def example(code: str) -> Finding:
+    """A bad case of each check, or for CS003 its tip."""
+    facts, dead = make_facts(), make_weights(step_all_zero=(1, 0))
+    bad = {
+        "CS001": {"h_rms": (2, 2, 1388, 1388, 1388)},
+        "CS002": {"g_noise": (1e-7, 1e-7, 0.3, 1e-7, 1e-7)},
+        "CS003": {"common": (0.41, 0.2, 0.1, 0.1, 0.1)},
+        "CS005": {"z": (9, 8, 0.5, 7, 9), "cos": (0.3, 0.3, 0.012, 0.3, 0.3)},
+        "CS006": {"z": (9, 9, 0, 0, 0)},
+        "CS008": {"cos": 0.21, "z": 6.3, "descent": (0.4, 0.4, 0.4, 0.021, 0.4)},
+        "CS009": {"probe": (0.15, 0.48, 0.44, 0.3, 0.1)},
+    }
+    if code == "CS004":
+        return judge_method(code, no_gain())
+    moment = make_snapshot(
+        facts,
+        taps=bad.get(code),
+        gamma=0.1,
+        accuracy=0.11 if code == "CS010" else 0.7,
+        weights=dead if code in ("CS007", "CS009") else make_weights(),
+    )
+    return judge(code, facts, moment, untrained=make_snapshot(facts, epoch=0, taps={"probe": 0.15}))
+
+
+def page(code: str) -> str:
+    return (DOCS / "checks" / f"{code}.md").read_text(encoding="utf-8")
+
+
+def test_every_check_has_a_page_and_every_page_a_check():
+    assert sorted(path.stem for path in (DOCS / "checks").glob("*.md")) == list(CHECKS)
+    assert [check.page for check in CHECKS.values()] == [f"docs/checks/{code}.md" for code in CHECKS]
+
+
+@pytest.mark.parametrize("code", CHECKS)
+def test_a_page_has_its_title_line_and_sections(code):
+    text, check = page(code), CHECKS[code]
+    assert text.startswith(f"# {code}: {check.title}\n")
+    assert QUESTIONS[check.line] in text
+    assert re.findall("^## (.*)$", text, re.M) == SECTIONS
+    assert all(body.strip() for body in re.split("^## .*$", text, flags=re.M))
+
+
+@pytest.mark.parametrize("code", CHECKS)
+def test_a_page_has_the_thresholds_in_use_and_the_published_ones(code):
+    rows = [row for row in table() if code in row["checks"]]
+    listed = re.findall(r"^\| `(\w+)` \|.*$", page(code), re.M)
+    assert listed == [row["name"] for row in rows]
+    for row in rows:
+        line = f"| `{row['name']}` | {row['value']:g} | {row['meaning']} | {row['published'] or '–'} |"
+        assert line in page(code).splitlines()
+
+
+@pytest.mark.parametrize("code", CHECKS)
+def test_a_page_shows_a_message_as_the_check_says_it(code):
+    found = example(code)
+    assert found.outcome == (Outcome.TIP if code == "CS003" else Outcome.ISSUE)
+    assert f"> {found.message}\n" in page(code)
+
+
+def test_the_index_links_every_page_and_names_every_outcome_and_line():
+    text = (DOCS / "checks.md").read_text(encoding="utf-8")
+    for code, check in CHECKS.items():
+        assert f"| [{code}](checks/{code}.md) | {check.title} |" in text
+    assert [str(outcome) for outcome in Outcome if f"| {outcome} |" not in text] == []
+    for line, question in QUESTIONS.items():
+        codes = ", ".join(code for code, check in CHECKS.items() if check.line == line)
+        assert f"*{question}* ({codes})" in text
+    assert f"`seed_share` ({Thresholds().seed_share:g})" in text
+    assert f"({DRAWS:,} draws, seeded)" in text

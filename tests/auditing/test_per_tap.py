@@ -1,0 +1,77 @@
+"""Per-tap intervals over seeds against SciPy, and alignment acquired."""
+
+import numpy as np
+import pytest
+from builders import QUICK, make_facts, make_record, make_snapshot
+from scipy import stats
+
+from creditscope.auditing import audit
+
+COS = {1: (0.1, 0.2, 0.3, 0.4, 0.5), 2: (0.2, 0.25, 0.1, 0.4, 0.6), 3: (0.15, 0.3, 0.2, 0.1, 0.7)}
+FRESH = {1: 0.02, 2: 0.05, 3: -0.01}
+
+
+@pytest.fixture(scope="module")
+def taps():
+    def measures(s: int):
+        return {"cos": COS[s], "fresh_cos": FRESH[s], "g_norm": 10.0**-s, "h_rms": (1, s, 2 * s, 2 * s, 2 * s)}
+
+    records = [make_record(seed=s, taps=measures(s)) for s in COS]
+    (method,) = audit(records).methods
+    return method.per_tap
+
+
+def test_cosines_have_t_intervals_over_seeds(taps):
+    for i, tap in enumerate(taps):
+        values = [COS[s][i] for s in COS]
+        low, high = stats.t.interval(0.95, 2, np.mean(values), stats.sem(values))
+        assert (tap.cos.mean, tap.cos.low, tap.cos.high) == pytest.approx((np.mean(values), low, high))
+        assert (tap.cos.n, tap.cos.kind, tap.cos.over) == (3, "t", "seeds; test set fixed")
+
+
+def test_alignment_acquired_is_taken_within_each_seed(taps):
+    gains = [COS[s][1] - FRESH[s] for s in COS]
+    low, high = stats.t.interval(0.95, 2, np.mean(gains), stats.sem(gains))
+    found = taps[1].acquired
+    assert (found.mean, found.low, found.high) == pytest.approx((np.mean(gains), low, high))
+
+
+def test_sizes_are_averaged_on_a_log_scale(taps):
+    assert taps[0].g_norm.mean == pytest.approx(1e-2)  # of 0.1, 0.01 and 0.001
+    assert taps[1].growth.mean == pytest.approx(6 ** (1 / 3))  # of 1, 2 and 3
+    assert taps[2].growth.mean == pytest.approx(2)
+    assert taps[0].growth is None  # no block lies before the stem's tap
+
+
+def test_the_probe_before_training_is_that_of_the_first_snapshot():
+    facts = make_facts()
+    snapshots = [make_snapshot(facts, epoch=e, taps={"probe": p}) for e, p in ((0, 0.2), (1, 0.6))]
+    (method,) = audit([make_record(snapshots=snapshots)]).methods
+    tap = method.per_tap[2]
+    assert (tap.probe.mean, tap.probe_untrained.mean) == (0.6, 0.2)
+
+
+def test_what_was_not_measured_is_none_and_the_rest_stands():
+    (method,) = audit([make_record(taps=QUICK)]).methods
+    tap = method.per_tap[0]
+    assert (tap.descent, tap.acquired, tap.common, tap.probe, tap.drift) == (None,) * 5
+    assert tap.cos.mean == 0.5
+
+
+def test_a_seed_that_lacks_a_value_is_left_out_and_counted():
+    records = [make_record(seed=1), make_record(seed=2, taps={"cos": (None, 0.3, 0.3, 0.3, 0.3)})]
+    (method,) = audit(records).methods
+    assert [tap.cos.n for tap in method.per_tap] == [1, 2, 2, 2, 2]
+
+
+def test_a_gradient_of_exactly_zero_has_no_geometric_mean():
+    (method,) = audit([make_record(taps={"g_norm": 0.0})]).methods
+    assert method.per_tap[0].g_norm is None
+
+
+def test_bootstrap_is_an_alternative():
+    records = [make_record(seed=s, taps={"cos": COS[s]}) for s in COS]
+    (method,) = audit(records, interval="bootstrap").methods
+    found = method.per_tap[0].cos
+    assert (found.kind, found.low, found.high) == ("bootstrap", pytest.approx(0.1), pytest.approx(0.2))
+    assert method.accuracy.kind == "t"
