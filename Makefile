@@ -31,6 +31,7 @@ bench: $(READY)
 	$(BIN)/python bench/stacked.py
 	$(BIN)/python bench/scaling.py
 	$(BIN)/python bench/where.py
+	$(BIN)/python bench/calibration.py
 
 clean:
 	rm -rf out build dist .pytest_cache .ruff_cache .hypothesis

@@ -4,9 +4,10 @@ import pytest
 from builders import make_record, write_record
 
 from creditscope.errors import CreditscopeError
-from creditscope.record import RuleFacts
+from creditscope.figures._selection import select_runs
+from creditscope.record import Record, RuleFacts
 from creditscope.registry import STUDIES
-from creditscope.studies import Study, collect, find_missing
+from creditscope.studies import DerivedRecord, Study, collect, find_missing
 
 WANTED = {"task": "mnist1d", "net": "resmlp", "rule": "fa", "epochs": 60, "net_options": {"depth": 4}}
 STUDY = Study("mine", tuple({**WANTED, "seed": seed} for seed in (1, 2)))
@@ -29,7 +30,15 @@ def test_runs_on_record_are_found():
 
 @pytest.mark.parametrize(
     "change",
-    [{"epochs": 61}, {"rule": "bp"}, {"frozen": True}, {"lr": 0.1}, {"net_options": {**OPTIONS, "depth": 5}}],
+    [
+        {"epochs": 61},
+        {"rule": "bp"},
+        {"frozen": True},
+        {"train_last": 2},
+        {"targets": "random"},
+        {"lr": 0.1},
+        {"net_options": {**OPTIONS, "depth": 5}},
+    ],
 )
 def test_other_runs_do_not_count(change):
     assert missing(run(**change)) == [1, 2]
@@ -58,6 +67,27 @@ def test_what_is_collected_is_what_was_asked(tmp_path):
 def test_nothing_on_record_is_an_error(tmp_path):
     with pytest.raises(CreditscopeError, match=r"Expected records of study 'mine' under .*, but got none"):
         collect(STUDY, tmp_path / "nowhere", train=False, jobs=1, quiet=True, problems=[])
+
+
+def test_what_is_derived_comes_after_the_records(tmp_path):
+    heard = {}
+
+    def derive(records, root, **how):
+        heard.update(how, root=root, seeds=[r.spec.seed for r in records])
+        return [DerivedRecord(r.spec, r.provenance, r.snapshots, None, 3.0) for r in records]
+
+    write_record(tmp_path, run())
+    study, problems = Study("mine", STUDY.runs, derive=derive), []
+    found = collect(study, tmp_path, train=False, problems=problems, device="cpu")
+    assert [type(r) for r in found] == [Record, DerivedRecord]
+    assert heard == {"root": tmp_path, "seeds": [1], "measure": False, "problems": problems, "device": "cpu"}
+
+
+def test_a_rung_of_the_ladder_is_not_drawn_for_the_run():
+    full = [make_record(rule=rule, seed=1, accuracy=0.5) for rule in ("bp", "dfa")]
+    rungs = [make_record(rule=rule, seed=1, accuracy=0.9, train_last=2) for rule in ("bp", "dfa")]
+    chosen = select_runs([*rungs, *full], rules=("bp", "dfa"))
+    assert [g.per_run("accuracy").tolist() for g in chosen.groups] == [[0.5], [0.5]]
 
 
 def test_the_studies_are_what_they_say():

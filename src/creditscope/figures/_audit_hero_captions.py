@@ -7,7 +7,7 @@ import numpy as np
 from creditscope.auditing.stats import z_limit
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.figures._selection import Group, Selection, mean_sd, plural, spec_of
-from creditscope.figures._style import subscript, superscript
+from creditscope.figures._style import number, power, subscript
 
 REFERENCE = "bp"
 RANDOM = "no better than random"
@@ -15,16 +15,6 @@ RANDOM = "no better than random"
 
 def _mean(values: np.ndarray) -> float:
     return float(mean_sd(values)[0])
-
-
-def number(value: float, *, digits: int = 2) -> str:
-    """A decimal with a true minus sign."""
-    return "unmeasured" if np.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
-
-
-def _power(value: float) -> str:
-    mantissa, exponent = f"{value:.0e}".split("e")
-    return f"{mantissa}×10{superscript(int(exponent))}" if value else "0"
 
 
 def _name_taps(taps: Sequence[int]) -> str:
@@ -136,7 +126,7 @@ def _say_noise(hero: Selection, *, shrunk: Sequence[str]) -> str:
         text = f"Unresolved: relative rounding noise at the worst tap is not under {limit:g} for {poor}."
     else:
         resolved = "Small, but not rounding noise" if set(shrunk) & set(worst) else "Resolved, not rounding noise"
-        text = f"{resolved}: relative noise at the worst tap is at most {_power(max(worst.values()))}."
+        text = f"{resolved}: relative noise at the worst tap is at most {power(max(worst.values()))}."
     return f"{text} {unmeasured}".strip()
 
 

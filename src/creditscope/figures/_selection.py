@@ -65,13 +65,14 @@ class Selection:
 def select_runs(records: Sequence[Record], *, rules: Sequence[str]) -> Selection:
     """The complete runs of `rules` on the seeds they share, with notes on what was left out."""
     wanted = [(r.spec, r) for r in records if r.spec and not r.spec.frozen and r.spec.penalty == 0]
+    wanted = [(spec, record) for spec, record in wanted if spec.train_last == -1]  # no rung of the depth ladder
     wanted = [(spec, record) for spec, record in wanted if spec.rule in rules]
     if not wanted:
         raise CreditscopeError(
             f"Expected records of trained, unpenalised runs of the rules {', '.join(rules)}, but got none "
             f"among {len(records)} records. Run them first or pass other rules."
         )
-    _require_one_setting([asdict(spec) for spec, _ in wanted])
+    require_one_setting([spec for spec, _ in wanted])
     styles = rule_styles(rules, labels={spec.rule: r.facts.rule.label for spec, r in wanted})
     usable: dict[str, dict[int, Record]] = {rule: {} for rule in rules}
     gaps, notes = dict.fromkeys(rules, "not on record"), []
@@ -91,9 +92,12 @@ def select_runs(records: Sequence[Record], *, rules: Sequence[str]) -> Selection
     return Selection(tuple(groups), seeds, tuple(notes))
 
 
-def _require_one_setting(specs: list[dict]) -> None:
-    """Refuse records that differ in more than rule and seed, or one rule in several variants."""
-    differing = _differences(specs, fields=[name for name in specs[0] if name not in FREE_FIELDS])
+def require_one_setting(
+    wanted: Sequence[RunSpec], *, free: Sequence[str] = FREE_FIELDS, variants: Sequence[str] = VARIANT_FIELDS
+) -> None:
+    """Refuse records that differ in fields that are not `free`, or one rule in several `variants`."""
+    specs = [asdict(spec) for spec in wanted]
+    differing = _differences(specs, fields=[name for name in specs[0] if name not in free])
     if differing:
         name, values = next(iter(differing.items()))
         raise CreditscopeError(
@@ -101,7 +105,7 @@ def _require_one_setting(specs: list[dict]) -> None:
             f"Pass the records of one setting only, for example those with {name} = {values[0]}."
         )
     for rule in dict.fromkeys(spec["rule"] for spec in specs):
-        differing = _differences([spec for spec in specs if spec["rule"] == rule], fields=VARIANT_FIELDS)
+        differing = _differences([spec for spec in specs if spec["rule"] == rule], fields=variants)
         if differing:
             raise CreditscopeError(
                 f"Expected one variant of rule {rule!r}, but its records differ in {_list_values(differing)}. "

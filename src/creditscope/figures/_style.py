@@ -117,6 +117,23 @@ def subscript(symbol: str, index: int) -> str:
     return symbol + str(index).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
 
 
+def number(value: float, *, digits: int = 2) -> str:
+    """A decimal with a true minus sign."""
+    return "unmeasured" if np.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
+
+
+def power(value: float, *, digits: int = 0) -> str:
+    """A number as mantissa and power of ten.
+
+    >>> power(1.28e-5, digits=2), power(100.0), power(2e-7)
+    ('1.28×10⁻⁵', '10²', '2×10⁻⁷')
+    """
+    if not np.isfinite(value) or value == 0:
+        return "unmeasured" if np.isnan(value) else f"{value:g}"
+    mantissa, exponent = f"{value:.{digits}e}".split("e")
+    return (f"{mantissa}×" if float(mantissa) != 1 else "") + f"10{superscript(int(exponent))}"
+
+
 def text_width(text: str, *, size: float = SMALL, italic: bool = False, bold: bool = False) -> float:
     """Width of one line in inches, measured from the font."""
     slant, weight = "italic" if italic else "normal", "bold" if bold else "normal"

@@ -17,16 +17,14 @@ from matplotlib.ticker import MaxNLocator
 from creditscope.auditing.stats import z_limit
 from creditscope.figures import _style, register_figure
 from creditscope.figures._architecture import Lane, architecture_height, draw_architecture
-from creditscope.figures._audit_hero_captions import caption_cosine, caption_gradient, caption_pair, footer, number
+from creditscope.figures._audit_hero_captions import caption_cosine, caption_gradient, caption_pair, footer
+from creditscope.figures._page import AXIS_ROOM, COLUMN, GAP, MARGIN, PANEL, add_axes, draw_footer, wrap_footer
 from creditscope.figures._selection import Group, Selection, mean_sd, select_runs
-from creditscope.figures._style import FAINT, GREY, INK, PAD, SMALL, WIDTH, line_height, subscript
+from creditscope.figures._style import FAINT, GREY, INK, PAD, SMALL, WIDTH, line_height, number, subscript
 from creditscope.record import Record
 
 BAND = z_limit(0.025)
 """Half width of a two-sided 95 % band, in standard deviations."""
-MARGIN, GAP, AXIS_ROOM, PANEL = 0.05, 0.12, 0.47, 1.75
-"""Page margin, gap between columns, room left of a panel for its axis, height of a panel; inches."""
-COLUMN = (WIDTH - 2 * MARGIN - 2 * GAP) / 3
 
 
 @register_figure("audit_hero")
@@ -206,8 +204,7 @@ _PANELS: tuple[tuple[str, str, Callable[[Axes, Selection], None], Callable[[Sele
 def _compose(hero: Selection) -> Figure:
     """Stack drawing, panels, keys, captions and footer; the page is as high as they need (inches)."""
     captions = [_style.wrap_text(say(hero), width=COLUMN - 2 * PAD, italic=True) for *_, say in _PANELS]
-    texts = [footer(hero), " ".join(hero.notes)]
-    foot = [line for text in texts if text for line in _style.wrap_text(text, width=WIDTH - 2 * MARGIN)]
+    foot = wrap_footer([footer(hero), " ".join(hero.notes)])
     keys = [_rule_keys(hero, gaps_only=False), *(_note_keys(hero, letter) for letter, *_ in _PANELS)]
     box = max(map(len, captions)) * line_height() + 2 * PAD
     box_bottom = len(foot) * line_height() + 0.1
@@ -218,22 +215,15 @@ def _compose(hero: Selection) -> Figure:
     _add_architecture(fig, hero, bottom=height - MARGIN - drawing, height=drawing)
     for i, ((letter, title, draw, _), lines) in enumerate(zip(_PANELS, captions, strict=True)):
         edge = MARGIN + i * (COLUMN + GAP)
-        ax = _add_axes(fig, edge + AXIS_ROOM, bottom, COLUMN - AXIS_ROOM, PANEL, label=letter)
+        ax = add_axes(fig, edge + AXIS_ROOM, bottom, COLUMN - AXIS_ROOM, PANEL, label=letter)
         draw(ax, hero)
         heading = f"{letter}   {title}"
         fig.text(edge, bottom + PANEL + 0.1, heading, transform=fig.dpi_scale_trans, weight="bold", va="bottom")
         _style.draw_key(ax, _rule_keys(hero, gaps_only=letter == "A"), x=edge + 0.12, y=key_top, loc="upper left")
         _style.draw_key(ax, _note_keys(hero, letter), x=edge + COLUMN, y=key_top, loc="upper right")
         _style.draw_caption(fig, lines, x=edge, y=box_bottom, width=COLUMN, height=box)
-    where = {"transform": fig.dpi_scale_trans, "va": "top", "size": SMALL, "linespacing": 1.2}
-    fig.text(MARGIN, box_bottom - 0.06, "\n".join(foot), **where)
+    draw_footer(fig, foot, top=box_bottom - 0.06)
     return fig
-
-
-def _add_axes(fig: Figure, x: float, y: float, width: float, height: float, *, label: str) -> Axes:
-    """Axes at a place in inches."""
-    page = fig.get_size_inches()
-    return fig.add_axes((x / page[0], y / page[1], width / page[0], height / page[1]), label=label)
 
 
 def _add_architecture(fig: Figure, hero: Selection, *, bottom: float, height: float) -> None:
@@ -243,5 +233,5 @@ def _add_architecture(fig: Figure, hero: Selection, *, bottom: float, height: fl
         exact_top = last in group.facts.exact_taps if group.records else group.rule == "block_fa"
         formula = group.facts.rule.formula if group.records else group.gap
         lanes.append(Lane(group.rule, group.style.label, group.style.colour, exact_top, formula))
-    ax = _add_axes(fig, MARGIN, bottom, WIDTH - 2 * MARGIN, height, label="architecture")
+    ax = add_axes(fig, MARGIN, bottom, WIDTH - 2 * MARGIN, height, label="architecture")
     draw_architecture(ax, taps=last + 1, stem=hero.facts.stem_tap, lanes=lanes, width=WIDTH - 2 * MARGIN)

@@ -1,8 +1,9 @@
 """Studies: which runs a figure or a table needs, at which scale; one file each. No torch until a run is missing."""
 
 from creditscope.registry import STUDIES
-from creditscope.studies._study import Study, collect, find_missing
+from creditscope.studies._derived import DerivedRecord
+from creditscope.studies._study import Study, choose_scale, collect, find_missing
 
 register_study = STUDIES.register
 
-__all__ = ["Study", "collect", "find_missing", "register_study"]
+__all__ = ["DerivedRecord", "Study", "choose_scale", "collect", "find_missing", "register_study"]

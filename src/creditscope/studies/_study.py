@@ -1,11 +1,11 @@
 """A study states its runs as partial specs; records are matched against them without planning a run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from creditscope.errors import CreditscopeError
+from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.record import Record, RunSpec, load_records
 from creditscope.registry import TASKS
 
@@ -19,6 +19,9 @@ class Study:
 
     name: str
     runs: tuple[dict[str, Any], ...]
+    derive: Callable[..., list[Record]] | None = None
+    """Further records made from those of the runs: derive(records, root, measure=, problems=, device=); see `_derived`.
+    """
 
 
 def matches(spec: RunSpec, wanted: dict[str, Any]) -> bool:
@@ -57,7 +60,10 @@ def collect(
     quiet: bool = True,
     **how: Any,
 ) -> list[Record]:
-    """The study's records under `root`; missing runs are trained (`how`: see `run_all`), or named in `problems`."""
+    """The study's records under `root`, then what it derives from them.
+
+    Missing runs are trained (`how`: see `run_all`) and missing measurements made, or named in `problems`.
+    """
     records = load_records(root, problems=problems) if root.is_dir() else []
     missing = find_missing(study, records)
     if missing and train:
@@ -77,7 +83,16 @@ def collect(
             f"{_words(list(study.runs))}; without --no-train they are trained. Runs of your own are drawn by "
             "creditscope.run(...).plot()."
         )
+    if study.derive is not None:
+        found += study.derive(found, root, measure=train, problems=problems, device=how.get("device", "auto"))
     return found
+
+
+def choose_scale(scales: Mapping[str, dict[str, Any]], name: str) -> dict[str, Any]:
+    """The fields that all runs of a study share at the scale called `name`."""
+    if name not in scales:
+        raise UnknownNameError("scale of the study", name, scales)
+    return scales[name]
 
 
 def _words(missing: list[dict[str, Any]]) -> str:
