@@ -26,10 +26,30 @@ from creditscope.train.training import train_run
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
-TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 2, "eval_rows": 64}
-GRAPH = {"task": "sbm", "net": "gcn", "net_options": {"depth": 3, "width": 8, "dropout": 0.3}, "epochs": 3}
-STUDENT = {"task": "teacher", "net": "student", "net_options": {"depth": 2, "width": 16}, "epochs": 1, "eval_rows": 64}
-IMAGES = {"task": "cifar10", "net": "vit", "net_options": {"depth": 2, "width": 16}, "epochs": 2, "batch": 16}
+TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 2, "eval_rows": 64, "tier": "quick"}
+GRAPH = {
+    "task": "sbm",
+    "net": "gcn",
+    "net_options": {"depth": 3, "width": 8, "dropout": 0.3},
+    "epochs": 3,
+    "tier": "quick",
+}
+STUDENT = {
+    "task": "teacher",
+    "net": "student",
+    "net_options": {"depth": 2, "width": 16},
+    "epochs": 1,
+    "eval_rows": 64,
+    "tier": "quick",
+}
+IMAGES = {
+    "task": "cifar10",
+    "net": "vit",
+    "net_options": {"depth": 2, "width": 16},
+    "epochs": 2,
+    "batch": 16,
+    "tier": "quick",
+}
 
 
 def image_task() -> Task:

@@ -15,7 +15,7 @@ from creditscope.train.run import Run, build_run, evaluate
 from creditscope.train.stacked import stack_runs
 from creditscope.train.training import train_run
 
-TINY = {"task": "digits", "net_options": {"depth": 3, "width": 8}, "epochs": 2, "noise": False, "snapshot_every": 0}
+TINY = {"task": "digits", "net_options": {"depth": 3, "width": 8}, "epochs": 2, "tier": "quick", "snapshot_every": 0}
 DEPTH = 3
 
 

@@ -70,7 +70,9 @@ def test_epochs_have_their_own_order_and_crops_and_repeat():
 @pytest.mark.parametrize("rule", ["bp", "fa", "block_fa", "dfa"])
 def test_images_train_under_every_rule(rule):
     options = {"depth": 2, "width": 16, "heads": 2}
-    spec = plan_run(task="cifar10", net="vit", net_options=options, rule=rule, batch=16, epochs=2, eval_rows=16)
+    spec = plan_run(
+        task="cifar10", net="vit", net_options=options, rule=rule, batch=16, epochs=2, eval_rows=16, tier="quick"
+    )
     run, taken = build_run(spec, image_task()), []
     train_run(run, on_snapshots=taken.extend)
     last = taken[-1]
@@ -104,7 +106,7 @@ def test_class_token_measures_match_numpy():
 def test_graphs_train_under_every_rule(rule):
     spec = plan_run(
         task="sbm", net="gcn", net_options={"depth": 3, "width": 16, "dropout": 0.2}, rule=rule, epochs=40,
-        optimiser="adam", lr=0.01, schedule="constant", snapshot_every=0,
+        optimiser="adam", lr=0.01, schedule="constant", snapshot_every=0, tier="quick",
     )  # fmt: skip
     run, taken = build_run(spec), []
     train_run(run, on_snapshots=taken.extend)
@@ -121,7 +123,7 @@ def test_graphs_train_under_every_rule(rule):
 
 def test_audited_and_unaudited_graph_runs_end_bit_identical():
     options = {"depth": 3, "width": 8, "dropout": 0.5}
-    spec = plan_run(task="sbm", net="gcn", net_options=options, rule="dfa", epochs=5)
+    spec = plan_run(task="sbm", net="gcn", net_options=options, rule="dfa", epochs=5, tier="quick")
     audited, plain = build_run(spec), build_run(spec)
     train_run(audited)
     train_run(plain, audit=False)
@@ -143,7 +145,7 @@ def test_a_task_that_does_not_fit_a_net_is_refused(task, net, text):
 
 
 def test_students_learn_from_their_teacher():
-    spec = plan_run(task="teacher", net="student", rule="bp", epochs=3, snapshot_every=0, noise=False)
+    spec = plan_run(task="teacher", net="student", rule="bp", epochs=3, snapshot_every=0, tier="quick")
     taken = []
     train_run(build_run(spec), on_snapshots=taken.extend)
     assert taken[-1].accuracy > 0.7 > 0.3 > taken[0].accuracy

@@ -14,7 +14,7 @@ from creditscope.train.recording import record_run
 from creditscope.train.run import build_run
 from creditscope.train.training import snapshot_due, train_run
 
-TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 3, "eval_rows": 64}
+TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 3, "eval_rows": 64, "tier": "quick"}
 
 
 @pytest.mark.parametrize("rule", ["bp", "fa", "block_fa", "dfa"])

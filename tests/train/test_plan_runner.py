@@ -12,7 +12,7 @@ from creditscope.train.plan import choose_seeds, plan_run, plan_runs
 from creditscope.train.progress import Lines, Silent, choose_progress
 from creditscope.train.runner import run_all
 
-TINY = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "epochs": 1, "noise": False}
+TINY = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "epochs": 1, "tier": "quick"}
 RULES = '''
 import os
 from creditscope import TapRule

@@ -20,7 +20,7 @@ from creditscope.train.runner import UnfinishedError, run_all
 
 
 def spec_of(rule: str = "dfa", **others) -> RunSpec:
-    given = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 8, "eval_rows": 64}
+    given = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 8, "eval_rows": 64, "tier": "quick"}
     return plan_run(rule=rule, **given | others)
 
 
@@ -42,7 +42,8 @@ def stop_after(epochs: int):
 @pytest.mark.parametrize(
     "spec",
     [spec_of("bp"), spec_of("fa"), spec_of("dfa"), spec_of("block_fa", optimiser="sgd"), spec_of("dfa", frozen=True),
-     plan_run(task="sbm", net="gcn", net_options={"dropout": 0.3, "width": 8}, rule="fa", epochs=8, optimiser="adam")],
+     plan_run(task="sbm", net="gcn", net_options={"dropout": 0.3, "width": 8}, rule="fa", epochs=8, optimiser="adam",
+              tier="quick")],
     ids=lambda s: f"{s.net} {s.rule} {s.optimiser}{' frozen' * s.frozen}",
 )  # fmt: skip
 def test_a_stopped_run_goes_on_and_ends_alike(tmp_path, spec):

@@ -31,10 +31,28 @@ from creditscope.train.stacked import CannotStackError, StackedRun, stack_runs
 from creditscope.train.training import train_run
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "resmlp": {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 2, "eval_rows": 32},
-    "student": {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 2, "eval_rows": 32},
-    "gcn": {"task": "sbm", "net_options": {"depth": 3, "width": 8, "dropout": 0.2}, "epochs": 20},
-    "vit": {"task": "cifar10", "net_options": {"depth": 2, "width": 16, "dropout": 0.2}, "epochs": 5, "batch": 16},
+    "resmlp": {
+        "task": "digits",
+        "net_options": {"depth": 2, "width": 16},
+        "epochs": 2,
+        "eval_rows": 32,
+        "tier": "quick",
+    },
+    "student": {
+        "task": "digits",
+        "net_options": {"depth": 2, "width": 16},
+        "epochs": 2,
+        "eval_rows": 32,
+        "tier": "quick",
+    },
+    "gcn": {"task": "sbm", "net_options": {"depth": 3, "width": 8, "dropout": 0.2}, "epochs": 20, "tier": "quick"},
+    "vit": {
+        "task": "cifar10",
+        "net_options": {"depth": 2, "width": 16, "dropout": 0.2},
+        "epochs": 5,
+        "batch": 16,
+        "tier": "quick",
+    },
 }
 """Twenty steps of every net."""
 FEWER = {"resmlp": {"batch": 350}, "student": {"batch": 350}}

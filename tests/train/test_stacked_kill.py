@@ -73,7 +73,13 @@ def bytes_of(root: Path, spec: RunSpec) -> dict[str, bytes]:
 
 
 def test_killed_at_random_moments_all_seeds_end_alike(tmp_path):
-    given = {"task": "sbm", "task_options": {"nodes": 160}, "net": "gcn", "net_options": {"width": 8, "dropout": 0.3}}
+    given = {
+        "task": "sbm",
+        "task_options": {"nodes": 160},
+        "net": "gcn",
+        "net_options": {"width": 8, "dropout": 0.3},
+        "tier": "quick",
+    }
     specs = [plan_run(rule="fa", seed=seed, epochs=50, snapshot_every=2, noise=False, **given) for seed in (1, 2, 3)]
     killed, rng = tmp_path / "killed", random.Random(0)
     command = [sys.executable, "-c", CODE, str(killed), json.dumps([asdict(spec) for spec in specs])]

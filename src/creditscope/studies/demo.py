@@ -4,7 +4,7 @@ from creditscope.studies import Study, register_study
 from creditscope.studies.audit_hero import DEMO, SEEDS
 
 RULES = ("bp", "fa", "block_fa", "dfa")
-BASELINE = {"snapshot_every": 0, "noise": False}
+BASELINE = {"snapshot_every": 0, "tier": "quick", "noise": False}
 """A baseline is read at its end only."""
 
 

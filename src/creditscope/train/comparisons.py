@@ -14,6 +14,8 @@ from creditscope.rules import TapRule, rule_class
 Fields = dict[str, Any]
 """Some fields of a run spec; the others are its defaults."""
 NORMS = ("none", "batch", "sample")
+READ_AT_END: Fields = {"tier": "quick"}
+"""Only the accuracy of a baseline is asked for, so it is measured no further."""
 
 
 def plain_bp(fields: Mapping[str, Any]) -> Fields:
@@ -23,13 +25,13 @@ def plain_bp(fields: Mapping[str, Any]) -> Fields:
 
 def with_frozen(runs: Sequence[Fields]) -> list[Fields]:
     """Each run with its blocks trained, and with only the stem and the head trained."""
-    return [{**one, "frozen": frozen} for one in runs for frozen in (False, True)]
+    return [twin for one in runs for twin in ({**one, "frozen": False}, {**one, **READ_AT_END, "frozen": True})]
 
 
 def depth_ladder(fields: Fields) -> list[Fields]:
     """The run and BP with the last k = 0..L blocks trained; k = 0 is the frozen run, k = L the full one."""
     runs = [fields, plain_bp(fields)]
-    rungs = [{**one, "train_last": k} for one in runs for k in range(1, count_blocks(fields))]
+    rungs = [{**one, **READ_AT_END, "train_last": k} for one in runs for k in range(1, count_blocks(fields))]
     return [*with_frozen(runs), *rungs]
 
 
