@@ -10,7 +10,10 @@ from creditscope.auditing.checks._orientation import informed_taps
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.measure.alignment import measure_alignment
 from creditscope.measure.nulls import haar_rotation
+from creditscope.nets.resmlp import ResMLP
 from creditscope.record import Facts, RuleFacts
+from creditscope.rng import global_stream
+from creditscope.tasks import load_task
 
 SMALL = {"task": "mnist1d", "net": "resmlp", "depth": 3, "width": 64, "epochs": 25, "snapshot_every": 0}
 
@@ -60,6 +63,19 @@ def test_a_frozen_net_fails_depth_use(verdicts):
     disguised = verdicts["stem_only_for_test"]
     assert outcomes(disguised)["CS004"] == "issue"
     assert disguised.accuracy.mean > 0.15  # although it is far above chance
+
+
+def test_an_untrained_net_is_no_failed_measurement_and_random_credit_on_it_is_called_so():
+    task = load_task("digits")
+    with global_stream(0, "init"):
+        net = ResMLP((64,), 10, depth=4, width=32)
+    scope = cs.watch(net, taps="blocks.*", stem="stem", rule="dfa")
+    scope.snapshot(torch.from_numpy(task.x_test[:256]), torch.from_numpy(task.y_test[:256]))
+    (method,) = scope.audit().methods
+    found = outcomes(method)
+    assert (found["CS002"], found["CS007"]) == ("passed", "passed")
+    assert method.verdict.lines[0].answer == "yes"
+    assert found["CS005"] == "issue"
 
 
 def test_random_orientations_are_called_so_at_the_stated_rate():
