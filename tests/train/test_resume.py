@@ -43,8 +43,8 @@ def stop_after(epochs: int):
     "spec",
     [spec_of("bp"), spec_of("fa"), spec_of("dfa"), spec_of("block_fa", optimiser="sgd"), spec_of("dfa", frozen=True),
      plan_run(task="sbm", net="gcn", net_options={"dropout": 0.3, "width": 8}, rule="fa", epochs=8, optimiser="adam",
-              tier="quick")],
-    ids=lambda s: f"{s.net} {s.rule} {s.optimiser}{' frozen' * s.frozen}",
+              tier="quick"), spec_of("fa", tier="standard")],
+    ids=lambda s: f"{s.net} {s.rule} {s.optimiser} {s.tier}{' frozen' * s.frozen}",
 )  # fmt: skip
 def test_a_stopped_run_goes_on_and_ends_alike(tmp_path, spec):
     for _ in range(3):
