@@ -236,7 +236,7 @@ class TestInformationWithoutGradient:
         assert self.judge((), None).message == 'no probe was fitted (call snapshot(…, tier="full"))'
         assert self.judge(0.9, None).message == "no probe of the untrained net to compare with"
         found = self.judge((0.9, None, None, None, 0.9))
-        assert (found.outcome, found.message) == (SKIPPED, "no middle tap has a probe: their states are constant")
+        assert (found.outcome, found.message) == (SKIPPED, "no probe, trained or untrained, at taps 1, 2, 3")
 
     def test_a_constant_state_is_left_out(self):
         assert self.judge((None, None, 0.5, None, None)).outcome == ISSUE

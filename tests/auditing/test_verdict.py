@@ -163,7 +163,6 @@ class TestMethod:
             ("CS006", {}, {"gamma": None}),
             ("CS006", {}, {"gamma_null_sd": None}),
             ("CS007", {}, {"weights": None}),
-            ("CS004", {}, {"accuracy": None}),
         ],
     )
     def test_without_an_input_nothing_is_trustworthy(self, code, taps, others):
@@ -174,6 +173,11 @@ class TestMethod:
         assert records[1].spec.seed == 2
         verdict = only(records).verdict
         assert (verdict.word, verdict.codes) == ("inconclusive", (code,))
+
+    def test_without_an_accuracy_neither_depth_nor_chance_is_judged(self):
+        records = make_family()
+        records[1] = replace(records[1], snapshots=(make_snapshot(accuracy=None),))
+        assert only(records).verdict.codes == ("CS004", "CS010")
 
     def test_a_tap_without_a_cosine_leaves_what_needs_it_open(self):
         records = make_family(taps={"z": (9, 9, None, 9, 9)})

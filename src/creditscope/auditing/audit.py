@@ -165,7 +165,9 @@ def _gather(source: Any, problems: list[str]) -> list[Record]:
         )
     empty = [r for r in records if not r.snapshots]
     problems += [f"Record {r.path.name if r.path else '?'} holds no snapshot; left out." for r in empty]
-    records = [r for r in records if r.snapshots]
+    running = [r for r in records if r.snapshots and r.spec is not None and not r.finished]
+    problems += [f"Record {r.path.name if r.path else '?'} did not finish; left out." for r in running]
+    records = [r for r in records if r.snapshots and r not in running]
     if not records:
         detail = f" {' '.join(problems)}" if problems else ""
         raise CreditscopeError(f"Expected at least one finished record to audit, but got none.{detail}")

@@ -108,7 +108,12 @@ def _gain(method: Method) -> list[Decision]:
         return _conclude(None if gain is None else gain < PUBLISHED_GAIN), gain
 
     seeds = [_row(method, seed, GAIN, "published", judge(gain)) for seed, gain in gains.items()]
-    return [*seeds, with_epochs(_row(method, None, GAIN, "published", judge(_mean(list(gains.values())))), seeds)]
+    known = [gain for gain in gains.values() if gain is not None]
+    mean = _mean(known) if len(known) == len(gains) else None
+    return [
+        *seeds,
+        with_epochs(_row(method, None, GAIN, "published", judge(mean)), seeds),
+    ]
 
 
 def _stability(method: Method) -> list[Decision]:

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, fields
 
 from creditscope.record import Record, RunSpec
 from creditscope.record.schema import RULE_FIELDS
-
-TIERS = ("quick", "standard", "full")
+from creditscope.record.view import richness
 
 
 @dataclass
@@ -82,7 +81,7 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
     for record in records:
         seed = record.spec.seed if record.spec else 0
         runs = groups.setdefault((_rule_key(record), _setting_key(record)), {}).setdefault(trained_blocks(record), {})
-        if seed not in runs or _richness(record) > _richness(runs[seed]):
+        if seed not in runs or richness(record) > richness(runs[seed]):
             runs[seed] = record
     plain = {setting: found for (_, setting), found in groups.items() if _is_plain_bp(found)}
     methods = []
@@ -106,13 +105,6 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
     return sorted(methods, key=lambda m: (settings.index(m.setting), bool(m.facts.inexact_taps)))
 
 
-def _richness(record: Record) -> tuple[int, bool, int]:
-    """Of the same run measured twice, the record that holds more is judged."""
-    if record.spec is None:
-        return 0, False, len(record.snapshots)
-    return TIERS.index(record.spec.tier), record.spec.noise, len(record.snapshots)
-
-
 def _rule_key(record: Record) -> str:
     if record.spec is None:
         return repr(record.facts.rule)
@@ -128,7 +120,7 @@ def _setting_key(record: Record) -> str:
 def _is_plain_bp(found: Mapping[int | None, Mapping[int, Record]]) -> bool:
     """Whether these are runs of backprop without a penalty."""
     record = next(record for runs in found.values() for record in runs.values())
-    return record.spec is not None and record.spec.penalty == 0 and not record.facts.inexact_taps
+    return record.spec is not None and record.spec.rule == "bp" and record.spec.penalty == 0
 
 
 def _label(record: Record) -> str:

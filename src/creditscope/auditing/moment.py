@@ -20,7 +20,7 @@ class Moment:
     def of(cls, record: Record, snapshot: Snapshot | None = None) -> "Moment":
         """A moment of this run, the last one by default."""
         chosen, first = snapshot or record.last, record.snapshots[0]
-        untrained = first if first.epoch == 0 and chosen is not first else None
+        untrained = first if record.facts.trainer and first.epoch == 0 and chosen is not first else None
         return cls(record.facts, chosen, untrained, record.spec)
 
     @property

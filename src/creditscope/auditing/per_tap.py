@@ -59,7 +59,7 @@ def audit_taps(method: Method, *, kind: Kind = "t") -> tuple[TapAudit, ...]:
 def _audit_tap(method: Method, moments: Sequence[Moment], tap: int, kind: Kind) -> TapAudit:
     snapshots = [m.snapshot for m in moments]
     untrained = [m.untrained for m in moments if m.untrained]
-    grown = [g for m in moments if (g := growths(m.facts, m.snapshot).get(tap))]
+    grown = [g for m in moments if (g := growths(m.facts, m.snapshot).get(tap)) is not None]
     found = {name: _interval(_values(snapshots, name, tap), kind) for name in LINEAR}
     found |= {name: _geometric(_values(snapshots, name, tap), kind) for name in GEOMETRIC}
     return TapAudit(

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-from scipy.special import betaincinv, ndtr, ndtri, stdtrit
+from scipy.special import betaincinv, ndtr, ndtri, stdtr, stdtrit
 
 Kind = Literal["t", "bootstrap"]
 CONFIDENCE = 0.95
@@ -120,6 +120,15 @@ def holm(z: Sequence[float], *, level: float) -> list[bool]:
             break
         rejected[i] = True
     return rejected
+
+
+def t_as_z(t: float, df: int) -> float:
+    """The normal value that is as improbable as this t.
+
+    >>> f"{t_as_z(2.998, 7):.2f}"
+    '2.33'
+    """
+    return -float(ndtri(stdtr(df, -t))) if t > 0 else float(ndtri(stdtr(df, t)))
 
 
 def z_limit(level: float) -> float:

@@ -9,6 +9,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.figures._style import RuleStyle, rule_styles
 from creditscope.record import Facts, Record, RunSpec
 from creditscope.record.schema import MEASURING_FIELDS
+from creditscope.record.view import richest
 
 VARIANT_FIELDS = ("rule_options", "rule_source", "credit_norm")
 FREE_FIELDS = ("rule", "seed", *VARIANT_FIELDS, *MEASURING_FIELDS)
@@ -72,6 +73,8 @@ def select_runs(records: Sequence[Record], *, rules: Sequence[str]) -> Selection
             f"Expected records of trained, unpenalised runs of the rules {', '.join(rules)}, but got none "
             f"among {len(records)} records. Run them first or pass other rules."
         )
+    kept = {id(record) for record in richest([record for _, record in wanted])}
+    wanted = [(spec, record) for spec, record in wanted if id(record) in kept]
     require_one_setting([spec for spec, _ in wanted])
     styles = rule_styles(rules, labels={spec.rule: r.facts.rule.label for spec, r in wanted})
     usable: dict[str, dict[int, Record]] = {rule: {} for rule in rules}

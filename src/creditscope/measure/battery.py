@@ -209,10 +209,18 @@ def complete_snapshots(
     with leave_untouched(net):
         nets = subjects() if dear else [None] * len(seeds)
         if isinstance(net, StackedNet):
-            found = _measure_stack(seen, facts, keys, _feedback(net), cheap)
+            feedback = _feedback(net)
+            try:
+                found, left = _measure_stack(seen, facts, keys, feedback, cheap), dear
+            except torch.OutOfMemoryError:
+                raise
+            except (RuntimeError, NotImplementedError):  # an instrument that cannot be mapped: seed by seed
+                found, left = [Fields() for _ in keys], due
             for place, (subject, fields) in enumerate(zip(nets, found, strict=True)):
                 own = observation_of_seed(seen, place)
-                measure_battery(Needs(own, facts, keys=keys[place], feedback={}, subject=subject), dear, fields)
+                held = {name: (w[place], b[place]) for name, (w, b) in feedback.items()}
+                needs = Needs(own, facts, keys=keys[place], feedback=held, subject=subject)
+                measure_battery(needs, left, fields)
         else:
             found = [Fields()]
             needs = Needs(seen, facts, keys=keys[0], feedback=_feedback(net), subject=nets[0])

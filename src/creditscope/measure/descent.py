@@ -13,14 +13,13 @@ from creditscope.measure.functional import Twin
 from creditscope.measure.nulls import turned_rows
 from creditscope.measure.numerics import flat_rows
 from creditscope.measure.weights import Direction
+from creditscope.record.schema import DESCENT_TURNS
 from creditscope.rng import generator
 
 ROWS = 256
 """Rows that descent is measured on, at most."""
 SIZES = tuple(10 ** (-4 + 4 * i / 11) for i in range(12))
 """Steps tried: length of the move over that of what is moved, all rows (or all weights of a stage) together."""
-ROTATIONS = 8
-"""Random rotations of the credit behind the null."""
 
 
 def measure_descent(twin: Twin) -> dict[str, Tensor]:
@@ -40,7 +39,7 @@ def measure_descent(twin: Twin) -> dict[str, Tensor]:
 
         reference = best(g)
         own.append(_share(reference if a is g else best(a), reference))
-        turned = [best(turned_rows(flat_rows(a), stream).view_as(a)) for _ in range(ROTATIONS)]
+        turned = [best(turned_rows(flat_rows(a), stream).view_as(a)) for _ in range(DESCENT_TURNS)]
         null.append(_share(torch.stack(turned), reference))
     nulls = torch.stack(null)
     return {"descent": torch.stack(own), "descent_null": nulls.mean(1), "descent_null_sd": nulls.std(1)}

@@ -89,7 +89,7 @@ def _output_first(x: Tensor) -> Tensor:
     """A weight as a matrix (outputs, others): biases are one column, what is added to states has its features last."""
     if x.ndim < 2:
         return x.reshape(-1, 1)
-    return x.reshape(-1, x.shape[-1]).mT if x.ndim > 2 and x.shape[0] == 1 else x.flatten(1)
+    return x.reshape(-1, x.shape[-1]).mT if x.ndim == 3 and x.shape[0] == 1 else x.flatten(1)
 
 
 def weight_angle(weight: Tensor, feedback: Tensor) -> Tensor:

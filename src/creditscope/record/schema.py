@@ -19,6 +19,8 @@ RULE_FIELDS = ("rule", "rule_options", "rule_source", "credit_norm", "penalty")
 MEASURING_FIELDS = ("snapshot_every", "snapshot_at", "tier", "noise", "eval_rows")
 """Fields that change what is measured and nothing of the training."""
 FREE_FIELDS = ("seed", "frozen", "train_last")
+DESCENT_TURNS = 8
+"""Random rotations of the credit behind `descent_null`."""
 Number = float | None
 Series = tuple[Number, ...]
 Counts = tuple[int, ...]

@@ -6,10 +6,29 @@ from dataclasses import fields
 import numpy as np
 
 from creditscope.errors import CreditscopeError
-from creditscope.record.schema import RULE_FIELDS, TapMeasures
+from creditscope.record.schema import FREE_FIELDS, RULE_FIELDS, TapMeasures
 from creditscope.record.store import Record
 
+TIERS = ("quick", "standard", "full")
 SCALARS = ("accuracy", "loss", "train_loss", "gamma", "gamma_inexact", "gamma_null_sd")
+
+
+def richness(record: Record) -> tuple[bool, int, bool, int]:
+    """How much a record holds, to choose between those of one run that was measured twice."""
+    if record.spec is None:
+        return True, 0, False, len(record.snapshots)
+    return record.finished, TIERS.index(record.spec.tier), record.spec.noise, len(record.snapshots)
+
+
+def richest(records: Sequence[Record]) -> list[Record]:
+    """One record for each run: of those that differ only in how they were measured, the one that holds most."""
+    chosen: dict[str, Record] = {}
+    for record in records:
+        spec = record.spec
+        key = str(id(record)) if spec is None else f"{spec.setting()} {[getattr(spec, n) for n in FREE_FIELDS]}"
+        if key not in chosen or richness(record) > richness(chosen[key]):
+            chosen[key] = record
+    return list(chosen.values())
 
 
 def to_xarray(records: Sequence[Record]):
@@ -21,6 +40,7 @@ def to_xarray(records: Sequence[Record]):
 
     if not records:
         raise CreditscopeError("Expected at least one record to view, but got none.")
+    records = richest(records)
     settings = {_setting(r) for r in records}
     if len(settings) > 1:
         raise CreditscopeError(

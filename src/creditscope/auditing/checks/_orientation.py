@@ -3,9 +3,10 @@
 import math
 from collections.abc import Mapping
 
-from creditscope.auditing.stats import holm
+from creditscope.auditing.stats import holm, t_as_z
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts, Snapshot
+from creditscope.record.schema import DESCENT_TURNS
 
 
 def informed_taps(facts: Facts, snapshot: Snapshot, limits: Thresholds) -> dict[int, bool]:
@@ -14,8 +15,10 @@ def informed_taps(facts: Facts, snapshot: Snapshot, limits: Thresholds) -> dict[
 
 
 def descending_taps(facts: Facts, snapshot: Snapshot, limits: Thresholds) -> dict[int, bool]:
-    """The same of `descent` against its own null: its distance from the null's mean in the null's sd."""
-    return _above({tap: descent_z(snapshot, tap) for tap in facts.inexact_taps}, limits)
+    """The same of `descent` against its own null, whose mean and sd come from few rotations: by Student's t."""
+    found = {tap: descent_z(snapshot, tap) for tap in facts.inexact_taps}
+    wider = math.sqrt(1 + 1 / DESCENT_TURNS)
+    return _above({t: z if z is None else t_as_z(z / wider, DESCENT_TURNS - 1) for t, z in found.items()}, limits)
 
 
 def descent_z(snapshot: Snapshot, tap: int) -> float | None:

@@ -23,7 +23,7 @@ class HiddenLayers(RunCheck):
         if reason:
             return self.not_applicable(reason)
         taps = [tap for tap in facts.gamma_taps if tap in facts.inexact_taps]
-        if len(taps) < limits.hidden_taps:
+        if len(taps) < max(limits.hidden_taps, 1):
             return self.not_applicable(
                 f"{len(taps)} block taps without exact credit, the question needs {limits.hidden_taps:g}"
             )

@@ -1,6 +1,7 @@
 """CS009, information without gradient: weight gradients vanish, yet a probe reads the classes off a middle layer."""
 
 from creditscope.auditing.checks import RunCheck, register_check
+from creditscope.auditing.checks._orientation import list_taps
 from creditscope.auditing.checks.cs007_vanishing_weight_gradients import VanishingWeightGradients
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
@@ -34,19 +35,22 @@ class InformationWithoutGradient(RunCheck):
             return self.skipped("no probe of the untrained net to compare with")
         rows = snapshot.probe_rows or facts.test_rows or snapshot.rows_covered
         before = moment.untrained.taps.probe
-        probes = {tap: probe for tap in taps if (probe := snapshot.taps.probe[tap]) is not None}
+        known = [tap for tap in taps if snapshot.taps.probe[tap] is not None and before[tap] is not None]
+        probes = {tap: probe for tap in known if (probe := snapshot.taps.probe[tap]) is not None}
+        missing = self.skipped(f"no probe, trained or untrained, at {list_taps([t for t in taps if t not in known])}")
         if not probes:
-            return self.skipped("no middle tap has a probe: their states are constant")
+            return missing
         lows = {tap: binomial_lower(p, rows, confidence=limits.chance_confidence) for tap, p in probes.items()}
         bars = {tap: max(facts.best_constant + limits.probe_gain, before[tap] or 0.0) for tap in probes}
         tap = max(probes, key=lambda tap: lows[tap] - bars[tap])
-        untrained = "–" if before[tap] is None else f"{before[tap]:.3f}"
         said = (
             f"a probe at tap {tap} reads {probes[tap]:.3f} (lower bound {lows[tap]:.3f} over {rows} rows; best "
-            f"constant {facts.best_constant:.3f}, untrained net {untrained})"
+            f"constant {facts.best_constant:.3f}, untrained net {before[tap]:.3f})"
         )
         if lows[tap] > bars[tap]:
             return self.issue(f"{said}, although weight gradients vanish", value=probes[tap])
+        if len(known) < len(taps):
+            return missing
         return self.passed(f"{said}: no more than chance or the untrained net has", value=probes[tap])
 
 
