@@ -107,12 +107,12 @@ def test_bootstrap_is_a_percentile_interval_of_resampled_means(values):
     found = bootstrap_interval(values)
     stream = np.random.default_rng(1)
     means = stream.choice(values, size=(20_000, len(values))).mean(axis=1)
-    spread = np.std(values)
     assert found.mean == pytest.approx(np.mean(values))
-    assert (found.low, found.high) == (
-        pytest.approx(np.quantile(means, 0.025), abs=0.15 * spread),
-        pytest.approx(np.quantile(means, 0.975), abs=0.15 * spread),
-    )
+    assert found.low is not None
+    assert found.high is not None
+    for bound, level in ((found.low, 0.025), (found.high, 0.975)):  # in probability: few values make jumps
+        assert (means < bound - 1e-9).mean() <= level + 0.012
+        assert (means <= bound + 1e-9).mean() >= level - 0.012
     assert min(values) - 1e-12 <= found.low <= found.high <= max(values) + 1e-12
     assert found == bootstrap_interval(values)  # seeded
 
