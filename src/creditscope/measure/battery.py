@@ -17,7 +17,13 @@ from creditscope.measure.common import BatchRows, batch_drift, common_share
 from creditscope.measure.descent import measure_descent, measure_stage_descent
 from creditscope.measure.fresh import measure_fresh
 from creditscope.measure.needs import Needs
-from creditscope.measure.observation import Observation, observation_of_seed, random_state, stacked_tensors
+from creditscope.measure.observation import (
+    Observation,
+    observation_of_seed,
+    random_state,
+    stacked_tensors,
+    with_tensors,
+)
 from creditscope.measure.permuted import permuted_cosine
 from creditscope.measure.probe import measure_probe
 from creditscope.measure.rho import measure_rho
@@ -173,8 +179,7 @@ def _measure_stack(
     """The cheap fields of all seeds of a stack at once."""
 
     def one_seed(tensors: dict[str, Any], keys: Tensor, feedback: dict[str, tuple[Tensor, Tensor]]) -> list[Measured]:
-        own = replace(seen, errors=replace(seen.errors, **tensors["errors"]), **tensors["observed"])
-        needs = Needs(own, facts, keys=keys, feedback=feedback)
+        needs = Needs(with_tensors(seen, tensors), facts, keys=keys, feedback=feedback)
         return [instrument.take(needs) for instrument in due]
 
     with torch.no_grad():

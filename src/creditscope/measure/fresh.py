@@ -92,7 +92,7 @@ def _weight_rule_cosines(
     stack = StackedNet(subject.net, shared, buffers)  # pyright: ignore[reportArgumentType]
     try:
         forward = watch_forward(stack, subject.taps, subject.inputs)
-    except (RuntimeError, NotImplementedError, ValueError):
+    except (RuntimeError, NotImplementedError, ValueError):  # they cannot be mapped, or do not fit together
         return torch.cat([_weight_rule_cosines(subject, seen, gradients, [one]) for one in drawn])
     credits = torch.autograd.grad(forward.output, forward.states, error.expand(draws, *error.shape), allow_unused=True)
     found = [torch.zeros_like(h) if a is None else a for h, a in zip(forward.states, credits, strict=True)]

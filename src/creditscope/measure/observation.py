@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors, RowLoss, errors_function
 from creditscope.measure.noise import float64_gradients
 from creditscope.measure.numerics import error_resolution, flat_rows, row_norms
 from creditscope.rules import AppliedRule, transport_of
-from creditscope.stack import Net, call_net
+from creditscope.stack import Net, StackedNet, call_net
 from creditscope.taps import Forward, leave_untouched, watch_forward
 
 
@@ -89,21 +90,18 @@ def fitted_rows(errors: RowErrors) -> tuple[Tensor, Tensor]:
 
 def observation_of_seed(seen: Observation, seed: int) -> Observation:
     """One seed's share of what was seen of a stack, by its place; views, not copies."""
-    tensors = stacked_tensors(seen)
-    errors = replace(seen.errors, **{name: t[seed] for name, t in tensors["errors"].items()})
-    own: dict[str, Any] = {}
-    for name, value in tensors["observed"].items():
-        if isinstance(value, dict):
-            own[name] = {key: t[seed] for key, t in value.items()}
-        else:
-            own[name] = [t[seed] for t in value] if isinstance(value, list) else value[seed]
-    return replace(seen, errors=errors, **own)
+    return with_tensors(seen, tree_map(lambda t: t[seed], stacked_tensors(seen)))
 
 
 def stacked_tensors(seen: Observation) -> dict[str, Any]:
     """All that has a seed axis: not the notes, nor the mask, nor what was not measured."""
     observed = {name: v for name, v in vars(seen).items() if name not in ("errors", "notes") and v is not None}
     return {"errors": {name: v for name, v in vars(seen.errors).items() if name != "mask"}, "observed": observed}
+
+
+def with_tensors(seen: Observation, tensors: dict[str, Any]) -> Observation:
+    """The observation with these in place of what has a seed axis: one seed's share of `stacked_tensors`."""
+    return replace(seen, errors=replace(seen.errors, **tensors["errors"]), **tensors["observed"])
 
 
 def exact_weight_gradients(
@@ -145,6 +143,8 @@ def _add_float64(
             with exactly(net):
                 observation.exact64 = float64_gradients(net, applied.anatomy.taps, inputs, errors_of)
         except (RuntimeError, TypeError, CreditscopeError) as error:
+            if isinstance(net, StackedNet) and isinstance(error, torch.OutOfMemoryError):
+                raise  # fewer seeds at once will have room
             observation.notes.append(f"g_noise not measured: the net does not run in float64 ({error})"[:300])
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from creditscope.measure.alignment import compare_rows
 from creditscope.measure.noise import measure_noise
 from creditscope.measure.numerics import flat_rows, unit_rows
-from creditscope.measure.observation import Observation, fitted_rows, stacked_tensors
+from creditscope.measure.observation import Observation, fitted_rows, stacked_tensors, with_tensors
 from creditscope.measure.scale import measure_scale
 from creditscope.measure.weights import Direction, gradient_sizes, measure_update
 from creditscope.record.schema import Facts, Snapshot, TapMeasures, WeightMeasures
@@ -57,8 +57,7 @@ def take_snapshots(
     """The same of every seed of a stack, measured together and brought to the host in one transfer."""
 
     def one_seed(tensors: dict[str, Any], last: dict[str, Any] | None, scalars: dict[str, Tensor]) -> list[Measured]:
-        own = replace(seen, errors=replace(seen.errors, **tensors["errors"]), **tensors["observed"])
-        return _measure(own, facts, StepTensors(**last) if last else None, scalars)
+        return _measure(with_tensors(seen, tensors), facts, StepTensors(**last) if last else None, scalars)
 
     tensors = stacked_tensors(seen)
     last = vars(last_step) if last_step else None

@@ -41,7 +41,10 @@ class Run:
     facts: Facts
     optimiser: torch.optim.Optimizer
 
-    engine = "loop"
+    @property
+    def engine(self) -> str:
+        """What provenance calls it."""
+        return "loop"
 
     @property
     def specs(self) -> tuple[RunSpec, ...]:

@@ -44,7 +44,6 @@ class StackedRun(Run):
 
     def __post_init__(self) -> None:
         seeds, device = len(self.members), self.device
-        self.engine = "captured" if self.capture else "stacked"
         self._place = torch.zeros(1, dtype=torch.int64, device=device)
         self._loss = torch.zeros(seeds, dtype=torch.float64, device=device)
         self._plan: tuple[Tensor, ...] | None = None
@@ -56,6 +55,11 @@ class StackedRun(Run):
         buffers = dict(self.net.named_buffers())
         self._dropout_step = buffers[layers[0]] if layers else torch.zeros(seeds, dtype=torch.int64, device=device)
         self.net.share_buffers(layers, self._dropout_step)
+
+    @property
+    def engine(self) -> str:
+        """What provenance calls it."""
+        return "captured" if self.capture else "stacked"
 
     @property
     def specs(self) -> tuple[RunSpec, ...]:
@@ -141,7 +145,7 @@ class StackedRun(Run):
         except RuntimeError:
             torch.cuda.synchronize(self.device)
             self._put_back(kept, states)
-            self.capture, self.engine = False, "stacked"
+            self.capture = False
             return None
         return graph
 
@@ -177,10 +181,8 @@ def stack_runs(runs: Sequence[Run]) -> StackedRun:
     nets = [run.net for run in runs if isinstance(run.net, torch.nn.Module)]
     net, applied = StackedNet.of(nets), first.application.applied
     if isinstance(applied, AppliedTapRule):
-        feedback = [
-            run.application.applied.feedback for run in runs if isinstance(run.application.applied, AppliedTapRule)
-        ]
-        applied = replace(applied, net=net, feedback=[torch.stack(b) for b in zip(*feedback, strict=True)])
+        each = [feedback_state(run.application).values() for run in runs]
+        applied = replace(applied, net=net, feedback=[torch.stack(b) for b in zip(*each, strict=True)])
     else:
         applied = replace(applied, net=net)
     # a captured optimiser takes its learning rate and bias corrections in float32, which float64 would feel
@@ -217,7 +219,7 @@ def _stack_optimisers(stacked: StackedRun, runs: Sequence[Run]) -> None:
 
 def _refuse_unaligned(run: StackedRun, runs: Sequence[Run]) -> None:
     """On a CPU the last bits of a product depend on how its factors lie in memory: each seed's must lie alike."""
-    rows = {len(run.data.snapshot_batch().target), *(told.shape[1] for told in run.data.plan_epoch(0, 0)[:1])}
+    rows = (len(run.data.snapshot_batch().target), run.spec.batch)
     item = next(run.net.parameters()).element_size()
     shares = [t.numel() * t.element_size() for t in runs[0].tensors().values() if t.ndim >= 2]
     shares += [n * math.prod(shape) * item for n in rows for shape in (*run.facts.tap_shapes, (run.facts.classes,))]
