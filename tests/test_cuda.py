@@ -9,14 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from torch.nn import functional
 
-from creditscope import stacked_functions
 from creditscope.measure import snapshot as snapshot_module
 from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import take_snapshot, take_snapshots
 from creditscope.record import RunSpec, Snapshot, read_record, run_folder
-from creditscope.stacked_functions import stacked_attention, stacked_layer_norm, stacked_linear
 from creditscope.tasks import ImageSettings, Task
 from creditscope.train.plan import plan_run
 from creditscope.train.recording import StoppedError, record_runs
@@ -320,41 +317,3 @@ def test_tf32_is_near_float32_and_is_put_back(engine, tmp_path):
     full, rounded = (weights_of(tmp_path, spec) for spec in specs.values())
     assert any(not torch.equal(rounded[name], full[name]) for name in full)
     assert all(relative(rounded[name], full[name]) < 0.05 for name in full if full[name].ndim == 2)
-
-
-@pytest.mark.parametrize("rows", [(stacked_functions.MANY_ROWS + 7,), (300, 9)], ids=["rows", "tokens"])
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-def test_layers_of_many_rows_are_those_of_every_seed(rows, bias):
-    stream = torch.Generator("cuda").manual_seed(0)
-
-    def leaf(*shape: int) -> Tensor:
-        return torch.randn(*shape, dtype=torch.float64, device="cuda", generator=stream).requires_grad_()
-
-    x, weight = leaf(3, *rows, 6), leaf(3, 4, 6)
-    shift, gain = leaf(3, 4) if bias else None, leaf(3, 6)
-    y = stacked_linear(stacked_layer_norm(x, (6,), gain, gain), weight, shift)
-    wanted = torch.stack(
-        [
-            functional.linear(
-                functional.layer_norm(x[i], (6,), gain[i], gain[i]), weight[i], None if shift is None else shift[i]
-            )
-            for i in range(3)
-        ]
-    )
-    torch.testing.assert_close(y, wanted, rtol=1e-10, atol=1e-10)
-    leaves, delta = [x, weight, gain, *([] if shift is None else [shift])], torch.randn_like(y)
-    for g, w in zip(*(torch.autograd.grad(out, leaves, delta) for out in (y, wanted)), strict=True):
-        torch.testing.assert_close(g, w, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("tokens", [5, stacked_functions.FEW_TOKENS, stacked_functions.FEW_TOKENS + 1])
-def test_attention_of_few_and_many_tokens_is_that_of_every_seed(tokens):
-    stream = torch.Generator("cuda").manual_seed(0)
-    shape = (3, 2, 2, tokens, 4)
-    q, k, v = (torch.randn(shape, device="cuda", generator=stream).requires_grad_() for _ in range(3))
-    found = stacked_attention(q, k, v)
-    wanted = torch.stack([functional.scaled_dot_product_attention(q[i], k[i], v[i]) for i in range(3)])
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
-    delta = torch.randn(shape, device="cuda", generator=stream)
-    for g, w in zip(*(torch.autograd.grad(out, (q, k, v), delta) for out in (found, wanted)), strict=True):
-        torch.testing.assert_close(g, w, rtol=1e-3, atol=1e-4)

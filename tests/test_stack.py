@@ -23,6 +23,7 @@ from creditscope.stack import PerSeed, StackedNet, call_net, pattern_of
 from creditscope.stacked_functions import (
     OneForAll,
     StackedFunctions,
+    linear,
     product_over_rows,
     stacked_attention,
     stacked_layer_norm,
@@ -46,8 +47,8 @@ def own_stream():
 def either_path(request, monkeypatch):
     """The sums over rows taken at once, and in parts with rows left over."""
     if request.param == "many rows":
-        monkeypatch.setattr(stacked_functions, "PARTS", 4)
-        monkeypatch.setattr(stacked_functions, "_many_rows", lambda x: x.ndim == 3)
+        monkeypatch.setattr(linear, "PARTS", 4)
+        monkeypatch.setattr(linear, "_many_rows", lambda x: x.ndim == 3)
 
 
 def leaf(*shape: int) -> Tensor:

@@ -1,0 +1,41 @@
+"""What a CUDA device offers: kernels side by side in a captured step, and Triton."""
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+
+
+def side_by_side(functions: Sequence[Callable[[], Any]]) -> list[Any]:
+    """What the functions return; while a CUDA graph is captured, each becomes a branch of it, joined at the end.
+
+    One alone would leave part of the GPU idle. Every branch starts after all that was queued before, and all that is
+    queued later starts after every branch, so memory can be used again as if there was one stream. Outside a capture
+    they run one after the other: there, the time goes into starting kernels.
+    """
+    if not torch.cuda.is_available() or not torch.cuda.is_current_stream_capturing():
+        return [function() for function in functions]
+    main = torch.cuda.current_stream()
+    streams = [_stream(main.device.index, i) for i in range(len(functions) - 1)]
+    branches = []
+    for function, stream in zip(functions[1:], streams, strict=True):
+        stream.wait_stream(main)
+        with torch.cuda.stream(stream):
+            branches.append(function())
+    first = functions[0]()
+    for stream in streams:
+        main.wait_stream(stream)
+    return [first, *branches]
+
+
+@cache
+def _stream(device: int, number: int) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
+
+
+@cache
+def has_triton() -> bool:
+    """Whether kernels of our own can be made."""
+    return importlib.util.find_spec("triton") is not None

@@ -1,0 +1,82 @@
+"""Linear maps of many seeds, and the sums over rows that their gradients are."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from creditscope.stacked_functions.devices import side_by_side
+
+MANY_ROWS = 1024
+"""Rows from which on one seed's products fill a GPU, but sums over rows into small weights do not."""
+PARTS = 32
+
+
+def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """y = x Wᵀ + b with x (seeds, …, in), W (seeds, out, in), b (seeds, out)."""
+    return _StackedLinear.apply(x, weight, bias)  # pyright: ignore[reportReturnType]
+
+
+class _StackedLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        rows = x.reshape(len(x), -1, x.shape[-1])
+        ctx.save_for_backward(rows, weight)
+        return _affine(rows, weight, bias).view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, ...]:
+        rows, weight = ctx.saved_tensors
+        (delta,) = grad_outputs
+        flat = delta.reshape(len(delta), -1, delta.shape[-1])
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
+        down, of_weight, of_bias = side_by_side(
+            (
+                lambda: (flat @ weight).view(*delta.shape[:-1], -1) if needs_x else None,
+                lambda: product_over_rows(flat, rows) if needs_weight else None,
+                lambda: sum_over_rows(flat) if needs_bias else None,
+            )
+        )
+        return down, of_weight, of_bias
+
+
+def _affine(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Batched x Wᵀ + b; where each seed's product fills the device, seed by seed, with the bias added inside it."""
+    if bias is None:
+        return rows @ weight.mT
+    if not _many_rows(rows):
+        return torch.baddbmm(bias.unsqueeze(1), rows, weight.mT)
+    y = rows.new_empty(*rows.shape[:2], weight.shape[1])
+    parts = zip(bias, rows, weight, y, strict=True)
+    side_by_side([lambda b=b, x=x, w=w, out=out: torch.addmm(b, x, w.T, out=out) for b, x, w, out in parts])
+    return y
+
+
+def product_over_rows(delta: Tensor, rows: Tensor) -> Tensor:
+    """δᵀ x of every seed, (seeds, out, in), from (seeds, rows, out) and (seeds, rows, in).
+
+    A sum over many rows is taken in parts, because few seeds with small weights would leave most of a GPU idle.
+    """
+    if not _many_rows(delta):
+        return delta.mT @ rows
+    (parts, rest), (x_parts, x_rest) = _in_parts(delta, PARTS), _in_parts(rows, PARTS)
+    total = (parts.flatten(0, 1).mT @ x_parts.flatten(0, 1)).unflatten(0, parts.shape[:2]).sum(1)
+    return total + rest.mT @ x_rest if rest.shape[1] else total
+
+
+def sum_over_rows(delta: Tensor) -> Tensor:
+    """Σ δ of every seed, (seeds, features), likewise."""
+    if not _many_rows(delta):
+        return delta.sum(-2)
+    parts, rest = _in_parts(delta, 2 * PARTS)
+    return parts.sum(2).sum(1) + rest.sum(1) if rest.shape[1] else parts.sum(2).sum(1)
+
+
+def _many_rows(x: Tensor) -> bool:
+    return x.is_cuda and x.ndim == 3 and x.shape[1] >= MANY_ROWS
+
+
+def _in_parts(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """(seeds, rows, features) as (seeds, parts, rows of a part, features), and the rows left over."""
+    whole = x.shape[1] - x.shape[1] % count
+    return x[:, :whole].unflatten(1, (count, -1)), x[:, whole:]
