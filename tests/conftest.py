@@ -2,8 +2,29 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny nets lose seconds to threads that wait for shared cores
 settings.register_profile("repeatable", derandomize=True, deadline=None)  # the same cases on every machine
 settings.load_profile("repeatable")
+
+
+@pytest.fixture
+def own_stream():
+    """What a test draws from torch's global stream is the same every time; the stream is put back."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.fixture(params=["few rows", "many rows"])
+def either_path(request, monkeypatch):
+    """Stacked sums over rows taken at once, and in parts with rows left over."""
+    from creditscope.stacked_functions import linear
+
+    if request.param == "many rows":
+        monkeypatch.setattr(linear, "PARTS", 4)
+        monkeypatch.setattr(linear, "_many_rows", lambda x: x.ndim == 3)

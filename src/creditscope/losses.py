@@ -38,7 +38,6 @@ class RowErrors:
 
 def row_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask: Tensor | None = None) -> RowErrors:
     """Errors of every row of one net under `loss` (default cross-entropy); rows outside `mask` get none."""
-    output = output.detach()
     if len(target) != len(output):
         raise CreditscopeError(f"Expected one target per row, but got {len(output)} rows and {len(target)} targets.")
     if loss is None:
@@ -48,6 +47,7 @@ def row_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask
                 "Pass loss=, a function that returns one loss per row."
             )
         return cross_entropy_errors(output, target, mask)
+    output = output.detach()
     with torch.enable_grad():
         leaf = output.requires_grad_()
         losses = loss(leaf, target)
@@ -74,7 +74,8 @@ def cross_entropy_errors(output: Tensor, target: Tensor, mask: Tensor | None = N
     output = output.detach()
     if mask is not None:  # a row without a label may hold anything
         target = torch.where(mask, target, 0)
-    target = target.expand(output.shape[:-1])
+    if target.ndim < output.ndim - 1:
+        target = target.expand(output.shape[:-1])
     log_p = output.log_softmax(-1)
     index = target.unsqueeze(-1)
     others = log_p.exp().scatter(-1, index, 0.0)

@@ -4,7 +4,6 @@ Forward: y = x Wᵀ + b. Backward: ∂W and ∂b as usual, and δ_x = δ_y B, wi
 is used is read when the backward runs, so one forward serves the rule's credit and the exact reference.
 """
 
-import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from creditscope.rules._rule import Rule
 from creditscope.stack import Net, pattern_of
-from creditscope.stacked_functions import OneForAll, product_over_rows, stacked_linear, sum_over_rows
+from creditscope.stacked_functions import OneForAll, linear_backward, stacked_linear
 
 
 class Transport:
@@ -39,6 +38,13 @@ class LinearWithFeedback(torch.autograd.Function):
     first dimension of x is theirs.
     """
 
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """As of any function; outside `vmap` and its kin without binding the arguments, which is felt in a step."""
+        if torch._C._are_functorch_transforms_active():
+            return super().apply(*args)
+        return super(torch.autograd.Function, cls).apply(*args)  # pyright: ignore[reportAttributeAccessIssue]
+
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None, feedback: Tensor, transport: Transport) -> Tensor:
         return nn.functional.linear(x, weight, bias) if weight.ndim == 2 else stacked_linear(x, weight, bias)
@@ -50,16 +56,13 @@ class LinearWithFeedback(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, ...]:
-        (delta,) = grad_outputs
         x, weight, feedback = ctx.saved_tensors
-        delta, x = delta.to(weight.dtype), x.to(weight.dtype)  # they are narrower under autocast
-        needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
-        seeds = weight.shape[:-2]
-        rows = delta.reshape(*seeds, -1, delta.shape[-1])
-        down = (rows @ (weight if ctx.transport.exact else feedback)).view(x.shape) if needs_x else None
-        grad_weight = product_over_rows(rows, x.reshape(*seeds, -1, x.shape[-1])) if needs_weight else None
-        grad_bias = sum_over_rows(rows) if needs_bias else None
-        return down, grad_weight, grad_bias, None, None
+        delta, rows = _as_rows(grad_outputs[0], weight), _as_rows(x, weight)
+        matrix = weight if ctx.transport.exact else feedback
+        down, of_weight, of_bias = linear_backward(delta, rows, matrix, ctx.needs_input_grad[:3])
+        if down is not None and down.shape != x.shape:
+            down = down.view(x.shape)
+        return down, of_weight, of_bias, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
@@ -67,8 +70,14 @@ class LinearWithFeedback(torch.autograd.Function):
         return OneForAll.vmap(info, (None, *in_dims), LinearWithFeedback.apply, *args)
 
 
-LinearWithFeedback.forward.__signature__ = inspect.signature(LinearWithFeedback.forward)  # pyright: ignore
-"""Kept, because torch would work it out again at every call, which is felt in a step."""
+def _as_rows(x: Tensor, weight: Tensor) -> Tensor:
+    """(rows, features), or (seeds, rows, features), in the weight's number format: under autocast x is narrower.
+
+    What is so already is handed back untouched, because calls that do nothing are felt in a step, too.
+    """
+    if x.dtype != weight.dtype:
+        x = x.to(weight.dtype)
+    return x if x.ndim == weight.ndim else x.reshape(*weight.shape[:-2], -1, x.shape[-1])
 
 
 class FeedbackLinear(nn.Linear):

@@ -15,16 +15,15 @@ from torch.overrides import TorchFunctionMode
 
 from creditscope.stacked_functions.attention import stacked_attention
 from creditscope.stacked_functions.layer_norm import stacked_layer_norm
-from creditscope.stacked_functions.linear import product_over_rows, stacked_linear, sum_over_rows
+from creditscope.stacked_functions.linear import linear_backward, stacked_linear
 
 __all__ = [
     "OneForAll",
     "StackedFunctions",
-    "product_over_rows",
+    "linear_backward",
     "stacked_attention",
     "stacked_layer_norm",
     "stacked_linear",
-    "sum_over_rows",
 ]
 
 

@@ -1,5 +1,6 @@
 """Linear maps of many seeds, and the sums over rows that their gradients are."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,15 +30,26 @@ class _StackedLinear(torch.autograd.Function):
         rows, weight = ctx.saved_tensors
         (delta,) = grad_outputs
         flat = delta.reshape(len(delta), -1, delta.shape[-1])
-        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
-        down, of_weight, of_bias = side_by_side(
-            (
-                lambda: (flat @ weight).view(*delta.shape[:-1], -1) if needs_x else None,
-                lambda: product_over_rows(flat, rows) if needs_weight else None,
-                lambda: sum_over_rows(flat) if needs_bias else None,
-            )
+        down, of_weight, of_bias = linear_backward(flat, rows, weight, ctx.needs_input_grad)
+        return down if down is None else down.view(*delta.shape[:-1], -1), of_weight, of_bias
+
+
+def linear_backward(
+    delta: Tensor, rows: Tensor, matrix: Tensor, needs: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """What a linear map of rows x (…, rows, in) is told by δ (…, rows, out), each part only if it `needs` to be.
+
+    The rows are told δ M, with M the weight or feedback in its place; the weight δᵀ x; the bias Σ δ.
+    """
+    needs_rows, needs_weight, needs_bias = needs
+    down, of_weight, of_bias = side_by_side(
+        (
+            lambda: delta @ matrix if needs_rows else None,
+            lambda: product_over_rows(delta, rows) if needs_weight else None,
+            lambda: sum_over_rows(delta) if needs_bias else None,
         )
-        return down, of_weight, of_bias
+    )
+    return down, of_weight, of_bias
 
 
 def _affine(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

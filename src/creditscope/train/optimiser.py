@@ -20,15 +20,14 @@ def make_optimiser(
 ) -> torch.optim.Optimizer:
     """AdamW (decoupled decay), Adam (decay as an L2 term inside) or plain SGD, at the spec's learning rate.
 
-    All are elementwise, so stacked parameters need nothing of their own. On CUDA they are fused; `captured` ones read
-    their learning rate from the device, as float32.
+    All are elementwise, so stacked parameters need nothing of their own. On CUDA they are fused; on a CPU not, because
+    there a fused one rounds an element by its place in memory, but each operation is called once for all parameters.
+    `captured` ones read their learning rate from the device, as float32.
     """
     kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
     parameters = list(parameters)
     device = parameters[0].device if parameters else torch.device("cpu")
-    options: dict[str, Any] = {}
-    if device.type == "cuda":
-        options["fused"] = True
+    options: dict[str, Any] = {"fused": True} if device.type == "cuda" else {"foreach": True}
     if captured:
         options["lr"] = torch.tensor(spec.lr, device=device)
         if spec.optimiser != "sgd":

@@ -1,0 +1,190 @@
+"""Records of stacked runs: where the loop's lie, the same but for rounding; halves of a stack where memory is short."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from stacking import assert_snapshots_agree, recorded, same_bytes, stop, train_on
+
+from creditscope.errors import CreditscopeError
+from creditscope.record import RunSpec, read_record, run_folder
+from creditscope.stack import StackedNet
+from creditscope.train import recording, stacked
+from creditscope.train.checkpoint import NAME
+from creditscope.train.recording import record_run
+from creditscope.train.run import Run
+from creditscope.train.runner import run_all
+from creditscope.train.stacked import StackedRun, stack_runs
+
+
+class TestRecords:
+    def test_they_are_complete_and_name_the_stack(self, tmp_path):
+        specs = recorded((1, 2, 3))
+        heard, ended = [], []
+        outcomes = train_on(
+            specs,
+            tmp_path,
+            on_epoch=lambda spec, epoch, loss: heard.append((spec.seed, epoch)),
+            on_end=lambda spec, outcome: ended.append((spec.seed, outcome)),
+        )
+        assert outcomes == ["complete"] * 3
+        assert ended == [(seed, "complete") for seed in (1, 2, 3)]
+        assert heard == [(seed, epoch) for epoch in range(1, 5) for seed in (1, 2, 3)]
+        for spec in specs:
+            record = read_record(run_folder(tmp_path, spec))
+            provenance = record.provenance
+            assert (provenance.status, provenance.engine, provenance.stack) == ("complete", "stacked", (1, 2, 3))
+            assert (provenance.note, provenance.resumes, provenance.diverged_epoch) == ("", 0, None)
+            assert [s.epoch for s in record.snapshots] == [0, 2, 4]
+            assert record.last.correct is not None
+            assert not (record.path / NAME).exists()
+
+    def test_they_lie_where_the_loop_s_do_and_hold_the_same_but_for_rounding(self, tmp_path, whole):
+        specs = recorded((1, 2, 3))
+        stacked_root = whole(specs)
+        assert train_on(specs, tmp_path, engine="loop") == ["complete"] * 3
+        for spec in specs:
+            ours, theirs = run_folder(stacked_root, spec), run_folder(tmp_path, spec)
+            assert ours.name == theirs.name
+            assert (ours / "spec.json").read_bytes() == (theirs / "spec.json").read_bytes()
+            a, b = read_record(ours), read_record(theirs)
+            assert (b.provenance.engine, b.provenance.stack) == ("loop", ())
+            for name in ("facts", "parameters", "data_checksum", "device"):
+                assert getattr(a.provenance, name) == getattr(b.provenance, name), name
+            for found, wanted in zip(a.snapshots, b.snapshots, strict=True):
+                assert_snapshots_agree(found, wanted, 2e-3, [])
+            weights, others = (load_file(folder / "weights.safetensors") for folder in (ours, theirs))
+            assert list(weights) == list(others)
+            for name, tensor in others.items():
+                torch.testing.assert_close(weights[name], tensor, rtol=1e-4, atol=1e-5, msg=name)
+
+    def test_one_run_alone_can_be_a_stack(self, tmp_path, whole):
+        (spec,) = recorded((2,))
+        assert record_run(spec, tmp_path, engine="stacked") == "complete"
+        assert read_record(run_folder(tmp_path, spec)).provenance.stack == (2,)
+        assert same_bytes([spec], tmp_path, whole(recorded((1, 2, 3))))
+
+    @pytest.mark.parametrize("after", [0, 2])
+    def test_one_that_diverges_says_so_and_the_others_complete(self, tmp_path, monkeypatch, whole, after):
+        specs = recorded((1, 2, 3))
+        root = whole(specs)
+        original = StackedRun.train_epoch
+
+        def poisoned(self: StackedRun, epoch: int, **options: Any) -> Any:
+            if epoch == after:
+                next(self.net.parameters()).data[1] = math.nan
+            return original(self, epoch, **options)
+
+        monkeypatch.setattr(StackedRun, "train_epoch", poisoned)
+        assert train_on(specs, tmp_path) == ["complete", "diverged", "complete"]
+        record = read_record(run_folder(tmp_path, specs[1]))
+        assert (record.provenance.status, record.provenance.diverged_epoch) == ("diverged", after + 1)
+        assert [s.epoch for s in record.snapshots] == [e for e in (0, 2) if e <= after]
+        assert (record.path / "weights.safetensors").exists()
+        assert same_bytes([specs[0], specs[2]], tmp_path, root)
+        monkeypatch.undo()
+        assert train_on(specs, tmp_path) == ["complete", "diverged", "complete"]
+
+    def test_mates_of_one_that_diverged_can_be_stopped_and_go_on(self, tmp_path, monkeypatch, whole):
+        specs = recorded((1, 2, 3))
+        root = whole(specs)
+        original = StackedRun.train_epoch
+
+        def poisoned(self: StackedRun, epoch: int, **options: Any) -> Any:
+            if epoch == 0:
+                next(self.net.parameters()).data[1] = math.nan
+            return original(self, epoch, **options)
+
+        monkeypatch.setattr(StackedRun, "train_epoch", poisoned)
+        stop(specs, tmp_path, epochs=3)
+        monkeypatch.undo()
+        assert train_on(specs, tmp_path) == ["complete", "diverged", "complete"]
+        assert read_record(run_folder(tmp_path, specs[0])).provenance.stack == (1, 3)
+        assert same_bytes([specs[0], specs[2]], tmp_path, root)
+
+    def test_all_can_diverge(self, tmp_path):
+        specs = recorded((1, 2), "bp", optimiser="sgd", lr=1e12)
+        assert train_on(specs, tmp_path) == ["diverged", "diverged"]
+        assert [read_record(run_folder(tmp_path, s)).provenance.diverged_epoch for s in specs] == [1, 1]
+
+
+class TestMemory:
+    """A stack that does not fit is halved until it does."""
+
+    def stacks(self, specs: Sequence[RunSpec], root: Path) -> set[tuple[int, ...]]:
+        return {read_record(run_folder(root, spec)).provenance.stack for spec in specs}
+
+    def test_too_little_to_make_the_stack(self, tmp_path, monkeypatch, whole):
+        specs = recorded((1, 2, 3, 4, 5), epochs=1)
+        root = whole(specs)
+
+        def small(runs: Sequence[Run]) -> StackedRun:
+            if len(runs) > 2:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            return stack_runs(runs)
+
+        monkeypatch.setattr(recording, "stack_runs", small)
+        ended = []
+        assert train_on(specs, tmp_path, on_end=lambda spec, _: ended.append(spec.seed)) == ["complete"] * 5
+        assert ended == [1, 2, 3, 4, 5]
+        assert self.stacks(specs, tmp_path) == {(1, 2), (3,), (4, 5)}
+        assert same_bytes(specs, tmp_path, root)
+
+    def test_too_little_to_try_it_out(self, tmp_path, monkeypatch):
+        specs = recorded((1, 2, 3), epochs=1)
+        original = stacked.observe
+
+        def small(net: StackedNet, *args: Any, **options: Any) -> Any:
+            if net.seeds > 2:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            return original(net, *args, **options)
+
+        monkeypatch.setattr(stacked, "observe", small)
+        assert train_on(specs, tmp_path) == ["complete"] * 3
+        assert self.stacks(specs, tmp_path) == {(1,), (2, 3)}
+
+    def test_too_little_in_the_middle_of_training(self, tmp_path, monkeypatch, whole):
+        specs = recorded((1, 2, 3, 4))
+        root = whole(specs)
+        original = StackedRun.train_epoch
+
+        def small(self: StackedRun, epoch: int, **options: Any) -> Any:
+            if epoch == 2 and len(self.members) > 2:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            return original(self, epoch, **options)
+
+        monkeypatch.setattr(StackedRun, "train_epoch", small)
+        assert train_on(specs, tmp_path, checkpoint_seconds=0.0) == ["complete"] * 4
+        assert self.stacks(specs, tmp_path) == {(1, 2), (3, 4)}
+        assert same_bytes(specs, tmp_path, root)
+
+    def test_each_run_ends_once_even_if_its_checkpoint_was_damaged(self, tmp_path, monkeypatch):
+        specs = recorded((1, 2, 3), epochs=2)
+        stop(specs, tmp_path, epochs=1)
+        (run_folder(tmp_path, specs[1]) / NAME).write_bytes(b"damaged")
+
+        def small(runs: Sequence[Run]) -> StackedRun:
+            if len(runs) > 1:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            return stack_runs(runs)
+
+        monkeypatch.setattr(recording, "stack_runs", small)
+        ended = []
+        train_on(specs, tmp_path, on_end=lambda spec, outcome: ended.append(spec.seed))
+        assert sorted(ended) == [1, 2, 3]
+
+    def test_too_little_for_one_is_an_error_of_that_run(self, tmp_path, monkeypatch):
+        specs = recorded((1, 2), epochs=1)
+
+        def none(runs: Sequence[Run]) -> StackedRun:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+        monkeypatch.setattr(recording, "stack_runs", none)
+        with pytest.raises(torch.OutOfMemoryError):
+            train_on(specs, tmp_path)
+        with pytest.raises(CreditscopeError, match="CUDA out of memory"):
+            run_all(specs, tmp_path, jobs=1, engine="stacked")

@@ -1,0 +1,149 @@
+"""Stacks that were stopped go on and end alike, whoever their mates and whichever engine began them."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from stacking import assert_snapshots_agree, recorded, same_bytes, stop, train_on
+
+from creditscope.errors import CreditscopeError
+from creditscope.record import RecordWriter, RunSpec, Snapshot, read_record, run_folder
+from creditscope.train.checkpoint import NAME
+
+RESUMED = (
+    ("dfa", {}),
+    ("fa", {"noise": True}),
+    ("block_fa", {"optimiser": "sgd", "lr": 0.01, "credit_norm": "batch"}),
+    ("bp", {"frozen": True, "penalty": 0.1}),
+    ("fa", {"net": "gcn", "optimiser": "adam", "epochs": 8}),
+)
+
+
+def epoch_of(root: Path, spec: RunSpec) -> int:
+    with safe_open(run_folder(root, spec) / NAME, framework="pt") as file:
+        return int(file.metadata()["epoch"])
+
+
+class TestResuming:
+    @pytest.mark.parametrize(("rule", "others"), RESUMED, ids=lambda v: str(v))
+    def test_stopped_stacks_go_on_and_end_alike(self, tmp_path, whole, rule, others):
+        specs = recorded((1, 2, 3), rule, **others)
+        for stood in (1, 2, 3):
+            stop(specs, tmp_path, epochs=1)
+            assert [epoch_of(tmp_path, spec) for spec in specs] == [stood] * 3
+        assert train_on(specs, tmp_path) == ["complete"] * 3
+        assert same_bytes(specs, tmp_path, whole(specs))
+        for spec in specs:
+            assert read_record(run_folder(tmp_path, spec)).provenance.resumes == 3
+            assert not (run_folder(tmp_path, spec) / NAME).exists()
+
+    def test_members_that_stand_at_different_epochs(self, tmp_path, whole):
+        specs = recorded((1, 2, 3, 4))
+        stop(specs[:2], tmp_path, epochs=1)
+        stop(specs[2:], tmp_path, epochs=3)
+        (run_folder(tmp_path, specs[1]) / NAME).unlink()
+        assert train_on(specs, tmp_path) == ["complete"] * 4
+        assert same_bytes(specs, tmp_path, whole(specs))
+        stacks = [read_record(run_folder(tmp_path, spec)).provenance.stack for spec in specs]
+        assert stacks == [(1,), (2,), (3, 4), (3, 4)]
+
+    def test_members_at_different_epochs_can_be_stopped_again(self, tmp_path, whole):
+        specs = recorded((1, 2, 3))
+        stop(specs, tmp_path, epochs=1)
+        (run_folder(tmp_path, specs[1]) / NAME).unlink()
+        for _ in range(3):
+            stop(specs, tmp_path, epochs=1)
+        assert train_on(specs, tmp_path) == ["complete"] * 3
+        assert same_bytes(specs, tmp_path, whole(specs))
+
+    def test_other_mates(self, tmp_path, whole):
+        one, two, three, four = recorded((1, 2, 3, 4))
+        stop([one, two, three], tmp_path)
+        stop([three, four], tmp_path, epochs=1)
+        assert train_on([one], tmp_path) == ["complete"]
+        assert train_on([four, three, two, one], tmp_path) == ["complete"] * 4
+        assert same_bytes([one, two, three, four], tmp_path, whole(recorded((1, 2, 3, 4))))
+
+    def test_a_damaged_checkpoint_fails_its_run_alone_and_is_set_aside(self, tmp_path, whole):
+        specs = recorded((1, 2, 3))
+        stop(specs, tmp_path)
+        checkpoint = run_folder(tmp_path, specs[1]) / NAME
+        checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+        first, second, third = train_on(specs, tmp_path)
+        assert (first, third) == ("complete", "complete")
+        assert isinstance(second, CreditscopeError)
+        assert f"it is damaged; it was set aside as damaged-{NAME}" in str(second)
+        assert checkpoint.with_name(f"damaged-{NAME}").exists()
+        assert not checkpoint.exists()
+        assert train_on(specs, tmp_path) == ["complete"] * 3
+        assert same_bytes(specs, tmp_path, whole(specs))
+
+    def test_a_finished_member_is_reused(self, tmp_path, whole):
+        one, two = recorded((1, 2))
+        train_on([one], tmp_path)
+        before = {p.name: p.read_bytes() for p in run_folder(tmp_path, one).iterdir()}
+        heard = []
+        outcomes = train_on([one, two], tmp_path, on_epoch=lambda spec, *_: heard.append(spec.seed))
+        assert outcomes == ["complete", "complete"]
+        assert set(heard) == {2}
+        assert {p.name: p.read_bytes() for p in run_folder(tmp_path, one).iterdir()} == before
+        assert read_record(run_folder(tmp_path, two)).provenance.stack == (2,)
+        assert same_bytes([one, two], tmp_path, whole(recorded((1, 2, 3))))
+
+    def test_a_member_that_another_process_writes_fails_alone(self, tmp_path):
+        specs = recorded((1, 2, 3), epochs=1)
+        with RecordWriter(tmp_path, specs[1]).open():
+            first, second, third = train_on(specs, tmp_path)
+        assert (first, third) == ("complete", "complete")
+        assert isinstance(second, CreditscopeError)
+        assert "another process is writing it" in str(second)
+
+    def test_a_record_that_cannot_be_written_fails_alone(self, tmp_path, monkeypatch, whole):
+        specs = recorded((1, 2, 3))
+        root = whole(specs)
+        original = RecordWriter.append
+
+        def full(self: RecordWriter, snapshot: Snapshot) -> None:
+            if self.spec.seed == 2 and snapshot.epoch == 2:
+                raise OSError(28, "No space left on device")
+            original(self, snapshot)
+
+        monkeypatch.setattr(RecordWriter, "append", full)
+        first, second, third = train_on(specs, tmp_path)
+        assert isinstance(second, OSError)
+        assert (first, third) == ("complete", "complete")
+        monkeypatch.undo()
+        assert train_on(specs, tmp_path) == ["complete"] * 3
+        assert same_bytes(specs, tmp_path, root)
+
+    @pytest.mark.parametrize(("begun", "ended"), [("stacked", "loop"), ("loop", "stacked")])
+    @pytest.mark.parametrize(("rule", "others"), [RESUMED[2], RESUMED[4]], ids=lambda v: str(v))
+    def test_what_one_engine_began_the_other_can_finish(self, tmp_path, rule, others, begun, ended):
+        specs = recorded((1, 2), rule, **others | {"precision": "float64"})
+        train_on(specs, tmp_path / "loop", engine="loop")
+        if begun == "stacked":
+            stop(specs, tmp_path, epochs=2)
+        else:
+            for spec in specs:
+                stop([spec], tmp_path, epochs=2, engine="loop")
+        assert train_on(specs, tmp_path, engine=ended) == ["complete"] * 2
+        for spec in specs:
+            found, wanted = (read_record(run_folder(root, spec)) for root in (tmp_path, tmp_path / "loop"))
+            assert (found.provenance.engine, found.provenance.resumes) == (ended, 1)
+            for a, b in zip(found.snapshots, wanted.snapshots, strict=True):
+                assert_snapshots_agree(a, b, 1e-7, [])
+            ours, theirs = (load_file(record.path / "weights.safetensors") for record in (found, wanted))
+            for name, tensor in theirs.items():
+                torch.testing.assert_close(ours[name], tensor, rtol=1e-9, atol=1e-12, msg=name)
+
+    def test_both_engines_write_the_same_checkpoints_but_for_rounding(self, tmp_path):
+        (spec,) = recorded((1,), "fa", precision="float64")
+        held = []
+        for engine in ("loop", "stacked"):
+            stop([spec], tmp_path / engine, engine=engine)
+            held.append(load_file(run_folder(tmp_path / engine, spec) / NAME))
+        assert held[0].keys() == held[1].keys()
+        for name, tensor in held[0].items():
+            torch.testing.assert_close(held[1][name], tensor, rtol=1e-8, atol=1e-12, msg=name)
