@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 @triton.jit
-def _forward(
+def _attention_forward(
     q, k, v, out, log_sum, scale,
     T: tl.constexpr, F: tl.constexpr, H: tl.constexpr, ONE_MORE: tl.constexpr,
 ):  # fmt: skip
@@ -54,7 +54,7 @@ def _forward(
 
 
 @triton.jit
-def _backward(
+def _attention_backward(
     q, k, v, out, delta, log_sum, dq, dk, dv, scale,
     T: tl.constexpr, F: tl.constexpr, H: tl.constexpr, ONE_MORE: tl.constexpr,
 ):  # fmt: skip
@@ -103,7 +103,7 @@ def attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     rows, tokens, heads, features = q.shape
     out, log_sum = torch.empty_like(q), q.new_empty(rows, heads, tokens)
     more = tokens % 2
-    _forward[rows, heads](q, k, v, out, log_sum, features**-0.5, tokens - more, features, heads, more)
+    _attention_forward[rows, heads](q, k, v, out, log_sum, features**-0.5, tokens - more, features, heads, more)
     return out, log_sum
 
 
@@ -115,5 +115,5 @@ def attention_backward(
     dq, dk, dv = (torch.empty_like(q) for _ in range(3))
     more = tokens % 2
     shape = (features**-0.5, tokens - more, features, heads, more)
-    _backward[rows, heads](q, k, v, out, delta, log_sum, dq, dk, dv, *shape)
+    _attention_backward[rows, heads](q, k, v, out, delta, log_sum, dq, dk, dv, *shape)
     return dq, dk, dv

@@ -17,7 +17,7 @@ ROWS = 32
 
 
 @triton.jit
-def _forward(x, gain, shift, y, rows, features, eps, TALL: tl.constexpr, WIDE: tl.constexpr):
+def _norm_forward(x, gain, shift, y, rows, features, eps, TALL: tl.constexpr, WIDE: tl.constexpr):
     seed = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * TALL + tl.arange(0, TALL)
     column = tl.arange(0, WIDE)
@@ -34,7 +34,7 @@ def _forward(x, gain, shift, y, rows, features, eps, TALL: tl.constexpr, WIDE: t
 
 
 @triton.jit
-def _backward(
+def _norm_backward(
     x, gain, delta, down, of_gain, of_shift, rows, features, eps,
     SPAN: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
@@ -76,7 +76,7 @@ def layer_norm_forward(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Te
     seeds, rows, features = x.shape
     tall, wide = _tile(features)
     y = torch.empty_like(x)
-    _forward[triton.cdiv(rows, tall), seeds](x, gain, shift, y, rows, features, eps, tall, wide)
+    _norm_forward[triton.cdiv(rows, tall), seeds](x, gain, shift, y, rows, features, eps, tall, wide)
     return y
 
 
@@ -88,6 +88,6 @@ def layer_norm_backward(x: Tensor, gain: Tensor, delta: Tensor, eps: float) -> t
     programs = triton.cdiv(rows, span)
     down = torch.empty_like(x)
     sums = x.new_empty(2, seeds, programs, features)
-    _backward[programs, seeds](x, gain, delta, down, sums[0], sums[1], rows, features, eps, span, tall, wide)
+    _norm_backward[programs, seeds](x, gain, delta, down, sums[0], sums[1], rows, features, eps, span, tall, wide)
     of_gain, of_shift = sums.sum(2)
     return down, of_gain, of_shift
