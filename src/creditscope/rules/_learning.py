@@ -1,5 +1,6 @@
 """Feedback that is learned: what a rule may look at while it learns, and forward-mode products with the net's Jacobian."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -64,7 +65,8 @@ def push_forward(
     def along(direction: Tensor) -> Tensor:
         return jvp(output, (at,), (direction,))[1]  # pyright: ignore[reportReturnType]
 
-    with sdpa_kernel(SDPBackend.MATH):  # fused attention has no forward mode
+    with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():  # fused attention has no forward mode
+        warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)  # torch's own use
         pushed = torch.vmap(along)(directions)
     return pushed.unflatten(0, tuple(at.shape))
 
