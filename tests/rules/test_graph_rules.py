@@ -288,6 +288,6 @@ def test_bad_options_are_refused(rule, options, text):
 @pytest.mark.parametrize("rule", ["dfa_gnn", "kaft"])
 def test_a_net_without_a_graph_is_refused(rule):
     with pytest.raises(
-        CreditscopeError, match="Expected a graph task and net for this rule, .* but got inputs of type"
+        CreditscopeError, match=r"Expected a graph task and net for this rule, .* but got inputs of type"
     ):
         build_run(plan_run(task="digits", net="resmlp", rule=rule))

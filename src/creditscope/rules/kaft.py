@@ -73,7 +73,13 @@ class KAFT(TapRule):
         }
         learned = []
         for i, (R, shape) in enumerate(zip(feedback, ctx.state_shapes, strict=True)):
-            Q = smoothed[shape][i].unflatten(1, (self.probes, -1)).transpose(0, 1).flatten(0, 1)
+            Q = (
+                smoothed[shape][i]
+                .unflatten(1, (self.probes, -1))
+                .transpose(0, 1)
+                .clone(memory_format=torch.contiguous_format)
+                .flatten(0, 1)
+            )
             learned.append(aligned(R, Q, pushed[i].flatten(0, 1), self.rate))
         return [*learned, advanced(counter)]
 
