@@ -166,7 +166,7 @@ def test_feedback_is_learned_as_derived(rule, options, how):
     probes = [gaussian_probe(counter, (NODES, WIDTH), torch.float64, place).numpy() for place in places]
     for tap, (R, new) in enumerate(zip(before, after, strict=True)):
         assert not torch.allclose(R, new)
-        expected = learned_by_hand(rule, hand, R.numpy(), tap, probes, options.get("rate", 0.1), options.get("K", 10))
+        expected = learned_by_hand(rule, hand, R.numpy(), tap, probes, applied.rule.rate, options.get("K", 10))
         np.testing.assert_allclose(new.numpy(), expected, rtol=1e-7, atol=1e-9)
 
 
@@ -274,7 +274,7 @@ def test_pseudo_errors_by_hand_on_five_nodes():
         ("dfa_gnn", {"alpha": 1.0}, "alpha between 0 and 1 and steps >= 1, but got alpha 1.0, steps 50"),
         ("dfa_gnn", {"steps": 0}, "steps 0"),
         ("grape", {"rate": 0.0}, "a rate above 0 and up to 1, but got 0.0"),
-        ("kaft", {"K": -1}, "K >= 0, probes >= 1 .* but got K -1, probes 1, rate 0.1"),
+        ("kaft", {"K": -1}, "K >= 0, probes >= 1 .* but got K -1, probes 1, rate 0.05"),
         ("kaft", {"probes": 0}, "probes 0"),
         ("kaft", {"rate": 1.5}, "rate 1.5"),
         ("kaft", {"alpha": 0.0}, "alpha 0.0"),
