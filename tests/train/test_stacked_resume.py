@@ -18,6 +18,7 @@ RESUMED = (
     ("block_fa", {"optimiser": "sgd", "lr": 0.01, "credit_norm": "batch"}),
     ("bp", {"frozen": True, "penalty": 0.1}),
     ("fa", {"net": "gcn", "optimiser": "adam", "epochs": 8}),
+    ("kaft", {"net": "gcn", "optimiser": "adam", "epochs": 8}),
 )
 
 
