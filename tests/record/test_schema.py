@@ -33,6 +33,7 @@ CHANGED: dict[str, Any] = {
     "lr": 0.5,
     "schedule": "constant",
     "weight_decay": 0.5,
+    "decay_on": "first",
     "batch": 64,
     "precision": "float64",
     "eval_rows": 512,
