@@ -51,12 +51,12 @@ class Row:
 
     def zero_norms(self) -> tuple[int, int]:
         """Weight gradients whose plain float32 norm is 0, of all layers and seeds."""
-        values = [v for s in self.moments() if s.layers for v in s.layers.w_grad_float32]
+        values = [v for s in self.moments() if s.weights for v in s.weights.exact_float32]
         return sum(v == 0 for v in values), len(values)
 
     def all_zero(self) -> tuple[int, int]:
         """Weight gradients of which every element is 0."""
-        values = [v for s in self.moments() if s.layers for v in s.layers.w_all_zero]
+        values = [v for s in self.moments() if s.weights for v in s.weights.exact_all_zero]
         return sum(map(bool, values)), len(values)
 
     def output_error(self) -> float | None:
@@ -78,8 +78,7 @@ class Row:
 
     def decay_ratio(self) -> float | None:
         """Decay term over data gradient before training, median over layers and seeds; None if it is no part of it."""
-        found = [_decay_ratio(record) for record in self.runs.values()]
-        return middle(found)
+        return middle([_decay_ratio(record) for record in self.runs.values()])
 
     def _median(self, read: Callable[[Snapshot], float | None]) -> float | None:
         return middle([read(s) for s in self.moments()])
@@ -127,10 +126,10 @@ def middle(values: Sequence[float | None]) -> float | None:
 def _decay_ratio(record: Record) -> float | None:
     """weight_decay · ‖W_l‖ / ‖∂L/∂W_l‖ at the first snapshot, median over layers; 0 where a layer does not decay."""
     spec, first = record.spec, record.snapshots[0]
-    if spec is None or spec.optimiser == "adamw" or first.weights is None or first.layers is None:
+    if spec is None or spec.optimiser == "adamw" or first.weights is None:
         return None
     ratios = []
-    for layer, (size, gradient) in enumerate(zip(first.weights.w_norm, first.layers.w_grad, strict=True)):
+    for layer, (size, gradient) in enumerate(zip(first.weights.w_norm, first.weights.exact_norm, strict=True)):
         decay = spec.weight_decay if spec.decay_on == "all" or layer == 0 else 0.0
         if size is not None and gradient is not None:
             ratios.append(0.0 if not decay else decay * size / gradient if gradient else float("inf"))

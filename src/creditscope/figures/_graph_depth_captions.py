@@ -96,7 +96,7 @@ def footer(grid: Grid) -> str:
     spec, facts = grid.spec, [grid.facts(task) for task in grid.tasks]
     optimiser = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}[spec.optimiser]
     coupled = "decoupled" if spec.optimiser == "adamw" else "an L2 term in the gradient"
-    where = "all layers" if getattr(spec, "decay_on", "all") == "all" else "the first layer"
+    where = "all layers" if spec.decay_on == "all" else "the first layer"
     rows = ", ".join(
         f"{task} {known.test_rows}" for task, known in zip(grid.tasks, facts, strict=True) if known is not None
     )
