@@ -1,4 +1,4 @@
-"""Â of a graph, and its product with node states: one sparse product forward, one backward, for any seeds at once."""
+"""Â of a graph, and its product with node states: one sparse product either way, for any seeds at once."""
 
 import warnings
 from typing import Any
@@ -37,6 +37,11 @@ class Adjacency:
         """Â h for node states (nodes, features)."""
         return SparseProduct.apply(h, self)  # pyright: ignore[reportReturnType]
 
+    @property
+    def flipped(self) -> "Adjacency":
+        """Âᵀ, which differs from Â where that is row-normalised."""
+        return Adjacency(self.transposed, self.matrix)
+
     def to(self, *args: Any) -> "Adjacency":
         """On another device or in another number format."""
         matrix = self.matrix.to(*args)
@@ -74,8 +79,12 @@ class SparseProduct(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None]:
         """Âᵀ δ."""
         (delta,) = grad_outputs
-        flipped = Adjacency(ctx.adjacency.transposed, ctx.adjacency.matrix)
-        return SparseProduct.apply(delta, flipped), None  # pyright: ignore[reportReturnType]
+        return SparseProduct.apply(delta, ctx.adjacency.flipped), None  # pyright: ignore[reportReturnType]
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Tensor:
+        """Â ḣ."""
+        return SparseProduct.apply(grad_inputs[0], ctx.adjacency)  # pyright: ignore[reportReturnType]
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:

@@ -136,7 +136,7 @@ def first_rows(subject: Subject, rows: int) -> Subject:
 def _doubled(subject: Subject) -> Subject:
     applied = subject.applied
     if isinstance(applied, AppliedTapRule):
-        applied = replace(applied, feedback=[b.double() for b in applied.feedback])
+        applied = replace(applied, feedback=[double(b) for b in applied.feedback])
     tensors = {name: double(t) for name, t in subject.tensors.items()}
     return replace(subject, tensors=tensors, applied=applied, inputs=doubled_inputs(subject.inputs))
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError
+from creditscope.hashing import mix32, salt_of
 from creditscope.rng import derive_seed
 
 
@@ -30,28 +31,14 @@ class HashDropout(nn.Module):
         if not self.training or self.p == 0:
             return h
         index = torch.arange(h.numel(), device=h.device, dtype=torch.int32).view(h.shape)
-        salt = _mix64(self.key + self.step * 0x9E3779B9 + self.layer * 0x85EBCA6B)
-        bits = _mix32(index ^ salt.to(torch.int32))
+        salt = salt_of(self.key, self.step, self.layer)
+        bits = mix32(index ^ salt.to(torch.int32))
         threshold = int(self.p * 2**32) - 2**31
         return h * (bits >= threshold) / (1 - self.p)
 
     def extra_repr(self) -> str:
         """As printed."""
         return f"p={self.p}, layer={self.layer}"
-
-
-def _mix32(x: Tensor) -> Tensor:
-    """A bijective 32-bit finaliser (murmur3's constants); int32 wraps, shifts are made logical by a mask."""
-    x = (x ^ ((x >> 16) & 0xFFFF)) * -0x7A143595
-    x = (x ^ ((x >> 13) & 0x7FFFF)) * -0x3D4D51CB
-    return x ^ ((x >> 16) & 0xFFFF)
-
-
-def _mix64(x: Tensor) -> Tensor:
-    """The same for one 64-bit number (splitmix64's constants)."""
-    x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
-    x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
-    return x ^ ((x >> 31) & 0x1FFFFFFFF)
 
 
 def seed_dropout(net: nn.Module, seed: int) -> None:

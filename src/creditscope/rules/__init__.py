@@ -12,6 +12,7 @@ from creditscope.registry import RULES, text_digest
 from creditscope.rules._apply import Application, AppliedRule, apply_rule, block_parameters, feedback_state
 from creditscope.rules._convert import convert_linears
 from creditscope.rules._feedback_linear import FeedbackLinear, transport_of
+from creditscope.rules._learning import LearningContext
 from creditscope.rules._report import ConversionReport
 from creditscope.rules._rule import CreditNorm, Rule
 from creditscope.rules._tap_rule import AppliedTapRule, CreditContext, TapRule
@@ -91,6 +92,7 @@ __all__ = [
     "CreditContext",
     "CreditNorm",
     "FeedbackLinear",
+    "LearningContext",
     "Rule",
     "TapRule",
     "WeightRule",

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError
 from creditscope.rules._feedback_linear import transport_of
+from creditscope.rules._graph import graph_of
 from creditscope.rules._penalty import check_penalty
 from creditscope.rules._report import ConversionReport, below_feedback, report_roles
 from creditscope.rules._rule import CreditNorm, Rule
@@ -48,10 +49,11 @@ def apply_rule(
     check_penalty(penalty, anatomy)
     device = next(net.parameters()).device
     if isinstance(rule, TapRule):
-        feedback = [
-            b.to(device, dtype=next(net.parameters()).dtype)
-            for b in rule.draw_feedback(anatomy.shapes, anatomy.classes, generator)
-        ]
+        if rule.needs_graph:
+            graph_of(inputs)
+        dtype = next(net.parameters()).dtype
+        drawn = rule.draw_feedback(anatomy.shapes, anatomy.classes, generator)
+        feedback = [b.to(device, dtype if b.is_floating_point() else None) for b in drawn]
         applied = AppliedTapRule(rule, net, anatomy, feedback, credit_norm, penalty)
     elif isinstance(rule, WeightRule):
         if credit_norm != "none":

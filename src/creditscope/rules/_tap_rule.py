@@ -10,10 +10,11 @@ from torch import Tensor
 
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors
+from creditscope.rules._learning import LearningContext, push_forward
 from creditscope.rules._normalise import normalise_credit
 from creditscope.rules._penalty import block_changes
 from creditscope.rules._rule import CreditNorm, Rule
-from creditscope.stack import Net, StackedNet
+from creditscope.stack import Net, StackedNet, as_arguments, pattern_of
 from creditscope.taps import Anatomy, Forward, cut_forward
 
 
@@ -47,6 +48,10 @@ class TapRule(Rule):
 
     local = True
     needs_top_gradient: ClassVar[bool] = False
+    needs_graph: ClassVar[bool] = False
+    """Whether it asks for a graph net, called with node features and an `Adjacency`."""
+    learns_feedback: ClassVar[bool] = False
+    """Whether its feedback moves in training, by `learn_feedback`."""
 
     def exact_taps(self, count: int) -> tuple[int, ...]:
         """Which of the taps 0..count−1 are handed the true gradient."""
@@ -57,6 +62,10 @@ class TapRule(Rule):
     ) -> list[Tensor]:
         """Feedback tensors, drawn on the CPU from `generator` alone; none by default."""
         return []
+
+    def learn_feedback(self, ctx: LearningContext) -> Sequence[Tensor]:
+        """New values for all feedback tensors, before the credit of a training step; measuring never learns."""
+        return ctx.feedback
 
     @abstractmethod
     def credit(self, ctx: CreditContext) -> Sequence[Tensor]:
@@ -73,6 +82,29 @@ class AppliedTapRule:
     feedback: list[Tensor]
     credit_norm: CreditNorm = "none"
     penalty: float = 0.0
+
+    @torch.no_grad()
+    def learn(self, inputs: Any) -> None:
+        """Move the feedback, in place, if the rule learns it; the net and its buffers stay as they are."""
+        if not self.rule.learns_feedback:
+            return
+        net, taps = pattern_of(self.net), self.anatomy.taps
+
+        def learn(inputs, tensors, feedback) -> list[Tensor]:
+            rows = len(as_arguments(inputs)[0])
+            context = LearningContext(
+                inputs=inputs,
+                feedback=feedback,
+                state_shapes=[(rows, *shape) for shape in self.anatomy.shapes],
+                push_forward=lambda tangents: push_forward(net, taps, inputs, tensors, tangents),
+            )
+            return list(self.rule.learn_feedback(context))
+
+        tensors = {name: p.detach() for name, p in self.net.named_parameters()}
+        tensors |= {name: b.clone() for name, b in self.net.named_buffers()}
+        learned = self._each_seed(learn, inputs, tensors, self.feedback)
+        for own, new in zip(self.feedback, learned, strict=True):
+            own.copy_(new)
 
     def backward(self, inputs: Any, errors_of: Callable[[Tensor], RowErrors]) -> RowErrors:
         """Fill `.grad` of the trained parameters from one forward and no discarded product."""

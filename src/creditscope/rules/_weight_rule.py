@@ -31,6 +31,9 @@ class AppliedWeightRule:
     anatomy: Anatomy
     penalty: float = 0.0
 
+    def learn(self, inputs: Any) -> None:
+        """Feedback of weight rules does not move by itself."""
+
     def backward(self, inputs: Any, errors_of: Callable[[Tensor], RowErrors]) -> RowErrors:
         """Fill `.grad` of the trained parameters by one backward pass."""
         if self.penalty:

@@ -18,6 +18,7 @@ from creditscope.measure.snapshot import take_snapshot
 from creditscope.nets.resmlp import ResMLP
 from creditscope.record import Provenance, Record, Snapshot
 from creditscope.record.store import WEIGHTS
+from creditscope.rules import feedback_state
 from creditscope.stack import Net
 from creditscope.train.engines import choose_device
 from creditscope.train.provenance import begin_provenance, now
@@ -53,13 +54,15 @@ def rescaled(net: Net, c: float) -> Iterator[None]:
 
 
 def load_run(record: Record, device: torch.device) -> Run:
-    """The run with the weights it ended with."""
+    """The run with the weights and the feedback it ended with."""
     assert record.spec is not None
     assert record.path is not None
     run = build_run(record.spec, device=device)
     assert isinstance(run.net, nn.Module)
     tensors = load_file(record.path / WEIGHTS, device=str(device))
-    run.net.load_state_dict({n: t for n, t in tensors.items() if not n.startswith("feedback.")})
+    for name, own in feedback_state(run.application).items():
+        own.copy_(tensors.pop(name))
+    run.net.load_state_dict(tensors)
     return run
 
 

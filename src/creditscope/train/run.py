@@ -79,8 +79,9 @@ class Run:
         return torch.stack(losses).double().mean(0, keepdim=True), last
 
     def train_step(self, batch: Batch) -> RowErrors:
-        """Forward, credit, backward, optimiser."""
+        """Feedback that is learned, forward, credit, backward, optimiser."""
         self.optimiser.zero_grad(set_to_none=True)
+        self.application.applied.learn(batch.inputs)
         errors_of = errors_function(self.net, batch.target, mask=batch.mask)
         errors = self.application.applied.backward(batch.inputs, errors_of)
         self.optimiser.step()

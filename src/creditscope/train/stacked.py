@@ -151,7 +151,8 @@ class StackedRun(Run):
 
     def _moving(self) -> list[Tensor]:
         """All that a step changes, but for the optimiser's own."""
-        return [*self.net.parameters(), *self.net.buffers(), self._place, self._loss, self._dropout_step]
+        feedback = feedback_state(self.application).values()
+        return [*self.net.parameters(), *self.net.buffers(), *feedback, self._place, self._loss, self._dropout_step]
 
     @torch.no_grad()
     def _put_back(self, kept: list[Tensor], states: dict) -> None:
@@ -253,9 +254,11 @@ def _compare_gradients(run: StackedRun, runs: Sequence[Run]) -> None:
 def _gradients(run: Run) -> dict[str, Tensor]:
     """What a training step on a few rows would put in `.grad`; a snapshot is tried, too, and all is put back."""
     batch, applied = run.data.sample_batch(), run.application.applied
-    buffers = {name: b.clone() for name, b in run.net.named_buffers()}
+    moving = [*run.net.buffers(), *feedback_state(run.application).values()]
+    kept = [t.clone() for t in moving]
     try:
         run.net.train()
+        applied.learn(batch.inputs)
         applied.backward(batch.inputs, errors_function(run.net, batch.target, mask=batch.mask))
         gradients = {name: p.grad for name, p in run.trained.items() if p.grad is not None}
         run.net.eval()
@@ -265,5 +268,5 @@ def _gradients(run: Run) -> dict[str, Tensor]:
     finally:
         run.optimiser.zero_grad(set_to_none=True)
         with torch.no_grad():
-            for name, buffer in run.net.named_buffers():
-                buffer.copy_(buffers[name])
+            for tensor, value in zip(moving, kept, strict=True):
+                tensor.copy_(value)

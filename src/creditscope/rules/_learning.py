@@ -1,0 +1,79 @@
+"""Feedback that is learned: what a rule may look at while it learns, and forward-mode products with the net's Jacobian."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, jvp
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from creditscope.hashing import hashed_gaussians, salt_of
+from creditscope.stack import as_arguments
+
+
+@dataclass(frozen=True)
+class LearningContext:
+    """All that a rule learns its feedback from, at the weights of one training step, before they move."""
+
+    inputs: Any
+    feedback: Sequence[Tensor]
+    """What `draw_feedback` returned, as it has been learned since."""
+    state_shapes: Sequence[tuple[int, ...]]
+    """Shapes (rows, …) of h_0 .. h_L."""
+    push_forward: Callable[[Sequence[Tensor]], Tensor]
+    """From tangents (probes, rows, …), one tensor per tap, to the derivatives of the logits along each of them alone:
+    (taps, probes, rows, classes)."""
+
+
+def draw_counter(generator: torch.Generator) -> Tensor:
+    """Where a rule's random probes come from: a key, and a count of the steps that were learned in (int64).
+
+    Kept as the last of a rule's feedback tensors, so that a run that is resumed or stacked goes on with the same probes.
+    """
+    return torch.cat([torch.randint(2**62, (1,), generator=generator), torch.zeros(1, dtype=torch.int64)])
+
+
+def advanced(counter: Tensor) -> Tensor:
+    """The counter of the next step."""
+    return counter + torch.arange(2, device=counter.device)
+
+
+def gaussian_probe(counter: Tensor, shape: Sequence[int], dtype: torch.dtype, place: int = 0) -> Tensor:
+    """A Gaussian tensor of one step; `place` tells apart those of the same step."""
+    return hashed_gaussians(salt_of(counter[0], counter[1], place), shape, dtype)
+
+
+def push_forward(
+    net: nn.Module, taps: Sequence[str], inputs: Any, tensors: Mapping[str, Tensor], tangents: Sequence[Tensor]
+) -> Tensor:
+    """Derivatives of the output along each tangent alone, by forward mode, in one pass through the net.
+
+    Every tap adds Σ_p s_p T_p to its state h, with all s at 0: the derivative by s_p is the one along T_p.
+    """
+    probes = tangents[0].shape[0]
+    at = tangents[0].new_zeros(len(taps), probes)
+    directions = torch.eye(at.numel(), dtype=at.dtype, device=at.device).view(-1, *at.shape)
+
+    def output(amounts: Tensor) -> Tensor:
+        with _added(net, taps, [torch.tensordot(s, t, 1) for s, t in zip(amounts, tangents, strict=True)]):
+            return functional_call(net, dict(tensors), as_arguments(inputs))
+
+    def along(direction: Tensor) -> Tensor:
+        return jvp(output, (at,), (direction,))[1]  # pyright: ignore[reportReturnType]
+
+    with sdpa_kernel(SDPBackend.MATH):  # fused attention has no forward mode
+        pushed = torch.vmap(along)(directions)
+    return pushed.unflatten(0, tuple(at.shape))
+
+
+@contextmanager
+def _added(net: nn.Module, taps: Sequence[str], shifts: Sequence[Tensor]) -> Iterator[None]:
+    """Inside, every tap hands on its state plus a shift."""
+    with ExitStack() as stack:
+        for tap, shift in zip(taps, shifts, strict=True):
+            hook = net.get_submodule(tap).register_forward_hook(lambda _, __, h, shift=shift: h + shift)
+            stack.callback(hook.remove)
+        yield
