@@ -1,4 +1,4 @@
-"""The runs behind figure `bottleneck_controls`: per depth a row for each control, and which of them removes the collapse.
+"""The runs behind figure `bottleneck_controls`: per depth a row for each control, and which removes the collapse.
 
 What "removes" means is defined here and nowhere else.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
-from creditscope.auditing.stats import Interval, t_interval
+from creditscope.auditing.stats import Interval, t_bounds, t_interval
 from creditscope.errors import CreditscopeError
 from creditscope.figures._selection import require_one_setting
 from creditscope.record import Facts, Record, RunSpec, Snapshot
@@ -18,6 +18,8 @@ from creditscope.studies.bottleneck_controls import BASELINE, CONTROLS, NET, OTH
 
 MARGIN = 0.05
 """Accuracy over the majority class, and over the runs compared with, that counts as learning: 5 pp."""
+CONFIDENCE = 0.95
+"""Of the one-sided lower bounds over seeds that must be above it."""
 UNTRAINED = Control("untrained net", "")
 FREE = (*OTHERS, "seed", "net_options", "task_options", *MEASURING_FIELDS)
 Answer = Literal["learns", "zeros gone", "fails", "undecided", "no collapse", ""]
@@ -156,7 +158,9 @@ def select_controls(records: Sequence[Record]) -> Controls:
             at[control.name].runs[spec.seed] = record
         elif record.provenance.status == "diverged":
             at[control.name].diverged.append(spec.seed)
-    blocks = tuple(_block(depth, list(rows[depth].values())) for depth in sorted(rows) if rows[depth][BASELINE.name].runs)
+    blocks = tuple(
+        _block(depth, list(rows[depth].values())) for depth in sorted(rows) if rows[depth][BASELINE.name].runs
+    )
     if not blocks:
         raise CreditscopeError("Expected a complete run of the baseline, but all are diverged or unfinished.")
     seeds = tuple(sorted({spec.seed for spec in specs}))
@@ -183,34 +187,29 @@ def _block(depth: int, rows: list[Row]) -> Block:
     return Block(depth, (baseline, untrained, *rows[1:]), facts)
 
 
-def collapsed(row: Row, majority: float) -> bool | None:
-    """Whether accuracy stays below majority class + margin, by its 95 % t interval; None if undecided."""
-    found = row.accuracy()
-    if found is None or found.low is None or found.high is None:
-        return None
-    return True if found.high < majority + MARGIN else False if found.low > majority + MARGIN else None
+def collapsed(row: Row, majority: float) -> bool:
+    """Whether no seed is above the majority class by the margin; a net that answers with one class cannot be."""
+    values = row.accuracies().values()
+    return bool(values) and max(values) <= majority + MARGIN
 
 
 def judge(row: Row, reference: Row, *, majority: float) -> Answer:
     """Whether the control removes the collapse of the reference.
 
     Learns: the lower bounds of its accuracy over the majority class, and of its paired gain over the reference, are
-    above the margin. Fails: one of the upper bounds is below it; zeros gone if the reference has zero norms and it none.
+    above the margin. Fails: no seed is above the majority class by the margin; zeros gone if, unlike the reference, no
+    norm of it is zero.
     """
-    if not row.runs:
-        return ""
-    if collapsed(reference, majority) is not True:
-        return "no collapse"
     own, others = row.accuracies(), reference.accuracies()
-    shared = [seed for seed in own if seed in others]
-    level, gain = row.accuracy(), t_interval([own[s] - others[s] for s in shared]) if shared else None
-    if level is None or gain is None or level.low is None or gain.low is None:
-        return "undecided"
-    if level.low > majority + MARGIN and gain.low > MARGIN:
-        return "learns"
-    if (level.high or 0) < majority + MARGIN or (gain.high or 0) < MARGIN:
+    if not own or not others:
+        return ""
+    if not collapsed(reference, majority):
+        return "no collapse"
+    if collapsed(row, majority):
         return "zeros gone" if reference.zero_norms()[0] and not row.zero_norms()[0] else "fails"
-    return "undecided"
+    gains = [own[seed] - others[seed] for seed in own if seed in others]
+    bounds = [t_bounds(values, confidence=CONFIDENCE)[0] for values in ([a - majority for a in own.values()], gains)]
+    return "learns" if all(low is not None and low > MARGIN for low in bounds) else "undecided"
 
 
 def _notes(blocks: Sequence[Block], seeds: Sequence[int]) -> list[str]:

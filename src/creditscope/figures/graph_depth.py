@@ -16,6 +16,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from creditscope.auditing.stats import t_interval
 from creditscope.figures import _style, register_figure
 from creditscope.figures._graph_depth_captions import captions, compare, footer
+from creditscope.figures._graph_depth_text import write_grid
 from creditscope.figures._graph_grid import Grid, gain_word, list_depths, paired, select_grid
 from creditscope.figures._page import GAP, MARGIN, add_axes, draw_footer, wrap_footer
 from creditscope.figures._style import BAND, BODY, FAINT, GREY, INK, PAD, SMALL, WIDTH, line_height, number
@@ -42,6 +43,11 @@ def plot_graph_depth(records: Sequence[Record]) -> Figure:
         return _compose(grid)
 
 
+def describe(records: Sequence[Record]) -> str:
+    """The tables and sentences as text."""
+    return write_grid(select_grid(records))
+
+
 def _compose(grid: Grid) -> Figure:
     """Graphs from left to right, measures from top to bottom; keys, captions and footer below."""
     boxes = len(grid.tasks)
@@ -50,7 +56,7 @@ def _compose(grid: Grid) -> Figure:
     foot, keys = wrap_footer([footer(grid), " ".join(grid.notes)]), _keys(grid)
     box, box_bottom = max(map(len, texts)) * line_height() + 2 * PAD, len(foot) * line_height() + 0.1
     key_top = box_bottom + box + 0.1 + max(map(_style.key_height, keys))
-    places, top = _arrange(grid.tasks, bottom=key_top + 0.42)
+    places, top = _arrange(grid.tasks, bottom=key_top + 0.46)
     fig = Figure(figsize=(WIDTH, top + 0.26))
     for (task, kind), place in places.items():
         ax = add_axes(fig, *place, label=f"{task} {kind}")
@@ -194,7 +200,9 @@ def draw_matrix(ax: Axes, grid: Grid, task: str, *, first: bool) -> None:
     for x, words in ((half / 2, "decay"), (half * 1.5, "no decay")):
         ax.text(x, -0.25, words, ha="center", va="center", size=SMALL, color=GREY)
     ax.axvline(half, ymax=len(RULES) / (len(RULES) + 0.9), color=INK, lw=0.8)
-    ax.set_xlabel(f"rule − BP by start, pp, mean over {list_depths(grid.deep)}", size=SMALL, labelpad=1)
+    said = f"rule − BP by start, pp, mean over {list_depths(grid.deep)}"
+    width = ax.get_window_extent().width / ax.figure.dpi
+    ax.set_xlabel("\n".join(_style.wrap_text(said, width=width)), size=SMALL, labelpad=1)
 
 
 PANELS = {"accuracy": draw_accuracy, "gamma": draw_gamma, "matrix": draw_matrix}

@@ -50,7 +50,7 @@ CONTROLS = (
     BASELINE,
     Control("decay on the first layer only", "weight decay", {"decay_on": "first"}),
     Control("no decay", "weight decay", {"weight_decay": 0.0}),
-    Control("decoupled decay (AdamW)", "decay inside Adam", {"optimiser": "adamw"}),
+    Control("decoupled decay", "the decay's coupling to Adam", {"optimiser": "adamw"}),
     Control("gain √2", "small initial weights", net={"gain": SQRT2}),
     Control("gain 2", "small initial weights", net={"gain": 2.0}),
     Control("SGD", "Adam", {"optimiser": "sgd"}),
@@ -58,12 +58,14 @@ CONTROLS = (
     Control("Â = I", "smoothing by Â", net={"propagate": False}),
     Control("residual", "the lack of a shortcut", net={"residual": True}),
     ROW,
-    Control("PairNorm, row-normalised Â", "the lack of a norm", net={"norm": "pair"}, normalisation="row", against=ROW),
+    Control(
+        "PairNorm on row-normalised Â", "the lack of PairNorm", net={"norm": "pair"}, normalisation="row", against=ROW
+    ),
 )
 """The recipe first."""
 SCALES: dict[str, dict[str, Any]] = {
     "demo": {"task": "sbm", "depths": (10, 16), "seeds": SEEDS[:3], "recipe": RECIPE},
-    "paper": {"task": "cora", "depths": (6, 10, 20), "seeds": SEEDS, "recipe": RECIPE},
+    "paper": {"task": "cora", "depths": (6, 10, 20), "seeds": (*SEEDS, 3, 4, 5, 6, 7), "recipe": RECIPE},
     "test": {"task": "sbm", "depths": (3,), "seeds": SEEDS[:2], "recipe": TINY},
 }
 
