@@ -4,6 +4,7 @@ Every number, also those in the captions, comes from the first and last snapshot
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -100,7 +101,7 @@ def draw_table(ax: Axes, block: Block, *, headed: bool) -> None:
     ax.axis("off")
     for y in range(-1, len(block.rows)):
         ax.plot([0, inches], [y + 0.5] * 2, color=GREY if y < 0 else BAND, lw=0.5, clip_on=False)
-    said = {"va": "center", "size": SMALL}
+    said: dict[str, Any] = {"va": "center", "size": SMALL}
     heading = {"va": "bottom", "size": SMALL, "color": GREY, "linespacing": 1.1}
     ax.text(0, -0.75, f"L = {block.depth}", va="bottom", weight="bold")
     for name, right in zip(COLUMNS, EDGES, strict=True):
@@ -109,8 +110,9 @@ def draw_table(ax: Axes, block: Block, *, headed: bool) -> None:
         _, colour = LOOKS.get(row.answer, ("o", INK))
         ax.text(0, y, row.control.name, **said)
         for (name, say), right in zip(COLUMNS.items(), EDGES, strict=True):
-            own = {"color": colour, "weight": "bold"} if name == "answer" and row.answer in LOOKS else {"color": INK}
-            ax.text(right, y, say(row), ha="right", gid=f"{row.control.name} {name}", **said, **own)
+            judged = name == "answer" and row.answer in LOOKS
+            own: dict[str, Any] = {**said, "color": colour, "weight": "bold"} if judged else said
+            ax.text(right, y, say(row), ha="right", gid=f"{row.control.name} {name}", **own)
 
 
 def draw_accuracy(ax: Axes, block: Block, *, limit: float) -> None:

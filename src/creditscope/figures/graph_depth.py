@@ -216,7 +216,7 @@ def _start(method: Method) -> str:
     return "res." if method.residual else gain_word(method.gain)
 
 
-def _keys(grid: Grid) -> list[list[Artist]]:
+def _keys(grid: Grid) -> list[Sequence[Artist]]:
     """The variants of BP with decay and without, the rules, and what the other marks are."""
 
     def line(method: Method) -> Line2D:
