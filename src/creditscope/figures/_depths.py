@@ -186,10 +186,9 @@ def draw_log_axis(ax: "Axes", scale: LogScale) -> None:
 def draw_floor(ax: "Axes", y: float, said: str, *, x: float = 1.0) -> None:
     """The line that zeros are drawn on, with what it means under it, up to (1) or from (0) a side."""
     ax.axhline(y, color=GREY, lw=0.7, ls="--", zorder=1, gid=said)
-    where: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-    ax.annotate(
-        said, (x, y), xytext=(0 if x else 3, -3), ha="right" if x else "left", va="top", size=SMALL, color=INK, **where
-    )
+    where: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "top"}
+    side: dict[str, Any] = {"ha": "right", "xytext": (0, -3)} if x else {"ha": "left", "xytext": (3, -3)}
+    ax.annotate(said, (x, y), size=SMALL, color=INK, **where, **side)
 
 
 def _layers(snapshot: Snapshot) -> LayerMeasures:

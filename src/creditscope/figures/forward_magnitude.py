@@ -47,7 +47,9 @@ def plot_forward_magnitude(records: Sequence[Record], *, depths: Sequence[int] |
 def draw_magnitude(ax: Axes, *, group: DepthGroup, scale: LogScale) -> None:
     """M and D of one depth; exact zeros at a labelled floor."""
     draw_log_axis(ax, scale)
-    ax.set(xlim=(-0.4, group.depth + 0.4), xlabel="state $H_l$", ylabel="size of its entries")
+    ax.set(
+        xlim=(-0.3 - 0.03 * group.depth, 0.3 + 1.03 * group.depth), xlabel="state $H_l$", ylabel="size of its entries"
+    )
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if not group.records:
         ax.text(0.5, 0.5, "not on record", transform=ax.transAxes, ha="center", color=GREY)
