@@ -194,18 +194,18 @@ class TestTable:
         late = replace(record, snapshots=(replace(record.snapshots[0], epoch=5), record.last))
         fig = plot_bottleneck_controls([late, *(r for k, r in found.items() if k != (10, "baseline", 1))])
         assert cell(fig, 10, "untrained net", "zero\nnorm") == "0/30"
-        assert "L = 10, untrained net: 1 runs not on record." in texts(fig)
+        assert "L = 10, untrained net: 1 run not on record." in texts(fig)
 
 
 class TestVerdict:
     def test_several_that_suffice_are_joint_causes(self):
         said = said_of(make_study())
-        assert "L = 10: the baseline collapses (accuracy .10 ± .01; majority class .32); 40 of 40 weight" in said
+        assert "L = 10: the baseline collapses in 4 of 4 seeds (accuracy .10 ± .01; majority class .32); 40 of" in said
         assert (
             "Each suffices alone, so weight decay, the decay's coupling to Adam, small initial weights, the lack of a "
             "shortcut and the lack of PairNorm are joint causes: take away one and there is no collapse." in said
         )
-        assert "With SGD (.09 ± .01) the zeros go and learning does not return" in said
+        assert "With SGD (.09 ± .01) the zeros go and learning does not return: Adam explains the zeros, not" in said
         assert "float32, smoothing by Â and the symmetric Â are not needed for it." in said
         assert "At step 0 the decay term is 40 times the data gradient" in said
 
@@ -218,7 +218,7 @@ class TestVerdict:
     def test_two_controls_of_one_explanation_are_one(self):
         accuracies = dict.fromkeys(ACCURACIES, 0.1) | {"gain √2": 0.7, "gain 2": 0.7}
         said = said_of(make_study(accuracies=accuracies, zeros=list(ACCURACIES)))
-        assert "of the explanations tested only small initial weights survives." in said
+        assert "of the explanations tested only small initial weights survive." in said
 
     def test_nothing_survives_if_nothing_helps(self):
         said = said_of(make_study(accuracies=dict.fromkeys(ACCURACIES, 0.1), zeros=list(ACCURACIES)))
@@ -228,8 +228,26 @@ class TestVerdict:
     def test_no_collapse_is_nothing_to_explain(self):
         said = said_of(make_study(accuracies=dict.fromkeys(ACCURACIES, 0.7), zeros=()))
         assert "the baseline does not collapse (accuracy .70 ± .01; majority class .32); 0 of 40" in said
-        assert "There is no collapse to explain at this depth." in said
+        assert "Without a collapse in every seed no control is judged at this depth." in said
         assert "survives" not in said
+
+    def test_a_collapse_in_some_seeds_is_counted(self):
+        found = make_study()
+        record = found[10, "baseline", 2]
+        found[10, "baseline", 2] = replace(record, snapshots=(record.snapshots[0], replace(record.last, accuracy=0.66)))
+        said = said_of(found)
+        assert "the baseline collapses in 3 of 4 seeds" in said
+        assert "no control is judged" in said
+
+    def test_what_takes_the_zeros_away_explains_no_more(self):
+        accuracies = dict.fromkeys(ACCURACIES, 0.1) | {"residual": 0.9, "gain 2": 0.8}
+        zeros = [name for name in ACCURACIES if name not in ("no decay", "gain √2", "residual", "gain 2")]
+        said = said_of(make_study(accuracies=accuracies, zeros=zeros))
+        assert "With no decay (.10 ± .01), gain √2 (.10 ± .01) the zeros go" in said
+        assert "weight decay explains the zeros, not the failure." in said  # and small weights do more, by gain 2
+        ruled_out = said.partition("The collapse stays with")[2].partition("not needed")[0]
+        assert "float32" in ruled_out
+        assert ": weight decay" not in ruled_out
 
     def test_scattered_seeds_are_undecided(self):
         found = make_study()
@@ -279,7 +297,7 @@ class TestPage:
         fig = plot_bottleneck_controls(list(found.values()))
         said = texts(fig)
         assert "L = 10, residual: 4 runs not on record." in said
-        assert "L = 10, SGD: 1 diverged." in said
+        assert "L = 10, SGD: 1 run diverged." in said
         assert cell(fig, 10, "residual", "accuracy") == "–"
         assert [t.get_text() for t in panel(fig, 10, "accuracy").texts if t.get_gid() == "gap"] == ["not on record"]
 

@@ -14,14 +14,14 @@ from creditscope.figures._selection import require_one_setting
 from creditscope.record import Facts, Record, RunSpec, Snapshot
 from creditscope.record.schema import MEASURING_FIELDS
 from creditscope.record.view import richest
-from creditscope.studies.bottleneck_controls import BASELINE, CONTROLS, NET, OTHERS, Control
+from creditscope.studies.bottleneck_controls import BASELINE, CONTROLS, FIELDS, NET, Control
 
 MARGIN = 0.05
 """Accuracy over the majority class, and over the runs compared with, that counts as learning: 5 pp."""
 CONFIDENCE = 0.95
 """Of the one-sided lower bounds over seeds that must be above it."""
 UNTRAINED = Control("untrained net", "")
-FREE = (*OTHERS, "seed", "net_options", "task_options", *MEASURING_FIELDS)
+FREE = (*FIELDS, "seed", "net_options", "task_options", *MEASURING_FIELDS)
 Answer = Literal["learns", "zeros gone", "fails", "undecided", "no collapse", ""]
 """Of a control: learning returns; it does not, but the zeros go; neither; the interval holds both; there was nothing to
 remove; no answer (no runs, or a row that is compared with)."""
@@ -187,10 +187,16 @@ def _block(depth: int, rows: list[Row]) -> Block:
     return Block(depth, (baseline, untrained, *rows[1:]), facts)
 
 
-def collapsed(row: Row, majority: float) -> bool:
-    """Whether no seed is above the majority class by the margin; a net that answers with one class cannot be."""
+def count_collapsed(row: Row, majority: float) -> tuple[int, int]:
+    """Seeds that are not above the majority class by the margin (a net with one answer cannot be), and all seeds."""
     values = row.accuracies().values()
-    return bool(values) and max(values) <= majority + MARGIN
+    return sum(value <= majority + MARGIN for value in values), len(values)
+
+
+def collapsed(row: Row, majority: float) -> bool:
+    """Whether every seed has."""
+    count, seeds = count_collapsed(row, majority)
+    return seeds > 0 and count == seeds
 
 
 def judge(row: Row, reference: Row, *, majority: float) -> Answer:
@@ -216,9 +222,8 @@ def _notes(blocks: Sequence[Block], seeds: Sequence[int]) -> list[str]:
     notes = []
     for block in blocks:
         for row in block.rows:
-            if row.diverged:
-                notes.append(f"L\u00a0=\u00a0{block.depth}, {row.control.name}: {len(row.diverged)} diverged.")
             absent = len(seeds) - len(row.runs) - len(row.diverged)
-            if absent:
-                notes.append(f"L\u00a0=\u00a0{block.depth}, {row.control.name}: {absent} runs not on record.")
+            for count, what in ((len(row.diverged), "diverged"), (absent, "not on record")):
+                runs = f"{count} run{'s' * (count != 1)}"
+                notes += [f"L\u00a0=\u00a0{block.depth}, {row.control.name}: {runs} {what}."] if count else []
     return notes

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from creditscope.auditing.stats import Interval
-from creditscope.figures._controls import CONFIDENCE, MARGIN, Answer, Block, Controls, Row, collapsed
+from creditscope.figures._controls import CONFIDENCE, MARGIN, Answer, Block, Controls, Row, collapsed, count_collapsed
 from creditscope.figures._selection import plural
 from creditscope.figures._style import number, power
 
@@ -12,7 +12,7 @@ def explain(block: Block) -> str:
     """For one depth: is there a collapse, which changes remove it, and what that leaves as its cause."""
     head = f"L\u00a0=\u00a0{block.depth}: {_symptoms(block)}"
     if not collapsed(block.baseline, block.majority):
-        return f"{head} There is no collapse to explain at this depth."
+        return f"{head} Without a collapse in every seed no control is judged at this depth."
     parts = [head, _survivors(block), _zeros_only(block), _ruled_out(block), _undecided(block), _first_step(block)]
     return " ".join(filter(None, parts))
 
@@ -22,7 +22,8 @@ def _symptoms(block: Block) -> str:
     norms, zeros = block.baseline.zero_norms(), block.baseline.all_zero()
     found = block.baseline.accuracy()
     level = "unmeasured" if found is None else accuracy_words(found)
-    verb = "collapses" if collapsed(block.baseline, block.majority) else "does not collapse"
+    count, seeds = count_collapsed(block.baseline, block.majority)
+    verb = f"collapses in {count} of {seeds} seeds" if count else "does not collapse"
     return (
         f"the baseline {verb} (accuracy {level}; majority class {number(block.majority).lstrip('0')}); {norms[0]} of "
         f"{norms[1]} weight gradients have a float32 norm of 0, and in {zeros[0]} every element is 0."
@@ -40,25 +41,27 @@ def _survivors(block: Block) -> str:
     blamed = _blames(rows)
     said = f"Learning returns with {_list(rows)}"
     if len(blamed) == 1:
-        return f"{said}: of the explanations tested only {blamed[0]} survives."
+        return f"{said}: of the explanations tested only {blamed[0]} {_verb(blamed, 'survive')}."
     return f"{said}. Each suffices alone, so {_and(blamed)} are joint causes: take away one and there is no collapse."
 
 
 def _zeros_only(block: Block) -> str:
+    """What takes the zeros away and no more, unless another change of the same kind does more."""
     rows = _with(block, "zeros gone")
     if not rows:
         return ""
-    return f"With {_list(rows)} the zeros go and learning does not return: the zeros are not all that is wrong there."
+    blamed = _blames(rows, but=_with(block, "learns"))
+    conclusion = f": {_and(blamed)} {_verb(blamed, 'explain')} the zeros, not the failure" if blamed else ""
+    return f"With {_list(rows)} the zeros go and learning does not return{conclusion}."
 
 
 def _ruled_out(block: Block) -> str:
-    """What leaves both as they are, unless another change of the same kind removes it."""
+    """What leaves both as they are, unless another change of the same kind does more."""
     rows = _with(block, "fails")
     if not rows:
         return ""
-    survivors = _blames(_with(block, "learns"))
-    blamed = [blame for blame in _blames(rows) if blame not in survivors]
-    conclusion = f": {_and(blamed)} {'is' if len(blamed) == 1 else 'are'} not needed for it" if blamed else ""
+    blamed = _blames(rows, but=[*_with(block, "learns"), *_with(block, "zeros gone")])
+    conclusion = f": {_and(blamed)} {_verb(blamed, 'are')} not needed for it" if blamed else ""
     return f"The collapse stays with {_list(rows)}{conclusion}."
 
 
@@ -82,8 +85,15 @@ def _with(block: Block, answer: Answer) -> list[Row]:
     return [row for row in block.rows if row.answer == answer]
 
 
-def _blames(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(row.control.blames for row in rows))
+def _blames(rows: Sequence[Row], *, but: Sequence[Row] = ()) -> list[str]:
+    """What the rows blame, each once, but for what others blame."""
+    others = {row.control.blames for row in but}
+    return [blame for blame in dict.fromkeys(row.control.blames for row in rows) if blame not in others]
+
+
+def _verb(subjects: Sequence[str], verb: str) -> str:
+    one = len(subjects) == 1 and not subjects[0].endswith("weights")
+    return {"are": "is"}.get(verb, f"{verb}s") if one else verb
 
 
 def _list(rows: Sequence[Row]) -> str:

@@ -160,7 +160,7 @@ def _notes(grid: Grid) -> list[str]:
                 lost["not on record or not complete"] += len(grid.seeds) - len(cell.runs) - len(cell.diverged)
                 if method in RULES:
                     lost["without Γ"] += len(cell.runs) - len(cell.values("gamma"))
-        said = [f"{count} runs {how}" for how, count in lost.items() if count]
+        said = [f"{count} run{'s' * (count != 1)} {how}" for how, count in lost.items() if count]
         absent = {m for m in METHODS if not any(grid.cell(task, depth, m).runs for depth in grid.depths)}
         if absent:
             said.append(f"nothing of {', '.join(grid.name(m) for m in METHODS if m in absent)}")

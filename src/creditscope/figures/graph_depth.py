@@ -160,7 +160,7 @@ def draw_accuracy(ax: Axes, grid: Grid, task: str, *, first: bool) -> None:
             ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8}
             ax.text(depth, 0.99, f"{len(lost)} of {len(METHODS)} not on record", bbox=ground, gid="gap", **said)
     _draw_series(ax, grid, task, "accuracy", METHODS)
-    ax.set_ylim(0, 1)
+    ax.set_ylim(0, 1.03)
     ax.set_ylabel("test accuracy" if first else "")
     ax.tick_params(axis="y", labelleft=first)
 

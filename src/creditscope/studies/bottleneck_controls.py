@@ -7,10 +7,12 @@ from typing import Any
 
 from creditscope.record import RunSpec
 from creditscope.studies import Study, choose_scale, register_study
-from creditscope.studies.graph_depth import RECIPE, SEEDS, SQRT2, TINY
+from creditscope.studies.bp_bottleneck import DEPTHS, PLAIN, RECIPE, TWENTY_SEEDS
+from creditscope.studies.graph_depth import SQRT2, TINY
 
-NET = {"gain": 1.0, "residual": False, "norm": "none", "propagate": True}
-OTHERS = {"weight_decay": RECIPE["weight_decay"], "decay_on": "all", "optimiser": "adam", "precision": "float32"}
+NET = {name: PLAIN[name] for name in ("gain", "residual", "norm", "propagate")}
+FIELDS = {**{name: RECIPE[name] for name in ("weight_decay", "decay_on", "optimiser")}, "precision": "float32"}
+"""What controls change, as it is in the recipe."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,15 @@ class Control:
     normalisation: str = "symmetric"
     against: "Control | None" = None
 
-    def run(self, recipe: dict[str, Any], *, depth: int) -> dict[str, Any]:
+    def run(self, recipe: dict[str, Any], *, width: int, depth: int) -> dict[str, Any]:
         """The fields of its runs at a depth."""
-        net = {**recipe["net_options"], **NET, **self.net, "depth": depth}
+        net = {**PLAIN, **self.net, "width": width, "depth": depth}
         task = {**recipe["task_options"], "normalisation": self.normalisation}
-        return {**recipe, **OTHERS, **self.fields, "rule": "bp", "net_options": net, "task_options": task}
+        return {**recipe, **self.fields, "net_options": net, "task_options": task}
 
     def holds(self, spec: RunSpec) -> bool:
         """Whether a run is one of this control."""
-        fields, net = {**OTHERS, **self.fields}, {**NET, **self.net}
+        fields, net = {**FIELDS, **self.fields}, {**NET, **self.net}
         return (
             all(getattr(spec, name) == value for name, value in fields.items())
             and all(spec.net_options.get(name) == value for name, value in net.items())
@@ -64,9 +66,9 @@ CONTROLS = (
 )
 """The recipe first."""
 SCALES: dict[str, dict[str, Any]] = {
-    "demo": {"task": "sbm", "depths": (10, 16), "seeds": SEEDS[:3], "recipe": RECIPE},
-    "paper": {"task": "cora", "depths": (6, 10, 20), "seeds": (*SEEDS, 3, 4, 5, 6, 7), "recipe": RECIPE},
-    "test": {"task": "sbm", "depths": (3,), "seeds": SEEDS[:2], "recipe": TINY},
+    "demo": {"task": "sbm", "depths": (10, 16), "seeds": TWENTY_SEEDS[:3], "recipe": RECIPE},
+    "paper": {"task": "cora", "depths": DEPTHS, "seeds": TWENTY_SEEDS[:10], "recipe": RECIPE},
+    "test": {"task": "sbm", "depths": (3,), "seeds": TWENTY_SEEDS[:2], "recipe": TINY, "width": 8},
 }
 
 
@@ -74,6 +76,7 @@ SCALES: dict[str, dict[str, Any]] = {
 def bottleneck_controls(scale: str = "demo", *, depths: Sequence[int] = (), seeds: Sequence[int] = ()) -> Study:
     """BP under every control at every depth; the untrained net is the baseline's first snapshot."""
     chosen = choose_scale(SCALES, scale)
+    recipe, width = {**chosen["recipe"], "task": chosen["task"]}, chosen.get("width", PLAIN["width"])
     grid = product(depths or chosen["depths"], CONTROLS, seeds or chosen["seeds"])
-    runs = [{**c.run(chosen["recipe"], depth=d), "task": chosen["task"], "seed": s} for d, c, s in grid]
+    runs = [{**control.run(recipe, width=width, depth=depth), "seed": seed} for depth, control, seed in grid]
     return Study("bottleneck_controls", tuple(runs))

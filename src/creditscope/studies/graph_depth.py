@@ -7,28 +7,11 @@ from typing import Any
 
 from creditscope.record import RunSpec
 from creditscope.studies import Study, choose_scale, register_study
+from creditscope.studies.bp_bottleneck import PLAIN, RECIPE, TWENTY_SEEDS
 
 SQRT2 = 2**0.5
-RECIPE: dict[str, Any] = {
-    "task_options": {"normalisation": "symmetric"},
-    "net": "gcn",
-    "net_options": {"width": 64, "norm": "none", "propagate": True},
-    "optimiser": "adam",
-    "lr": 0.01,
-    "schedule": "constant",
-    "weight_decay": 5e-4,
-    "epochs": 100,
-    "snapshot_every": 0,
-    "tier": "quick",
-    "noise": False,
-}
-"""The recipe of every method but for what its name says: Adam with the decay as an L2 term on all layers."""
-TINY = {
-    **RECIPE,
-    "task_options": {**RECIPE["task_options"], "nodes": 200},
-    "net_options": {**RECIPE["net_options"], "width": 8},
-    "epochs": 2,
-}
+TINY = {**RECIPE, "task_options": {"normalisation": "symmetric", "nodes": 200}, "epochs": 2}
+"""For tests."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +23,9 @@ class Method:
     residual: bool = False
     decay: bool = True
 
-    def fields(self, recipe: dict[str, Any], *, depth: int) -> dict[str, Any]:
+    def fields(self, recipe: dict[str, Any], *, width: int, depth: int) -> dict[str, Any]:
         """The fields of its runs at a depth."""
-        net = {**recipe["net_options"], "depth": depth, "gain": self.gain, "residual": self.residual}
+        net = {**PLAIN, "width": width, "depth": depth, "gain": self.gain, "residual": self.residual}
         decay = {} if self.decay else {"weight_decay": 0.0}
         return {**recipe, "rule": self.rule, "net_options": net, **decay}
 
@@ -60,16 +43,15 @@ BP_VARIANTS = tuple(
 """BP by the recipe first, then with larger initial weights and with a residual; then all of them without decay."""
 RULES = tuple(map(Method, ("dfa", "dfa_gnn", "grape", "kaft")))
 METHODS = (*BP_VARIANTS, *RULES)
-SEEDS = (42, 123, 456, 1, 2)
 SCALES: dict[str, dict[str, Any]] = {
-    "demo": {"tasks": ("sbm",), "depths": (2, 4, 8, 16), "seeds": SEEDS[:3], "recipe": RECIPE},
+    "demo": {"tasks": ("sbm",), "depths": (2, 4, 8, 12), "seeds": TWENTY_SEEDS[:3], "recipe": RECIPE},
     "paper": {
         "tasks": ("cora", "citeseer", "pubmed"),
         "depths": (2, 4, 6, 8, 10, 16, 20, 32),
-        "seeds": SEEDS,
+        "seeds": TWENTY_SEEDS[:5],
         "recipe": RECIPE,
     },
-    "test": {"tasks": ("sbm",), "depths": (2, 3), "seeds": SEEDS[:2], "recipe": TINY},
+    "test": {"tasks": ("sbm",), "depths": (2, 3), "seeds": TWENTY_SEEDS[:2], "recipe": TINY, "width": 8},
 }
 
 
@@ -84,6 +66,7 @@ def graph_depth(
 ) -> Study:
     """Every method at every depth on every graph; `tasks`, `depths` and `seeds` replace those of the scale."""
     chosen = choose_scale(SCALES, scale)
+    recipe, width = chosen["recipe"], chosen.get("width", PLAIN["width"])
     grid = product(tasks or chosen["tasks"], depths or chosen["depths"], methods, seeds or chosen["seeds"])
-    runs = [{**m.fields(chosen["recipe"], depth=depth), "task": task, "seed": s} for task, depth, m, s in grid]
+    runs = [{**m.fields(recipe, width=width, depth=d), "task": task, "seed": seed} for task, d, m, seed in grid]
     return Study("graph_depth", tuple(runs))
