@@ -1,11 +1,14 @@
 """Study and figure `graph_depth`: which runs, which numbers, and that captions and tables follow the data."""
 
+import re
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from builders import make_facts, make_record, make_snapshot
+from builders import make_facts, make_record, make_snapshot, write_record
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pages import assert_clear, texts
@@ -15,6 +18,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.figures import FIGURES, save_figure
 from creditscope.figures.graph_depth import describe, plot_graph_depth
 from creditscope.record import Record, RuleFacts
+from creditscope.registry import STUDIES
 from creditscope.studies import collect, find_missing
 from creditscope.studies.graph_depth import BP_VARIANTS, METHODS, RULES, SQRT2, Method, graph_depth, method_of
 from creditscope.train.plan import plan_run
@@ -254,6 +258,24 @@ class TestFigure:
         odd = replace(first, spec=replace(first.spec, **change))
         with pytest.raises(CreditscopeError, match=message):
             plot_graph_depth([odd, *others])
+
+    def test_the_commands_print_the_tables_without_torch(self, tmp_path):
+        for name in ("graph_depth", "bottleneck_controls"):
+            for wanted in STUDIES.get(name)("test", seeds=(42,)).runs:
+                write_record(tmp_path, make_run(wanted, accuracy=0.456, gamma=0.5, data_version="sbm-1"))
+        code = f"""
+import sys
+from creditscope.cli import main
+for name in ("graph_depth", "bottleneck_controls"):
+    main(["figure", name, "--records", {str(tmp_path)!r}, "--out", {str(tmp_path)!r}, "--no-train", "--scale", "test"])
+assert "torch" not in sys.modules
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert re.search(r"BP, gain √2, no decay +0.456", done.stdout)
+        assert re.search(r"decay on the first layer only +\.46", done.stdout)
+        assert done.stdout.count("wrote ") == 4
+        assert "24 of 48 runs are not on record" in done.stdout
 
     def test_nothing_to_draw_is_refused(self):
         with pytest.raises(CreditscopeError, match="Expected records of GCNs by rule and depth, but got none among 1"):

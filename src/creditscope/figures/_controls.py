@@ -22,9 +22,9 @@ CONFIDENCE = 0.95
 """Of the one-sided lower bounds over seeds that must be above it."""
 UNTRAINED = Control("untrained net", "")
 FREE = (*FIELDS, "seed", "net_options", "task_options", *MEASURING_FIELDS)
-Answer = Literal["learns", "zeros gone", "fails", "undecided", "no collapse", ""]
-"""Of a control: learning returns; it does not, but the zeros go; neither; the interval holds both; there was nothing to
-remove; no answer (no runs, or a row that is compared with)."""
+Answer = Literal["learns", "zeros gone", "fails", "undecided", "not judged", ""]
+"""Of a control: learning returns; it does not, but the zeros go; neither; seeds disagree; what it is held against has
+not collapsed in every seed; no answer (no runs, or a row that others are held against)."""
 
 
 @dataclass
@@ -210,7 +210,7 @@ def judge(row: Row, reference: Row, *, majority: float) -> Answer:
     if not own or not others:
         return ""
     if not collapsed(reference, majority):
-        return "no collapse"
+        return "not judged"
     if collapsed(row, majority):
         return "zeros gone" if reference.zero_norms()[0] and not row.zero_norms()[0] else "fails"
     gains = [own[seed] - others[seed] for seed in own if seed in others]

@@ -30,7 +30,7 @@ ACCURACY, ZEROS = (4.92, 1.3), (6.34, 0.78)
 """Left edge and width of the two panels, inches."""
 
 
-EDGES = (1.9, 2.28, 2.64, 3.14, 3.44, 3.78, 4.12, 4.8)
+EDGES = (1.88, 2.24, 2.58, 3.06, 3.36, 3.7, 4.12, 4.8)
 """Right edges of the columns of the table, inches."""
 
 
@@ -82,7 +82,7 @@ def _compose(found: Controls) -> Figure:
 def _accuracy_limit(found: Controls) -> float:
     """Right end of all accuracy panels."""
     known = [row.accuracy() for block in found.blocks for row in block.rows]
-    return min(1.0, max((i.high or i.mean) for i in known if i is not None) + 0.05)
+    return min(1.03, max((i.high or i.mean) for i in known if i is not None) + 0.05)
 
 
 def _draw_rows(ax: Axes, block: Block) -> None:
@@ -142,9 +142,9 @@ def draw_accuracy(ax: Axes, block: Block, *, limit: float) -> None:
 
 
 def _ticks(limit: float) -> tuple[list[float], list[str]]:
-    """0, .2, .4 … but for one so far right that the next panel's 0 would touch it."""
-    found = [i / 5 for i in range(6) if i / 5 <= limit - 0.02]
-    return found, [f"{x:.1f}".lstrip("0") if x else "0" for x in found]
+    """0, .2, .4 … up to the limit."""
+    found = [i / 5 for i in range(6) if i / 5 <= limit]
+    return found, [f"{x:g}".lstrip("0") or "0" for x in found]
 
 
 def draw_zeros(ax: Axes, block: Block) -> None:
@@ -186,7 +186,7 @@ def _keys(found: Controls) -> list[list[Artist]]:
             mfc="white",
             ms=4,
             mew=0.7,
-            label="compared with, or no collapse to remove",
+            label="compared with, or not judged",
         )
     )
     seen = f"mean, 95 % t interval over {n} seeds" if n > 1 else "one seed, no interval"
