@@ -11,6 +11,7 @@ from creditscope.losses import row_errors
 from creditscope.measure.observation import observe
 from creditscope.rng import generator
 from creditscope.rules import FeedbackLinear, apply_rule, rule_class
+from creditscope.rules._learning import push_forward
 from creditscope.tasks import load_task
 from creditscope.train.data import GraphData
 from creditscope.train.plan import plan_run
@@ -23,7 +24,9 @@ NET_OPTIONS = {
     "vit": {"depth": 2, "width": 8, "heads": 2, "patch": 4},
     "gcn": {"depth": 4, "width": 5},
 }
-RULES = ("bp", "fa", "block_fa", "dfa")
+RULES = ("bp", "fa", "block_fa", "dfa", "grape")
+GRAPH_RULES = ("dfa_gnn", "kaft")
+"""On a GCN alone; their formulas are in test_graph_rules."""
 
 
 def build(name: str, rule: str, **rule_options):
@@ -140,6 +143,8 @@ def credit_by_hand(rule, applied, seen, y, mask, tokens="all") -> list[np.ndarra
         out[:, slice(None) if tokens == "all" else 0] = a[:, None] if tokens == "all" else a
         return out
 
+    if rule == "grape":
+        return [spread(e @ R.numpy(), shape) for R, shape in zip(applied.feedback[:-1], shapes, strict=True)]
     if rule == "dfa":
         return [spread(e @ B.numpy().T, shape) for B, shape in zip(applied.feedback, shapes, strict=True)]
     top = seen.exact[-1].numpy()
@@ -150,7 +155,7 @@ def credit_by_hand(rule, applied, seen, y, mask, tokens="all") -> list[np.ndarra
 
 
 @pytest.mark.parametrize("name", NET_OPTIONS)
-@pytest.mark.parametrize("rule", ["dfa", "block_fa"])
+@pytest.mark.parametrize("rule", ["dfa", "block_fa", "grape"])
 def test_tap_rules_match_formula_and_finite_differences(name, rule):
     net, applied, inputs, y, mask = build(name, rule)
     seen = observe(net, applied, inputs, y, mask=mask)
@@ -188,13 +193,39 @@ def test_credit_to_the_class_token_alone(rule):
 
 @pytest.mark.parametrize("name", NET_OPTIONS)
 def test_what_a_rule_trains_is_what_is_measured(name):
-    for rule in RULES:
+    for rule in (*RULES, *(GRAPH_RULES if name == "gcn" else ())):
         net, applied, inputs, y, mask = build(name, rule)
         found = gradients(net, applied, inputs, y, mask)
         seen = observe(net, applied, inputs, y, mask=mask)
         rows = ROWS if mask is None else int(mask.sum())
         for parameter_name, gradient in {**seen.exact_weights, **seen.rule_weights}.items():
             torch.testing.assert_close(gradient / rows, found[parameter_name], rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NET_OPTIONS)
+def test_products_pushed_forward_match_finite_differences(name):
+    net, applied, inputs, _, _ = build(name, "grape")
+    taps, tensors = applied.anatomy.taps, dict(net.named_parameters())
+    stream, eps = torch.Generator().manual_seed(1), 1e-6
+    rows = len(as_arguments(inputs)[0])
+    shapes = [(2, rows, *shape) for shape in applied.anatomy.shapes]
+    tangents = [torch.randn(shape, generator=stream, dtype=torch.float64) for shape in shapes]
+    with torch.no_grad():
+        pushed = push_forward(net, taps, inputs, tensors, tangents)
+    assert pushed.shape == (len(taps), 2, rows, net(*as_arguments(inputs)).shape[-1])
+
+    def moved(tap: str, by: torch.Tensor) -> torch.Tensor:
+        hook = net.get_submodule(tap).register_forward_hook(lambda _, __, h: h + by)
+        with torch.no_grad():
+            output = net(*as_arguments(inputs))
+        hook.remove()
+        return output
+
+    for tap, tangent, found in zip(taps, tangents, pushed, strict=True):
+        for probe in range(2):
+            slope = (moved(tap, eps * tangent[probe]) - moved(tap, -eps * tangent[probe])) / (2 * eps)
+            torch.testing.assert_close(found[probe], slope, rtol=1e-4, atol=1e-6)
+    assert not any(module._forward_hooks for module in net.modules())
 
 
 def test_nodes_without_a_label_carry_no_error_and_are_counted():

@@ -42,7 +42,7 @@ class ClaimsExactness(SignDFA):
         return (count - 1,)
 
 
-@pytest.mark.parametrize("rule", ["bp", "dfa", "block_fa", "fa", SignDFA, SignDFA()])
+@pytest.mark.parametrize("rule", ["bp", "dfa", "block_fa", "fa", "grape", SignDFA, SignDFA()])
 def test_good_rules_pass(rule):
     assert_rule(rule)
 
@@ -82,7 +82,10 @@ def test_register_and_look_up():
 
 
 def test_unknown_rule_names_the_choices():
-    with pytest.raises(CreditscopeError, match=r"Expected the name of a rule, but got 'dfaa'.*block_fa, bp, dfa, fa"):
+    with pytest.raises(
+        CreditscopeError,
+        match=r"Expected the name of a rule, but got 'dfaa'.*block_fa, bp, dfa, dfa_gnn, fa, grape, kaft",
+    ):
         rule_class("dfaa")
 
 

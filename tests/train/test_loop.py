@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 from creditscope.errors import CreditscopeError
 from creditscope.losses import row_errors
 from creditscope.record import read_record, run_folder
+from creditscope.rules import feedback_state
 from creditscope.tasks import Task, load_task
 from creditscope.train.plan import plan_run
 from creditscope.train.recording import record_run
@@ -17,17 +18,28 @@ from creditscope.train.training import snapshot_due, train_run
 TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 3, "eval_rows": 64, "tier": "quick"}
 
 
-@pytest.mark.parametrize("rule", ["bp", "fa", "block_fa", "dfa"])
-def test_audited_and_unaudited_runs_end_bit_identical(rule):
-    spec = plan_run(rule=rule, penalty=0.01, **TINY)
+GRAPH = {"task": "sbm", "net": "gcn", "net_options": {"depth": 3, "width": 8, "dropout": 0.2}, "epochs": 3}
+
+
+@pytest.mark.parametrize(
+    ("rule", "fields"),
+    [(rule, TINY | {"penalty": 0.01}) for rule in ("bp", "fa", "block_fa", "dfa", "grape")]
+    + [("dfa_gnn", GRAPH | {"tier": "quick"}), ("kaft", GRAPH)],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_audited_and_unaudited_runs_end_bit_identical(rule, fields):
+    spec = plan_run(rule=rule, **fields)
     audited, plain = build_run(spec), build_run(spec)
     taken = []
     train_run(audited, on_snapshots=taken.extend)
     torch.manual_seed(1)  # the global stream must not matter
     train_run(plain, audit=False)
     assert len(taken) == 4
-    for (name, a), (_, b) in zip(audited.net.state_dict().items(), plain.net.state_dict().items(), strict=True):
+    for (name, a), (_, b) in zip(audited.tensors().items(), plain.tensors().items(), strict=True):
         assert torch.equal(a, b), name
+    drawn, ended = (feedback_state(run.application).values() for run in (build_run(spec), plain))
+    moved = [not torch.equal(a, b) for a, b in zip(drawn, ended, strict=True)]
+    assert all(moved) if rule in ("grape", "kaft") else not any(moved)
 
 
 def test_backprop_equals_a_plain_pytorch_loop():

@@ -43,7 +43,9 @@ def stop_after(epochs: int):
     "spec",
     [spec_of("bp"), spec_of("fa"), spec_of("dfa"), spec_of("block_fa", optimiser="sgd"), spec_of("dfa", frozen=True),
      plan_run(task="sbm", net="gcn", net_options={"dropout": 0.3, "width": 8}, rule="fa", epochs=8, optimiser="adam",
-              tier="quick"), spec_of("fa", tier="standard")],
+              tier="quick"), spec_of("fa", tier="standard"), spec_of("grape"),
+     plan_run(task="sbm", net="gcn", net_options={"dropout": 0.3, "width": 8}, rule="kaft", epochs=8, optimiser="adam",
+              tier="quick")],
     ids=lambda s: f"{s.net} {s.rule} {s.optimiser} {s.tier}{' frozen' * s.frozen}",
 )  # fmt: skip
 def test_a_stopped_run_goes_on_and_ends_alike(tmp_path, spec):

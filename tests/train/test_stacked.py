@@ -1,6 +1,7 @@
 """The stacked engine: a seed ends as it would alone, whatever its mates, and its record can be stopped and resumed."""
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -166,6 +167,13 @@ class TestLoopAndStackAgree:
         ("vit", "dfa", {"rule_options": {"tokens": "class"}, "credit_norm": "batch"}),
         ("vit", "bp", {"optimiser": "sgd", "lr": 0.1}),
         ("vit", "fa", {"optimiser": "sgd", "lr": 0.01}),
+        ("resmlp", "grape", {"rule_options": {"rate": 0.5}}),
+        ("vit", "grape", {"optimiser": "sgd", "lr": 0.01}),
+        ("gcn", "grape", {}),
+        ("gcn", "dfa_gnn", {"task_options": {"normalisation": "row"}}),
+        ("gcn", "dfa_gnn", {"rule_options": {"pseudo": False}, "optimiser": "adam"}),
+        ("gcn", "kaft", {"task_options": {"normalisation": "row"}, "rule_options": {"probes": 2, "K": 1}}),
+        ("gcn", "kaft", {"rule_options": {"spread": True}, "optimiser": "adam"}),
     )
 
     @pytest.mark.parametrize(("net", "rule", "others"), VARIANTS, ids=lambda v: str(v))
@@ -226,10 +234,19 @@ class TestMates:
         for other in ended[1:]:
             assert_equal(other, ended[0])
 
-    @EVERY_NET
-    @pytest.mark.parametrize("rule", ["fa", "block_fa"])
+    @pytest.mark.parametrize(
+        ("net", "rule"),
+        [
+            *itertools.product(SETTINGS, ("fa", "block_fa")),
+            ("resmlp", "grape"),
+            ("gcn", "grape"),
+            ("gcn", "dfa_gnn"),
+            ("gcn", "kaft"),
+        ],
+    )
     def test_they_do_not_matter(self, net, rule):
-        fields = {"epochs": 3 if net == "gcn" else 1, "net_options": {"depth": 2}, **FEWER.get(net, {})}
+        depth = 4 if rule in ("grape", "kaft") else 2
+        fields = {"epochs": 3 if net == "gcn" else 1, "net_options": {"depth": depth}, **FEWER.get(net, {})}
         self.check(spec_of(net, rule, **fields, noise=net != "vit"))
 
     @pytest.mark.parametrize(("net", "width"), [("student", 9), ("gcn", 10)])
@@ -574,6 +591,7 @@ RESUMED = (
     ("block_fa", {"optimiser": "sgd", "lr": 0.01, "credit_norm": "batch"}),
     ("bp", {"frozen": True, "penalty": 0.1}),
     ("fa", {"net": "gcn", "optimiser": "adam", "epochs": 8}),
+    ("kaft", {"net": "gcn", "optimiser": "adam", "epochs": 8}),
 )
 
 

@@ -17,8 +17,8 @@ def graph_of(inputs: Any) -> Adjacency:
         if isinstance(argument, Adjacency):
             return argument
     raise CreditscopeError(
-        "Expected a graph task and net for this rule, called with node features and an Adjacency, "
-        f"but got inputs of type {', '.join(type(a).__name__ for a in as_arguments(inputs))}. Use task=sbm net=gcn, say."
+        "Expected a graph task and net for this rule, called with node features and an Adjacency, but got inputs of "
+        f"type {', '.join(type(a).__name__ for a in as_arguments(inputs))}. Use task=sbm net=gcn, say."
     )
 
 

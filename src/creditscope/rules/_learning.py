@@ -1,5 +1,6 @@
-"""Feedback that is learned: what a rule may look at while it learns, and forward-mode products with the net's Jacobian."""
+"""Feedback that is learned: what a rule looks at while it learns, and forward-mode products with the net's Jacobian."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class LearningContext:
 def draw_counter(generator: torch.Generator) -> Tensor:
     """Where a rule's random probes come from: a key, and a count of the steps that were learned in (int64).
 
-    Kept as the last of a rule's feedback tensors, so that a run that is resumed or stacked goes on with the same probes.
+    Kept as the last of a rule's feedback tensors: a run that is resumed or stacked then goes on with the same probes.
     """
     return torch.cat([torch.randint(2**62, (1,), generator=generator), torch.zeros(1, dtype=torch.int64)])
 
@@ -51,7 +52,8 @@ def push_forward(
 ) -> Tensor:
     """Derivatives of the output along each tangent alone, by forward mode, in one pass through the net.
 
-    Every tap adds Σ_p s_p T_p to its state h, with all s at 0: the derivative by s_p is the one along T_p.
+    Every tap adds Σ_p s_p T_p to its state h, with all s at 0: the derivative by s_p is the one along T_p. What comes
+    back is a copy, because the last bits of sums and products would depend on how many seeds lie between its rows.
     """
     probes = tangents[0].shape[0]
     at = tangents[0].new_zeros(len(taps), probes)
@@ -64,9 +66,10 @@ def push_forward(
     def along(direction: Tensor) -> Tensor:
         return jvp(output, (at,), (direction,))[1]  # pyright: ignore[reportReturnType]
 
-    with sdpa_kernel(SDPBackend.MATH):  # fused attention has no forward mode
+    with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():  # fused attention has no forward mode
+        warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)  # torch's own use
         pushed = torch.vmap(along)(directions)
-    return pushed.unflatten(0, tuple(at.shape))
+    return pushed.unflatten(0, tuple(at.shape)).clone(memory_format=torch.contiguous_format)
 
 
 @contextmanager

@@ -12,22 +12,22 @@ from creditscope.errors import CreditscopeError
 from creditscope.rules import CreditContext, LearningContext, TapRule, register_rule
 from creditscope.rules._graph import check_spreading, graph_of, propagated, pseudo_errors
 from creditscope.rules._learning import advanced, draw_counter, gaussian_probe
-from creditscope.rules.grape import unit_columns
 
 
 @register_rule("kaft")
 class KAFT(TapRule):
-    """a_l = (Âᵀ)^k Ē R_l with k = min(L−1−l, K) and R_l (C, d) fitted to the Jacobian J of the logits by H_{l+1}.
+    """a_l = (Âᵀ)^k Ē R_l with k = min(L−1−l, K) and R_l (C, d) turned towards the Jacobian J of the logits by H_{l+1}.
 
-    With Gaussian tangents P (nodes, d), `probes` of them a step, R is fitted to J P ≈ Âᵏ P Rᵀ in least squares, by one
-    step a training step down the gradient G = (Âᵏ P)ᵀ(J P − Âᵏ P Rᵀ), of the length that is best for these probes,
-    ‖G‖²/‖Âᵏ P G‖², times `rate` (1/t in step t, until that is less). So R runs after the Jacobian as an average over
-    some 1/rate steps; it has no scale to be chosen, cannot overshoot, and stands still where the fit is exact: in a
-    linear GCN Rᵀ ends as the product of the weights above.
+    A step has `probes` Gaussian tangents P (nodes, d), each with numbers of its own for every node, and asks for
+    J P ≈ Âᵏ P Rᵀ in least squares: R, times the number that fits best, takes one step of steepest descent, as long as
+    fits these probes best, and R is then turned towards what it would become, R ← (1 − rate) R/‖R‖ + rate R′/‖R′‖. So R
+    is the running average of the Jacobian's direction over some 1/rate steps; where the fit is exact it stands still,
+    and in a linear GCN it ends parallel to the product of the weights above. Its size stays that of DFA's feedback,
+    ‖R‖² = d: with the Jacobian's own, which shrinks with depth, deep nets collapse under weight decay as with backprop.
     """
 
     label = "KAFT"
-    formula = "a_l = (Âᵀ)^k Ē R_l,  k = min(L−1−l, K),  R_l fitted to J P ≈ Âᵏ P R_lᵀ"
+    formula = "a_l = (Âᵀ)^k Ē R_l,  k = min(L−1−l, K),  R_l ∥ argmin ‖J P − Âᵏ P R_lᵀ‖"
     needs_feedback = True
     needs_graph = True
     learns_feedback = True
@@ -36,8 +36,8 @@ class KAFT(TapRule):
         self,
         *,
         K: int = 10,
-        probes: int = 2,
-        rate: float = 0.2,
+        probes: int = 1,
+        rate: float = 0.1,
         spread: bool = False,
         alpha: float = 0.1,
         steps: int = 50,
@@ -54,16 +54,14 @@ class KAFT(TapRule):
     def draw_feedback(
         self, tap_shapes: Sequence[tuple[int, ...]], classes: int, generator: torch.Generator
     ) -> list[Tensor]:
-        """R_l of shape (C, d), which only the first step replaces, and the counter of the probes."""
-        drawn = [unit_columns(torch.randn(classes, shape[-1], generator=generator)) for shape in tap_shapes]
+        """R_l of shape (C, d), and the counter of the probes."""
+        drawn = [resized(torch.randn(classes, shape[-1], generator=generator)) for shape in tap_shapes]
         return [*drawn, draw_counter(generator)]
 
     def learn_feedback(self, ctx: LearningContext) -> list[Tensor]:
         """Taps of one shape share their probes, so that Âᵏ P costs one product per tap."""
         *feedback, counter = ctx.feedback
         matrix, dtype, taps = graph_of(ctx.inputs), feedback[0].dtype, len(feedback)
-        rate = (1 / (counter[1] + 1).to(dtype)).clamp(min=self.rate)
-        begun = counter[1] > 0
         probes = {
             shape: [gaussian_probe(counter, shape, dtype, place) for place in range(self.probes)]
             for shape in ctx.state_shapes
@@ -75,8 +73,14 @@ class KAFT(TapRule):
         }
         learned = []
         for i, (R, shape) in enumerate(zip(feedback, ctx.state_shapes, strict=True)):
-            Q = smoothed[shape][i].unflatten(1, (self.probes, -1)).transpose(0, 1).flatten(0, 1)
-            learned.append(fitted(Q, pushed[i].flatten(0, 1), R * begun, rate))
+            Q = (
+                smoothed[shape][i]
+                .unflatten(1, (self.probes, -1))
+                .transpose(0, 1)
+                .clone(memory_format=torch.contiguous_format)
+                .flatten(0, 1)
+            )
+            learned.append(aligned(R, Q, pushed[i].flatten(0, 1), self.rate))
         return [*learned, advanced(counter)]
 
     def credit(self, ctx: CreditContext) -> list[Tensor]:
@@ -88,10 +92,18 @@ class KAFT(TapRule):
         return [e @ R for e, R in zip(errors, reversed(ctx.feedback[:-1]), strict=True)][::-1]
 
 
-def fitted(Q: Tensor, Y: Tensor, R: Tensor, rate: Tensor) -> Tensor:
-    """R after `rate` of the best step of steepest descent on ‖Y − Q Rᵀ‖²."""
-    down = (Y - Q @ R.T).T @ Q
-    largest = down.abs().amax()
-    down = torch.where(largest > 0, down / largest, 0)  # squares of a collapsed net would be 0
-    along = (Q @ down.T).square().sum()
-    return R + rate * torch.where(along > 0, down.square().sum() / along, 0) * largest * down
+def aligned(R: Tensor, Q: Tensor, Y: Tensor, rate: float) -> Tensor:
+    """R turned by `rate` towards a better fit Y ≈ Q Rᵀ; only the direction of Y counts, and Y = 0 changes nothing."""
+    tiny = torch.finfo(R.dtype).tiny
+    Y = Y / Y.abs().amax().clamp(min=tiny)
+    fit = Q @ R.T
+    fitted = (Y * fit).sum() / fit.square().sum() * R
+    down = (Y - Q @ fitted.T).T @ Q
+    best = down.square().sum() / (Q @ down.T).square().sum().clamp(min=tiny)
+    better = fitted + best * down
+    return resized((1 - rate) * R / R.norm() + rate * better / better.norm().clamp(min=tiny))
+
+
+def resized(R: Tensor) -> Tensor:
+    """R with ‖R‖² = d: columns of length 1, in the mean square."""
+    return R * (R.shape[1] ** 0.5 / R.norm())
