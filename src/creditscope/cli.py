@@ -12,6 +12,7 @@ import tyro
 
 from creditscope.errors import CreditscopeError
 from creditscope.record.schema import Recipe
+from creditscope.settings import parse_settings, read_number, split_pair
 
 DataRoot = Annotated[
     Path | None,
@@ -169,7 +170,7 @@ class Audit:
         from creditscope.auditing import Thresholds, audit
         from creditscope.auditing.strict import expect_trust
 
-        changed = {name: _number(name, value) for name, value in map(_pair, self.set)}
+        changed = {name: read_number(name, value) for name, value in map(split_pair, self.set)}
         limits = Thresholds().changed(**changed)
         found = audit(self.records, limits=limits, mute=self.mute, interval=self.interval)
         failures = [] if self.strict is None else expect_trust(found, self.strict)
@@ -219,7 +220,7 @@ class Figure:
 
     def run(self) -> None:
         """Collect the study of that name, draw, save."""
-        from creditscope.figures import save_figure
+        from creditscope.figures import describe_figure, save_figure
         from creditscope.registry import FIGURES, STUDIES
         from creditscope.studies import collect
 
@@ -227,23 +228,55 @@ class Figure:
         study = resolve_study(study, self.scale)
         how = {name: getattr(self, name) for name in ("quiet", "jobs", "time_limit", "device", "engine")}
         records = collect(study, self.records, train=self.train, problems=problems, **how)
+        say(describe_figure(plot, records).splitlines())
         say([f"wrote {path}" for path in save_figure(plot(records), self.out, self.name)])
         say([f"note: {problem}" for problem in problems])
 
 
 @dataclass(frozen=True)
+class Export:
+    """Write result files in the shapes that other people's figure scripts read; needs no torch.
+
+    Example: creditscope export --records out/records --out out/export
+    """
+
+    records: Path = Path("out/records")
+    out: Path = Path("out/export")
+    only: tuple[str, ...] = ()
+    """Families of results (creditscope list exports); default all."""
+    scale: str = "paper"
+    """Scale of the studies whose runs are exported."""
+
+    def run(self) -> None:
+        """Load, write, and say what is missing."""
+        from creditscope.exports import write_exports
+        from creditscope.record import load_records
+
+        problems: list[str] = []
+        records = load_records(self.records, problems=problems)
+        written, missing = write_exports(records, self.out, scale=self.scale, names=self.only)
+        say([f"wrote {path}" for path in written])
+        say([f"missing: {what}" for what in missing])
+        say([f"note: {problem}" for problem in problems])
+
+
+@dataclass(frozen=True)
 class List:
-    """List what there is: rules, nets, tasks, checks, figures, thresholds.
+    """List what there is: rules, nets, tasks, checks, figures, exports, thresholds.
 
     Example: creditscope list rules
     """
 
-    kind: tyro.conf.Positional[Literal["all", "rules", "nets", "tasks", "checks", "figures", "thresholds"]] = "all"
+    kind: tyro.conf.Positional[
+        Literal["all", "rules", "nets", "tasks", "checks", "figures", "exports", "thresholds"]
+    ] = "all"
     json: bool = False
     """Print JSON."""
 
     def run(self) -> None:
         """Names and first docstring lines, read without importing the files."""
+        from creditscope.listing import list_everything
+
         found = {kind: rows for kind, rows in list_everything().items() if self.kind in ("all", kind)}
         if self.json:
             print(json.dumps(found, indent=1, ensure_ascii=False))
@@ -280,6 +313,7 @@ Command = (
     | Annotated[Run, tyro.conf.subcommand("run")]
     | Annotated[Audit, tyro.conf.subcommand("audit")]
     | Annotated[Figure, tyro.conf.subcommand("figure")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Doctor, tyro.conf.subcommand("doctor")]
 )
@@ -306,54 +340,6 @@ def show_audit(found: Any, *, as_json: bool) -> None:
         print(json.dumps(found.to_dict(), indent=1, ensure_ascii=False))
     else:
         found.show()
-
-
-def parse_settings(settings: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """`net.depth=6` and the like, by owner.
-
-    >>> parse_settings(("net.depth=6",))["net_options"]
-    {'depth': '6'}
-    """
-    options: dict[str, dict[str, Any]] = {"task_options": {}, "net_options": {}, "rule_options": {}}
-    for setting in settings:
-        name, value = _pair(setting)
-        owner, dot, option = name.partition(".")
-        if not dot or f"{owner}_options" not in options:
-            raise CreditscopeError(
-                f"Expected --set net.NAME=VALUE, rule.NAME=VALUE or task.NAME=VALUE, but got {setting!r}."
-            )
-        options[f"{owner}_options"][option] = value
-    return options
-
-
-def _pair(setting: str) -> tuple[str, str]:
-    name, equals, value = setting.partition("=")
-    if not equals:
-        raise CreditscopeError(f"Expected --set NAME=VALUE, but got {setting!r}.")
-    return name, value
-
-
-def _number(name: str, value: str) -> float:
-    try:
-        number = float(value)
-        return int(number) if number == int(number) else number
-    except (ValueError, OverflowError):
-        raise CreditscopeError(f"Expected a number for threshold {name!r}, but got {value!r}.") from None
-
-
-def list_everything() -> dict[str, dict[str, str]]:
-    """Kind → name → one line."""
-    from creditscope.auditing.thresholds import table
-    from creditscope.registry import CHECKS, FIGURES, NETS, RULES, TASKS
-
-    registries = {"rules": RULES, "nets": NETS, "tasks": TASKS, "checks": CHECKS, "figures": FIGURES}
-    found = {kind: {name: r.summary(name) for name in r.names()} for kind, r in registries.items()}
-    found["thresholds"] = {
-        row["name"]: f"{row['value']:g} ({', '.join(row['checks'])}): {row['meaning']}"
-        + (f"; published: {row['published']}" if row["published"] else "")
-        for row in table()
-    }
-    return found
 
 
 def main(arguments: list[str] | None = None) -> None:

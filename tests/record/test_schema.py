@@ -10,7 +10,9 @@ from builders import make_record, make_spec, write_record
 
 from creditscope.record import (
     Facts,
+    LayerMeasures,
     Provenance,
+    RecordWriter,
     RuleFacts,
     RunSpec,
     Snapshot,
@@ -19,7 +21,7 @@ from creditscope.record import (
     WeightMeasures,
     read_record,
 )
-from creditscope.record.schema import Recipe
+from creditscope.record.schema import LATER_FIELDS, Recipe
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,6 +35,7 @@ CHANGED: dict[str, Any] = {
     "lr": 0.5,
     "schedule": "constant",
     "weight_decay": 0.5,
+    "decay_on": "first",
     "batch": 64,
     "precision": "float64",
     "eval_rows": 512,
@@ -76,6 +79,17 @@ class TestSpec:
         assert getattr(spec, name) != CHANGED[name]
         assert replace(spec, **{name: CHANGED[name]}).digest() != spec.digest()
 
+    def test_records_from_before_a_field_keep_their_names(self, tmp_path):
+        """The hash of this spec was taken before `decay_on` came; its file lacks the field."""
+        spec = RunSpec(task="mnist1d", net="resmlp", rule="dfa", epochs=1)
+        assert replace(spec, epochs=60).digest() == "42ada3e7769e"
+        folder = write_record(tmp_path, replace(make_record(), spec=spec))
+        stored = json.loads((folder / "spec.json").read_text())
+        (folder / "spec.json").write_text(json.dumps({n: v for n, v in stored.items() if n not in LATER_FIELDS}))
+        assert read_record(folder).spec == spec
+        with RecordWriter(tmp_path, spec).open() as writer:
+            assert writer.finished_meanwhile() == "complete"
+
     def test_the_name_is_readable(self):
         spec = make_spec(rule="here/my_rule.py:Mine", seed=7, frozen=True)
         assert spec.name() == f"mnist1d-resmlp-Mine-frozen-s7-{spec.digest()}"
@@ -88,7 +102,7 @@ class TestSpec:
 
 @pytest.mark.parametrize(
     "kind",
-    [Recipe, RunSpec, RuleFacts, WeightFact, Facts, Provenance, TapMeasures, WeightMeasures, Snapshot],
+    [Recipe, RunSpec, RuleFacts, WeightFact, Facts, Provenance, TapMeasures, WeightMeasures, LayerMeasures, Snapshot],
     ids=lambda kind: kind.__name__,
 )
 def test_the_manual_describes_every_field(kind):

@@ -31,12 +31,12 @@ def test_a_stack_s_elements_have_the_bits_they_have_alone_and_in_plain_pytorch(k
 
     starts, gradients = [draw(n) for n in SIZES], [[draw(n).exp() for n in SIZES] for _ in range(STEPS)]
     stacked = [nn.Parameter(start.clone()) for start in starts]
-    together = trained(stacked, make_optimiser(spec, stacked), gradients)
+    together = trained(stacked, make_optimiser(spec, nn.ParameterList(stacked)), gradients)
     for seed in range(SEEDS):
         own = [[g[seed] for g in step] for step in gradients]
         alone, plain = ([nn.Parameter(start[seed].clone()) for start in starts] for _ in range(2))
         results = (
-            trained(alone, make_optimiser(spec, alone), own),
+            trained(alone, make_optimiser(spec, nn.ParameterList(alone)), own),
             trained(plain, KINDS[kind](plain, lr=1e-2, weight_decay=0.1, foreach=False), own),
         )
         for result in results:

@@ -1,5 +1,7 @@
 """Figures: one file each, drawn from records alone. Importing this imports neither torch nor matplotlib."""
 
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,6 +9,8 @@ from creditscope.registry import FIGURES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from creditscope.record import Record
 
 
 register_figure = FIGURES.register
@@ -25,4 +29,10 @@ def save_figure(fig: "Figure", folder: str | Path, name: str) -> list[Path]:
     return [png, pdf]
 
 
-__all__ = ["FIGURES", "register_figure", "save_figure"]
+def describe_figure(plot: Callable[..., "Figure"], records: Sequence["Record"]) -> str:
+    """What a figure says in plain text, where its file has a function `describe(records)`; else nothing."""
+    describe = getattr(sys.modules[plot.__module__], "describe", None)
+    return describe(records) if describe else ""
+
+
+__all__ = ["FIGURES", "describe_figure", "register_figure", "save_figure"]

@@ -29,6 +29,8 @@ class Observation:
     """g_l, per sample."""
     credits: list[Tensor]
     """a_l, per sample, before normalisation."""
+    weights: dict[str, Tensor]
+    """The trained weights themselves."""
     exact_weights: dict[str, Tensor]
     rule_weights: dict[str, Tensor]
     """What training would put in `.grad` on these rows, times their number; weights left out get the exact one."""
@@ -77,6 +79,7 @@ def observe_forward(
         states=[_at_least_float32(h.detach()) for h in forward.states],
         exact=[_at_least_float32(g) for g in exact],
         credits=[_at_least_float32(a) for a in credits],
+        weights={name: p.detach() for name, p in parameters.items()},
         exact_weights=dict(zip(parameters, found[len(exact) :], strict=True)),
         rule_weights=rule_weights,
     )

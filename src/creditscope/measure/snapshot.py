@@ -14,8 +14,8 @@ from creditscope.measure.noise import measure_noise
 from creditscope.measure.numerics import flat_rows, unit_rows
 from creditscope.measure.observation import Observation, fitted_rows, stacked_tensors, with_tensors
 from creditscope.measure.scale import measure_scale
-from creditscope.measure.weights import Direction, gradient_sizes, measure_update
-from creditscope.record.schema import Facts, Snapshot, TapMeasures, WeightMeasures
+from creditscope.measure.weights import Direction, gradient_sizes, measure_update, plain_norm
+from creditscope.record.schema import Facts, LayerMeasures, Snapshot, TapMeasures, WeightMeasures
 
 Measured = dict[str, Tensor]
 Tensors = Sequence[Tensor]
@@ -32,15 +32,16 @@ def take_snapshot(
     step: int = 0,
     last_step: "StepTensors | None" = None,
     scalars: Mapping[str, Tensor] | None = None,
+    layers: Measured | None = None,
     **given: Any,
 ) -> Snapshot:
     """All measurements of one moment.
 
     `last_step` is what the last training step was given and applied; `scalars` are numbers on the device (accuracy,
-    training loss) that travel with the rest; `given` are ready fields.
+    training loss) and `layers` the measures of `measure_layers`, which travel with the rest; `given` are ready fields.
     """
     with torch.autocast(seen.output.device.type, enabled=False):
-        (host,) = to_host(_measure(seen, facts, last_step, scalars or {}))
+        (host,) = to_host([*_measure(seen, facts, last_step, scalars or {}), layers or {}])
     return _snapshot(host, seen, epoch=epoch, step=step, **given)
 
 
@@ -53,6 +54,7 @@ def take_snapshots(
     step: int = 0,
     last_step: "StepTensors | None" = None,
     scalars: Mapping[str, Tensor] | None = None,
+    layers: Measured | None = None,
 ) -> list[Snapshot]:
     """The same of every seed of a stack, measured together and brought to the host in one transfer."""
 
@@ -63,7 +65,7 @@ def take_snapshots(
     last = vars(last_step) if last_step else None
     with torch.autocast(seen.output.device.type, enabled=False):
         measured = torch.vmap(one_seed, in_dims=(0, 0 if last else None, 0))(tensors, last, dict(scalars or {}))
-        hosts = to_host(measured, seeds=len(seen.output))
+        hosts = to_host([*measured, layers or {}], seeds=len(seen.output))
     return [_snapshot(host, seen, epoch=epoch, step=step) for host in hosts]
 
 
@@ -81,12 +83,13 @@ def _measure(
 
 
 def _snapshot(host: list[dict[str, Any]], seen: Observation, **given: Any) -> Snapshot:
-    taps, token, weights, single = host
+    taps, token, weights, single, layers = host
     return Snapshot(
         rows=seen.errors.loss.shape[-1],
         taps=TapMeasures(**taps),
         class_token=TapMeasures(**token) if token else None,
         weights=WeightMeasures(**weights) if weights else None,
+        layers=LayerMeasures(**layers) if layers else None,
         notes=tuple(seen.notes),
         **single,
         **given,
@@ -148,6 +151,8 @@ def _weights(seen: Observation, last: StepTensors | None) -> Measured:
     ruled = exact | {name: Direction.of(g) for name, g in seen.rule_weights.items()}
     found = gradient_sizes(list(ruled.values()), rows)
     found |= {f"exact_{key}": value for key, value in gradient_sizes(list(exact.values()), rows).items()}
+    found["exact_float32"] = torch.stack([plain_norm(g / rows) for g in seen.exact_weights.values()])
+    found["w_norm"] = torch.stack([Direction.of(seen.weights[name]).norm for name in exact])
     found["cos"] = torch.stack([ruled[name].cosine(exact[name]) for name in exact])
     if last is None:
         unknown = found["norm"].new_full((len(exact),), math.nan)

@@ -54,6 +54,11 @@ def gradient_sizes(directions: list[Direction], rows: Tensor | int) -> dict[str,
     }
 
 
+def plain_norm(gradient: Tensor) -> Tensor:
+    """√Σx² in float32 as it stands, which underflows when every entry is below 1e-23 or so."""
+    return gradient.float().square().sum().sqrt()
+
+
 def measure_update(update: Mapping[str, Tensor], exact: Mapping[str, Direction]) -> dict[str, Tensor]:
     """Cosine of the applied update with −∇ per weight, and its share of the first-order decrease −⟨Δθ, ∇⟩.
 

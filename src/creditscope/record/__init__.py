@@ -3,6 +3,7 @@
 from creditscope.record.schema import (
     SCHEMA_VERSION,
     Facts,
+    LayerMeasures,
     Provenance,
     RuleFacts,
     RunSpec,
@@ -24,6 +25,7 @@ from creditscope.record.store import (
 __all__ = [
     "SCHEMA_VERSION",
     "Facts",
+    "LayerMeasures",
     "Provenance",
     "Record",
     "RecordWriter",

@@ -19,6 +19,8 @@ RULE_FIELDS = ("rule", "rule_options", "rule_source", "credit_norm", "penalty")
 MEASURING_FIELDS = ("snapshot_every", "snapshot_at", "tier", "noise", "eval_rows")
 """Fields that change what is measured and nothing of the training."""
 FREE_FIELDS = ("seed", "frozen", "train_last")
+LATER_FIELDS = {"decay_on": "all"}
+"""Fields that came after the first records of this schema; at these values they are no part of the hash."""
 DESCENT_TURNS = 8
 """Random rotations of the credit behind `descent_null`."""
 Number = float | None
@@ -50,6 +52,8 @@ class Recipe:
     """Learning rate over epochs: half a cosine to 0, or constant."""
     weight_decay: float = 0.01
     """Weight decay (decoupled under AdamW, an L2 term under the others)."""
+    decay_on: Literal["all", "first"] = "all"
+    """Which weights decay: all, or those of the first layer only (up to tap 0)."""
     batch: int = 128
     """Rows per step; an incomplete last batch is dropped; a graph is one batch."""
     precision: Literal["float32", "tf32", "float64"] = "float32"
@@ -102,8 +106,9 @@ class RunSpec(Recipe):
         return json.dumps({**asdict(self), "seed": None}, sort_keys=True)
 
     def digest(self) -> str:
-        """Content hash over every field."""
-        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        """Content hash over every field, but for later ones that change nothing: earlier records keep their names."""
+        asked = {n: v for n, v in asdict(self).items() if n not in LATER_FIELDS or v != LATER_FIELDS[n]}
+        text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def name(self) -> str:
@@ -276,6 +281,27 @@ class WeightMeasures:
     """The cosine in sd of its rotation null (each matrix's rows turned alike)."""
     feedback_angle: Series = ()
     """Angle of W and its feedback B in degrees, for weight rules; None where there is no feedback."""
+    w_norm: Series = ()
+    """Norm of the weight itself; the decay term is weight_decay · w_norm, to be compared with `exact_norm`."""
+    exact_float32: Series = ()
+    """Norm of BP's gradient by the plain float32 √Σx², which underflows where `exact_norm` does not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerMeasures:
+    """Of a net that names its pre-activations Z_0..Z_{L−1}: layer by layer, over all rows at once.
+
+    H_0 is the input, H_1..H_{L−1} are the taps, H_L is the output.
+    """
+
+    z_grad: Series
+    """‖∂L/∂Z_l‖_F for l = 0..L−1, L the mean loss over the rows that carry one."""
+    rms: Series
+    """Root mean square of H_l for l = 0..L."""
+    dispersion: Series
+    """The same of H_l minus its mean over rows."""
+    probe: Series = ()
+    """Accuracy of a linear probe on standardised H_l, before and after training; None where H_l is constant."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,6 +324,8 @@ class Snapshot:
     class_token: TapMeasures | None = None
     """The same on the class token alone."""
     weights: WeightMeasures | None = None
+    layers: LayerMeasures | None = None
+    """Layer by layer, for nets that name their pre-activations."""
     fresh_draws: int = 0
     """Draws of fresh feedback behind `fresh_cos`."""
     probe_rows: int = 0

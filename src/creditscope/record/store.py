@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from creditscope.errors import CreditscopeError
-from creditscope.record.schema import SCHEMA_VERSION, Facts, Provenance, RunSpec, Snapshot
+from creditscope.record.schema import LATER_FIELDS, SCHEMA_VERSION, Facts, Provenance, RunSpec, Snapshot
 
 SPEC, SNAPSHOTS, PROVENANCE, WEIGHTS, LOCK = (
     "spec.json",
@@ -200,6 +200,10 @@ def _check_whole(folder: Path, spec: RunSpec, provenance: Provenance, snapshots:
         uneven = any(values and len(values) != taps for values in vars(snapshot.taps).values())
         if snapshot.weights:
             uneven |= any(values and len(values) != weights for values in vars(snapshot.weights).values())
+        if snapshot.layers:
+            count = len(snapshot.layers.z_grad)
+            lists = (snapshot.layers.rms, snapshot.layers.dispersion, snapshot.layers.probe or snapshot.layers.rms)
+            uneven |= any(len(values) != count + 1 for values in lists)
         if uneven:
             raise CreditscopeError(
                 f"Record {folder.name} cannot be read: Expected {taps} taps and {weights} weights in every list of "
@@ -277,6 +281,7 @@ def _is_being_written(folder: Path) -> bool:
 
 def _holds_other_spec(folder: Path, spec: RunSpec) -> bool:
     try:
-        return json.loads((folder / SPEC).read_text()) != asdict(spec)
+        stored = json.loads((folder / SPEC).read_text())
+        return (LATER_FIELDS | stored if isinstance(stored, dict) else stored) != asdict(spec)
     except (OSError, ValueError):
         return False

@@ -85,6 +85,7 @@ def check_spec(spec: RunSpec) -> RunSpec:
     for name, value, choices in (
         ("credit_norm", spec.credit_norm, ("none", "batch", "sample")),
         ("optimiser", spec.optimiser, ("adamw", "adam", "sgd")),
+        ("decay_on", spec.decay_on, ("all", "first")),
         ("schedule", spec.schedule, ("cosine", "constant")),
         ("precision", spec.precision, ("float32", "tf32", "float64")),
         ("targets", spec.targets, ("true", "random")),

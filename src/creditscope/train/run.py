@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from creditscope.losses import RowErrors, errors_function
 from creditscope.measure.battery import complete_snapshots
+from creditscope.measure.layers import layer_names, measure_layers
 from creditscope.measure.observation import exact_weight_gradients, observe
 from creditscope.measure.snapshot import StepTensors, take_snapshot, take_snapshots
 from creditscope.measure.subject import Labelled, Subject, subjects_of
@@ -133,7 +134,7 @@ def build_run(
         best_constant=task.best_constant,
         test_rows=task.test_rows,
     )
-    optimiser = make_optimiser(spec, [p for p in net.parameters() if p.requires_grad])
+    optimiser = make_optimiser(spec, net, first=application.anatomy.stages[0])
     return Run(spec, task, data, net, application, facts, optimiser)
 
 
@@ -188,12 +189,14 @@ def snapshot_run(
         scalars["train_loss"] = train_loss.view(loss.shape)
     if last is not None:
         scalars["step_error"] = last.error
+    ends = epoch in (0, spec.epochs)
     when = {"epoch": epoch, "step": epoch * run.data.steps, "last_step": last.tensors if last else None}
+    when["layers"] = _layers(run, batch, ends=ends)
     if isinstance(run.net, StackedNet):
         taken = take_snapshots(seen, run.facts, scalars=scalars, **when)
     else:
         taken = [take_snapshot(seen, run.facts, scalars=scalars, **when)]
-    ends, seeds = epoch in (0, spec.epochs), [member.seed for member in run.specs]
+    seeds = [member.seed for member in run.specs]
     taken = complete_snapshots(
         taken, seen, run.facts, run.net, seeds=seeds, subjects=lambda: _subjects(run, batch), tier=spec.tier, ends=ends
     )
@@ -201,6 +204,15 @@ def snapshot_run(
         return taken
     flags = correct.view(len(taken), -1).cpu().numpy()
     return [replace(snapshot, correct=pack_bits(row)) for snapshot, row in zip(taken, flags, strict=True)]
+
+
+def _layers(run: Run, batch: Batch, *, ends: bool) -> dict[str, Tensor] | None:
+    """What is measured layer by layer, if the net names its pre-activations; with probes before and after training."""
+    if not layer_names(run.net):
+        return None
+    train, test = map(_labelled, run.data.probe_batches())
+    taps, probe = run.application.anatomy.taps, (train, test) if ends else None
+    return measure_layers(run.net, taps, batch.inputs, batch.target, mask=batch.mask, probe=probe)
 
 
 def _subjects(run: Run, batch: Batch) -> list[Subject]:

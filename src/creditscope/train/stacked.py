@@ -195,7 +195,7 @@ def stack_runs(runs: Sequence[Run]) -> StackedRun:
         net,
         replace(first.application, applied=applied),
         first.facts,
-        make_optimiser(first.spec, [p for p in net.parameters() if p.requires_grad], captured=capture),
+        make_optimiser(first.spec, net, first=first.application.anatomy.stages[0], captured=capture),
         members=tuple(run.spec for run in runs),
         capture=capture,
     )

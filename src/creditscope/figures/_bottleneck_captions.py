@@ -1,0 +1,163 @@
+"""The sentences of figures `bp_bottleneck` and `forward_magnitude`, computed from the records: they follow the data."""
+
+import math
+
+import numpy as np
+
+from creditscope.figures._bottleneck_table import Row, table_rows
+from creditscope.figures._depths import DepthGroup, Depths, median, quartiles
+from creditscope.figures._style import number, power, subscript
+
+
+def title_gradients(found: Depths) -> str:
+    """A: how many weight gradients are zero, by either count."""
+    rows = table_rows(found)
+    total = sum(row.gradients for row in rows)
+    zero, underflowed = sum(row.all_zero for row in rows), sum(row.underflowed for row in rows)
+    return f"Weight gradients: {zero} of {total} all zero, {underflowed} zero as float32 norms"
+
+
+def title_probes(found: Depths) -> str:
+    """B: where the labels can be read off."""
+    values = [row.probe for row in table_rows(found) if not math.isnan(row.probe)]
+    if not values:
+        return "Linear probe of each layer"
+    low, high = number(min(values)), number(max(values))
+    spread = low if low == high else f"{low} to {high}"
+    return f"Linear probe: median {spread} in the middle"
+
+
+def caption_gradients(found: Depths) -> str:
+    """A: by depth, the size of gradients, and which zeros are real."""
+    return " ".join(_gradients(group, row) for group, row in _pairs(found))
+
+
+def _gradients(group: DepthGroup, row: Row) -> str:
+    _, middle, _ = quartiles(group.weights("exact_norm"))
+    low, high = float(np.nanmin(middle)), float(np.nanmax(middle))
+    if row.all_zero == row.gradients:
+        return f"{_name(group)}: every element of every weight gradient is exactly 0."
+    said = f"{_name(group)}: medians from {size(low)} to {size(high)}"
+    if row.underflowed == row.all_zero == 0:
+        return f"{said}; none is zero."
+    if row.underflowed > row.all_zero == 0:
+        return f"{said}; {_share(row.underflowed, row.gradients)} underflow as float32 norms, though none is all zero."
+    return (
+        f"{said}; {_share(row.all_zero, row.gradients)} are all zero, and {_share(row.underflowed, row.gradients)} "
+        "have a float32 norm of 0."
+    )
+
+
+def caption_probes(found: Depths) -> str:
+    """B: what probes read off the middle layers, beside the accuracy of the net and of probes on untrained nets."""
+    sentences = []
+    for group, row in _pairs(found):
+        untrained = median(group.layers("probe", untrained=True)[:, 1:-1])
+        sentences.append(
+            f"{_name(group)}: {number(row.probe)} over the middle layers ({number(untrained)} before training); the "
+            f"net itself {number(row.accuracy)}."
+        )
+    constant = {group.label: int(np.isnan(group.layers("probe")).sum()) for group in found.drawn}
+    gaps = [f"{count} at {label.replace(' ', chr(0xA0))}" for label, count in constant.items() if count]
+    if gaps:
+        sentences.append(f"Constant states, which have no probe: {', '.join(gaps)}.")
+    return " ".join(sentences)
+
+
+def caption_table(found: Depths) -> str:
+    """C: the output error of a net that answers alike for every class, who is there, and what the decay does."""
+    sentences = []
+    uniform = uniform_error(found)
+    alike = [group for group, row in _pairs(found) if abs(row.output_error / uniform - 1) < 0.01]
+    formula = f"√({found.facts.classes - 1}/{found.facts.classes})/√{found.first.last.rows_covered}"
+    said = f"A net that gives every class the same probability has an output error of {formula} = "
+    said += number(uniform, digits=4)
+    names = " and ".join(_name(group) for group in alike)
+    verb = "is" if len(alike) == 1 else "are"
+    sentences.append(f"{said}: {names} {verb} there." if alike else f"{said}; no depth is there.")
+    sentences.append(_decay(found))
+    chance, constant = found.facts.chance, found.facts.best_constant
+    if chance is not None and constant is not None:
+        sentences.append(f"Chance is {100 * chance:.1f}\u00a0%, the commonest class {100 * constant:.1f}\u00a0%.")
+    return " ".join(filter(None, sentences))
+
+
+def uniform_error(found: Depths) -> float:
+    """‖∂L/∂Z‖_F of a uniform softmax: √((C − 1)/C)/√n for n labelled rows."""
+    classes = found.facts.classes
+    return math.sqrt((classes - 1) / classes) / math.sqrt(found.first.last.rows_covered)
+
+
+def decay_ratio(group: DepthGroup, decay: float) -> float:
+    """Median over layers and seeds of weight_decay·‖W‖ over ‖∂L/∂W‖, before the first step."""
+    gradients = group.weights("exact_norm", untrained=True)
+    with np.errstate(divide="ignore"):
+        return median(decay * group.weights("w_norm", untrained=True) / gradients)
+
+
+def _decay(found: Depths) -> str:
+    spec = found.spec
+    if not spec.weight_decay:
+        return "No weight decays."
+    which = "every weight" if spec.decay_on == "all" else "the first layer's weights"
+    if spec.optimiser != "adam":
+        return f"Weight decay of {which}: {spec.weight_decay:g} ({spec.optimiser})."
+    ratios = [f"{size(decay_ratio(group, spec.weight_decay))} at {_name(group)}" for group in found.drawn]
+    return (
+        f"Adam adds the decay ({spec.weight_decay:g}, {which}) to the gradient before it normalises the sum; before "
+        f"the first step the ratio of decay term to loss gradient is {', '.join(ratios)} (median over layers)."
+    )
+
+
+def size(value: float) -> str:
+    """A positive number in as few characters as say it.
+
+    >>> size(0.0123), size(46.4), size(853.0), size(3.2e-25), size(0.0)
+    ('0.012', '46', '853', '3×10⁻²⁵', '0')
+    """
+    if not 1e-3 <= value < 1000:
+        return power(value)
+    return f"{value:.2g}" if value < 100 else f"{value:.0f}"
+
+
+def caption_magnitude(group: DepthGroup) -> str:
+    """By how much the states shrink or grow, and how much of them differs between nodes."""
+    sizes, spread = (quartiles(group.layers(name))[1] for name in ("rms", "dispersion"))
+    last, there = len(sizes) - 1, sizes > 0
+    if there.all():
+        word = "grows" if sizes[-1] >= sizes[0] else "shrinks"
+        said = f"M {word} from {size(sizes[0])} at H₀ to {size(sizes[-1])} at {subscript('H', last)}."
+    else:
+        said = f"M falls from {size(sizes[0])} at H₀ to exactly 0 at {subscript('H', int(np.argmin(there)))}."
+    share = (spread[there] / sizes[there])[1:]
+    if not len(share):
+        return said
+    low, high = number(float(share.min())), number(float(share.max()))
+    return f"{said} After H₀, {low} to {high} of what is there differs between nodes (D/M)."
+
+
+def footer(found: Depths) -> str:
+    """Task, net, recipe, seeds, what the band is."""
+    spec = found.spec
+    options = ", ".join(f"{name} {value}" for name, value in spec.net_options.items() if name != "depth")
+    decay = f"weight decay {spec.weight_decay:g} on {'all layers' if spec.decay_on == 'all' else 'the first layer'}"
+    one = all(len(group.records) == 1 for group in found.drawn)
+    band = "One seed, so no band" if one else "Lines are medians and bands quartiles over seeds"
+    return (
+        f"{spec.task}, {spec.net} ({options}), {found.facts.rule.label}, {spec.optimiser} lr {spec.lr:g} "
+        f"({spec.schedule}), {decay}, {spec.precision}, after epoch {spec.epochs}; {found.counts}. {band}. Loss: mean "
+        f"cross-entropy over {found.first.last.rows_covered} labelled nodes, without the decay term; accuracy and "
+        f"probes on {found.facts.test_rows} test nodes. H₀ is the input, the last state the output."
+    )
+
+
+def _pairs(found: Depths) -> list[tuple[DepthGroup, Row]]:
+    return [pair for pair in zip(found.groups, table_rows(found), strict=True) if pair[0].records]
+
+
+def _name(group: DepthGroup) -> str:
+    return group.label.replace(" ", "\u00a0")
+
+
+def _share(count: int, total: int) -> str:
+    return f"all {total}" if count == total else f"{count} of {total}"

@@ -1,0 +1,82 @@
+"""The table of figure `bp_bottleneck`: one row per depth, as cells to draw and as text to print."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from creditscope.figures._depths import DepthGroup, Depths, median
+from creditscope.figures._style import power
+
+HEADINGS = (
+    "depth",
+    "BP test accuracy, %\nmean ± sd",
+    "zero weight gradients\nfloat32 norm",
+    "zero weight gradients\nevery element",
+    "output error, median\n‖∂L/∂Z‖ of the logits",
+    "probe accuracy, median\nlayers 1..L−1",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the table says of one depth."""
+
+    depth: int
+    runs: int
+    accuracy: float
+    """Mean over seeds, from 0 to 1."""
+    spread: float
+    """Standard deviation over seeds (ddof 1); NaN for a single one."""
+    underflowed: int
+    """Weight gradients whose plain float32 norm is 0."""
+    all_zero: int
+    """Weight gradients whose elements are all 0."""
+    gradients: int
+    """Weight gradients counted: layers × runs."""
+    output_error: float
+    probe: float
+
+    def cells(self) -> tuple[str, ...]:
+        """As drawn."""
+        if not self.runs:
+            return (f"L = {self.depth}", *["not on record"] * (len(HEADINGS) - 1))
+        spread = "" if np.isnan(self.spread) else f" ± {100 * self.spread:.1f}"
+        return (
+            f"L = {self.depth}",
+            f"{100 * self.accuracy:.1f}{spread}",
+            f"{self.underflowed}/{self.gradients}",
+            f"{self.all_zero}/{self.gradients}",
+            power(self.output_error, digits=1),
+            "none" if np.isnan(self.probe) else f"{self.probe:.2f}",
+        )
+
+
+def table_rows(found: Depths) -> list[Row]:
+    """One row per depth, gaps too."""
+    return [_row(group) for group in found.groups]
+
+
+def table_text(found: Depths) -> str:
+    """The table in plain text."""
+    headings = [heading.replace("\n", ", ") for heading in HEADINGS]
+    lines = [headings, *(list(row.cells()) for row in table_rows(found))]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(HEADINGS))]
+    return "\n".join(" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+
+
+def _row(group: DepthGroup) -> Row:
+    if not group.records:
+        return Row(group.depth, 0, np.nan, np.nan, 0, 0, 0, np.nan, np.nan)
+    accuracy, plain = group.accuracy(), group.weights("exact_float32")
+    known = accuracy[~np.isnan(accuracy)]
+    return Row(
+        depth=group.depth,
+        runs=len(group.records),
+        accuracy=float(known.mean()) if len(known) else np.nan,
+        spread=float(known.std(ddof=1)) if len(known) > 1 else np.nan,
+        underflowed=int((plain == 0).sum()),
+        all_zero=int((group.weights("exact_all_zero") == 1).sum()),
+        gradients=int((~np.isnan(plain)).sum()),
+        output_error=median(group.layers("z_grad")[:, -1]),
+        probe=median(group.layers("probe")[:, 1:-1]),
+    )

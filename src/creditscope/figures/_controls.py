@@ -1,0 +1,229 @@
+"""The runs behind figure `bottleneck_controls`: per depth a row for each control, and which removes the collapse.
+
+What "removes" means is defined here and nowhere else.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Literal
+
+from creditscope.auditing.stats import Interval, t_bounds, t_interval
+from creditscope.errors import CreditscopeError
+from creditscope.figures._selection import require_one_setting
+from creditscope.record import Facts, Record, RunSpec, Snapshot
+from creditscope.record.schema import MEASURING_FIELDS
+from creditscope.record.view import richest
+from creditscope.studies.bottleneck_controls import BASELINE, CONTROLS, FIELDS, NET, Control
+
+MARGIN = 0.05
+"""Accuracy over the majority class, and over the runs compared with, that counts as learning: 5 pp."""
+CONFIDENCE = 0.95
+"""Of the one-sided lower bounds over seeds that must be above it."""
+UNTRAINED = Control("untrained net", "")
+FREE = (*FIELDS, "seed", "net_options", "task_options", *MEASURING_FIELDS)
+Answer = Literal["learns", "zeros gone", "fails", "undecided", "not judged", ""]
+"""Of a control: learning returns; it does not, but the zeros go; neither; seeds disagree; what it is held against has
+not collapsed in every seed; no answer (no runs, or a row that others are held against)."""
+
+
+@dataclass
+class Row:
+    """One control at one depth, over seeds."""
+
+    control: Control
+    runs: dict[int, Record] = field(default_factory=dict)
+    diverged: list[int] = field(default_factory=list)
+    answer: Answer = ""
+
+    def moments(self) -> list[Snapshot]:
+        """The last snapshots by seed; of the untrained net the first."""
+        place = 0 if self.control is UNTRAINED else -1
+        return [self.runs[seed].snapshots[place] for seed in sorted(self.runs)]
+
+    def accuracies(self) -> dict[int, float]:
+        """By seed, where measured."""
+        found = {seed: s.accuracy for seed, s in zip(sorted(self.runs), self.moments(), strict=True)}
+        return {seed: float(value) for seed, value in found.items() if value is not None}
+
+    def accuracy(self) -> Interval | None:
+        """Mean and 95 % t interval over seeds."""
+        values = list(self.accuracies().values())
+        return t_interval(values) if values else None
+
+    def zero_norms(self) -> tuple[int, int]:
+        """Weight gradients whose plain float32 norm is 0, of all layers and seeds."""
+        values = [v for s in self.moments() if s.weights for v in s.weights.exact_float32]
+        return sum(v == 0 for v in values), len(values)
+
+    def all_zero(self) -> tuple[int, int]:
+        """Weight gradients of which every element is 0."""
+        values = [v for s in self.moments() if s.weights for v in s.weights.exact_all_zero]
+        return sum(map(bool, values)), len(values)
+
+    def output_error(self) -> float | None:
+        """‖∂L/∂Z_out‖_F, median over seeds."""
+        return self._median(lambda s: s.layers.z_grad[-1] if s.layers else None)
+
+    def probe(self) -> float | None:
+        """Probe accuracy, median over the middle layers H_1..H_{L−1} and over seeds."""
+        return self._median(lambda s: middle(s.layers.probe[1:-1]) if s.layers else None)
+
+    def dispersion(self) -> float | None:
+        """Dispersion over RMS of the last hidden layer: 0 if all nodes are alike; median over seeds."""
+
+        def share(s: Snapshot) -> float | None:
+            spread, size = (s.layers.dispersion[-2], s.layers.rms[-2]) if s.layers else (None, None)
+            return spread / size if size and spread is not None else None
+
+        return self._median(share)
+
+    def decay_ratio(self) -> float | None:
+        """Decay term over data gradient before training, median over layers and seeds; None if it is no part of it."""
+        return middle([_decay_ratio(record) for record in self.runs.values()])
+
+    def _median(self, read: Callable[[Snapshot], float | None]) -> float | None:
+        return middle([read(s) for s in self.moments()])
+
+
+@dataclass(frozen=True)
+class Block:
+    """All rows of one depth."""
+
+    depth: int
+    rows: tuple[Row, ...]
+    facts: Facts
+
+    @property
+    def baseline(self) -> Row:
+        """The row the others are compared with."""
+        return self.rows[0]
+
+    @property
+    def majority(self) -> float:
+        """Accuracy of the best constant answer."""
+        return self.facts.best_constant or 0.0
+
+    def row(self, control: Control) -> Row:
+        """That of a control."""
+        return next(row for row in self.rows if row.control is control)
+
+
+@dataclass(frozen=True)
+class Controls:
+    """All depths; `notes` say what is missing."""
+
+    blocks: tuple[Block, ...]
+    seeds: tuple[int, ...]
+    spec: RunSpec
+    notes: tuple[str, ...]
+
+
+def middle(values: Sequence[float | None]) -> float | None:
+    """The median of those there are."""
+    known = [v for v in values if v is not None]
+    return median(known) if known else None
+
+
+def _decay_ratio(record: Record) -> float | None:
+    """weight_decay · ‖W_l‖ / ‖∂L/∂W_l‖ at the first snapshot, median over layers; 0 where a layer does not decay."""
+    spec, first = record.spec, record.snapshots[0]
+    if spec is None or spec.optimiser == "adamw" or first.weights is None:
+        return None
+    ratios = []
+    for layer, (size, gradient) in enumerate(zip(first.weights.w_norm, first.weights.exact_norm, strict=True)):
+        decay = spec.weight_decay if spec.decay_on == "all" or layer == 0 else 0.0
+        if size is not None and gradient is not None:
+            ratios.append(0.0 if not decay else decay * size / gradient if gradient else float("inf"))
+    return middle(ratios)
+
+
+def select_controls(records: Sequence[Record]) -> Controls:
+    """Every run of a known control; refuses runs that differ in more than what the controls change."""
+    wanted = [(r.spec, c, r) for r in richest(records) if r.spec and (c := control_of(r.spec)) is not None]
+    if not any(control is BASELINE for _, control, _ in wanted):
+        raise CreditscopeError(
+            f"Expected records of deep GCNs under the controls, the baseline among them, but got {len(wanted)} such "
+            f"among {len(records)} records. creditscope figure bottleneck_controls trains them."
+        )
+    specs = [spec for spec, _, _ in wanted]
+    require_one_setting(specs, free=FREE, variants=())
+    widths = sorted({str({**s.net_options, "depth": None, **dict.fromkeys(NET)}) for s in specs})
+    if len(widths) > 1:
+        raise CreditscopeError(f"Expected nets of one size, but got {' and '.join(widths)}.")
+    rows: dict[int, dict[str, Row]] = {}
+    for spec, control, record in wanted:
+        at = rows.setdefault(int(spec.net_options["depth"]), {c.name: Row(c) for c in CONTROLS})
+        if record.provenance.status == "complete":
+            at[control.name].runs[spec.seed] = record
+        elif record.provenance.status == "diverged":
+            at[control.name].diverged.append(spec.seed)
+    blocks = tuple(
+        _block(depth, list(rows[depth].values())) for depth in sorted(rows) if rows[depth][BASELINE.name].runs
+    )
+    if not blocks:
+        raise CreditscopeError("Expected a complete run of the baseline, but all are diverged or unfinished.")
+    seeds = tuple(sorted({spec.seed for spec in specs}))
+    baseline = next(spec for spec, control, _ in wanted if control is BASELINE)
+    return Controls(blocks, seeds, baseline, tuple(_notes(blocks, seeds)))
+
+
+def control_of(spec: RunSpec) -> Control | None:
+    """The control that a run belongs to."""
+    if spec.net != "gcn" or spec.rule != "bp" or spec.frozen or spec.train_last != -1:
+        return None
+    return next((control for control in CONTROLS if control.holds(spec)), None)
+
+
+def _block(depth: int, rows: list[Row]) -> Block:
+    """The rows of one depth with their answers, and the untrained net below the baseline."""
+    baseline = rows[0]
+    untrained = Row(UNTRAINED, {seed: r for seed, r in baseline.runs.items() if r.snapshots[0].epoch == 0})
+    facts = next(iter(baseline.runs.values())).facts
+    by_name = {row.control.name: row for row in rows}
+    for row in rows[1:]:
+        reference = by_name[row.control.against.name] if row.control.against else baseline
+        row.answer = judge(row, reference, majority=facts.best_constant or 0.0)
+    return Block(depth, (baseline, untrained, *rows[1:]), facts)
+
+
+def count_collapsed(row: Row, majority: float) -> tuple[int, int]:
+    """Seeds that are not above the majority class by the margin (a net with one answer cannot be), and all seeds."""
+    values = row.accuracies().values()
+    return sum(value <= majority + MARGIN for value in values), len(values)
+
+
+def collapsed(row: Row, majority: float) -> bool:
+    """Whether every seed has."""
+    count, seeds = count_collapsed(row, majority)
+    return seeds > 0 and count == seeds
+
+
+def judge(row: Row, reference: Row, *, majority: float) -> Answer:
+    """Whether the control removes the collapse of the reference.
+
+    Learns: the lower bounds of its accuracy over the majority class, and of its paired gain over the reference, are
+    above the margin. Fails: no seed is above the majority class by the margin; zeros gone if, unlike the reference, no
+    norm of it is zero.
+    """
+    own, others = row.accuracies(), reference.accuracies()
+    if not own or not others:
+        return ""
+    if not collapsed(reference, majority):
+        return "not judged"
+    if collapsed(row, majority):
+        return "zeros gone" if reference.zero_norms()[0] and not row.zero_norms()[0] else "fails"
+    gains = [own[seed] - others[seed] for seed in own if seed in others]
+    bounds = [t_bounds(values, confidence=CONFIDENCE)[0] for values in ([a - majority for a in own.values()], gains)]
+    return "learns" if all(low is not None and low > MARGIN for low in bounds) else "undecided"
+
+
+def _notes(blocks: Sequence[Block], seeds: Sequence[int]) -> list[str]:
+    notes = []
+    for block in blocks:
+        for row in block.rows:
+            absent = len(seeds) - len(row.runs) - len(row.diverged)
+            for count, what in ((len(row.diverged), "diverged"), (absent, "not on record")):
+                runs = f"{count} run{'s' * (count != 1)}"
+                notes += [f"L\u00a0=\u00a0{block.depth}, {row.control.name}: {runs} {what}."] if count else []
+    return notes

@@ -1,0 +1,176 @@
+"""The words of figure `bottleneck_controls`, computed from the records: its table, and which explanation survives."""
+
+from collections.abc import Callable, Sequence
+
+from creditscope.auditing.stats import Interval
+from creditscope.figures._controls import CONFIDENCE, MARGIN, Answer, Block, Controls, Row, collapsed, count_collapsed
+from creditscope.figures._selection import plural
+from creditscope.figures._style import number, power
+
+
+def explain(block: Block) -> str:
+    """For one depth: is there a collapse, which changes remove it, and what that leaves as its cause."""
+    head = f"L\u00a0=\u00a0{block.depth}: {_symptoms(block)}"
+    if not collapsed(block.baseline, block.majority):
+        return f"{head} Without a collapse in every seed no control is judged at this depth."
+    parts = [head, _survivors(block), _zeros_only(block), _ruled_out(block), _undecided(block), _first_step(block)]
+    return " ".join(filter(None, parts))
+
+
+def _symptoms(block: Block) -> str:
+    """Accuracy and zeros of the baseline."""
+    norms, zeros = block.baseline.zero_norms(), block.baseline.all_zero()
+    found = block.baseline.accuracy()
+    level = "unmeasured" if found is None else accuracy_words(found)
+    count, seeds = count_collapsed(block.baseline, block.majority)
+    verb = f"collapses in {count} of {seeds} seeds" if count else "does not collapse"
+    return (
+        f"the baseline {verb} (accuracy {level}; majority class {number(block.majority).lstrip('0')}); {norms[0]} of "
+        f"{norms[1]} weight gradients have a float32 norm of 0, and in {zeros[0]} every element is 0."
+    )
+
+
+def _survivors(block: Block) -> str:
+    """What brings learning back; several that each suffice are joint causes."""
+    rows = _with(block, "learns")
+    if not rows:
+        return (
+            "No single change is shown to bring learning back: there are several causes, each of which suffices, or "
+            "one that was not tested."
+        )
+    blamed = _blames(rows)
+    said = f"Learning returns with {_list(rows)}"
+    if len(blamed) == 1:
+        return f"{said}: of the explanations tested only {blamed[0]} {_verb(blamed, 'survive')}."
+    return f"{said}. Each suffices alone, so {_and(blamed)} are joint causes: take away one and there is no collapse."
+
+
+def _zeros_only(block: Block) -> str:
+    """What takes the zeros away and no more, unless another change of the same kind does more."""
+    rows = _with(block, "zeros gone")
+    if not rows:
+        return ""
+    blamed = _blames(rows, but=_with(block, "learns"))
+    conclusion = f": {_and(blamed)} {_verb(blamed, 'explain')} the zeros, not the failure" if blamed else ""
+    return f"With {_list(rows)} the zeros go and learning does not return{conclusion}."
+
+
+def _ruled_out(block: Block) -> str:
+    """What leaves both as they are, unless another change of the same kind does more."""
+    rows = _with(block, "fails")
+    if not rows:
+        return ""
+    blamed = _blames(rows, but=[*_with(block, "learns"), *_with(block, "zeros gone")])
+    conclusion = f": {_and(blamed)} {_verb(blamed, 'are')} not needed for it" if blamed else ""
+    return f"The collapse stays with {_list(rows)}{conclusion}."
+
+
+def _undecided(block: Block) -> str:
+    rows = _with(block, "undecided")
+    return f"Undecided over these seeds: {_list(rows)}." if rows else ""
+
+
+def _first_step(block: Block) -> str:
+    """The decay term against the data gradient before the first step, also where learning returns despite decay."""
+    ratio = block.baseline.decay_ratio()
+    if ratio is None:
+        return ""
+    learning = [(row, value) for row in _with(block, "learns") if (value := row.decay_ratio())]
+    others = ", ".join(f"{size(value)} with {row.control.name}" for row, value in learning)
+    said = f"At step 0 the decay term is {size(ratio)} times the data gradient (median over layers)"
+    return f"{said}; {others}." if others else f"{said}."
+
+
+def _with(block: Block, answer: Answer) -> list[Row]:
+    return [row for row in block.rows if row.answer == answer]
+
+
+def _blames(rows: Sequence[Row], *, but: Sequence[Row] = ()) -> list[str]:
+    """What the rows blame, each once, but for what others blame."""
+    others = {row.control.blames for row in but}
+    return [blame for blame in dict.fromkeys(row.control.blames for row in rows) if blame not in others]
+
+
+def _verb(subjects: Sequence[str], verb: str) -> str:
+    one = len(subjects) == 1 and not subjects[0].endswith("weights")
+    return {"are": "is"}.get(verb, f"{verb}s") if one else verb
+
+
+def _list(rows: Sequence[Row]) -> str:
+    return ", ".join(f"{row.control.name} ({accuracy_words(row.accuracy())})" for row in rows)
+
+
+def _and(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def accuracy_words(found: Interval | None) -> str:
+    """Mean ± half of the interval, without a leading zero.
+
+    >>> accuracy_words(Interval(0.66, 0.61, 0.71, 5))
+    '.66\\xa0±\\xa0.05'
+    """
+    if found is None:
+        return "–"
+    mean = number(found.mean).lstrip("0")
+    if found.low is None or found.high is None:
+        return mean
+    return f"{mean}\u00a0±\u00a0{number(found.high - found.mean).lstrip('0')}"
+
+
+def size(value: float | None) -> str:
+    """Two digits, or a power of ten where that is shorter.
+
+    >>> size(25.04), size(0.0599), size(3.2e-5), size(0.0)
+    ('25', '.06', '3×10⁻⁵', '0')
+    """
+    if value is None:
+        return "–"
+    if value == 0 or value == float("inf"):
+        return "0" if value == 0 else "∞"
+    if 0.01 <= value < 1000:
+        return f"{value:.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2g}".lstrip("0")
+    return power(value)
+
+
+def _count(pair: tuple[int, int]) -> str:
+    return f"{pair[0]}/{pair[1]}" if pair[1] else "–"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else number(value).lstrip("0")
+
+
+def _error(value: float | None) -> str:
+    return "–" if value is None else power(value, digits=1)
+
+
+COLUMNS: dict[str, Callable[[Row], str]] = {
+    "accuracy": lambda row: accuracy_words(row.accuracy()),
+    "zero\nnorm": lambda row: _count(row.zero_norms()),
+    "all\nzero": lambda row: _count(row.all_zero()),
+    "output\nerror": lambda row: _error(row.output_error()),
+    "probe": lambda row: _share(row.probe()),
+    "spread": lambda row: _share(row.dispersion()),
+    "decay/\ngrad.": lambda row: size(row.decay_ratio()),
+    "answer": lambda row: row.answer,
+}
+"""Of the table: heading, and what it says of a row."""
+
+
+def footer(found: Controls) -> str:
+    """The recipe, the seeds, what the columns are and what the answers mean."""
+    spec, facts, margin = found.spec, found.blocks[0].facts, f"{100 * MARGIN:g}\u00a0pp"
+    optimiser = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}[spec.optimiser]
+    return (
+        f"{spec.task}, GCN, hidden width {spec.net_options['width']}, BP. Baseline: {optimiser}, lr {spec.lr:g} "
+        f"({spec.schedule}; the same under SGD), L2 decay {spec.weight_decay:g} on all layers (decoupled: AdamW, as "
+        f"large and on all layers), gain 1, {spec.epochs} epochs, {spec.precision}; {plural('seed', found.seeds)} "
+        f"(n\u00a0=\u00a0{len(found.seeds)}); accuracy on {facts.test_rows} test nodes, ± half of the 95\u00a0% t "
+        f"interval over seeds. Zero gradients: of all layers and seeds, training loss; norms in float32 also of "
+        f"float64 runs. Output error: ‖∂L/∂Z‖ of the logits; probe: median over hidden layers; spread: RMS about the "
+        f"mean node over RMS, last hidden layer; decay/grad.: decay · ‖W‖ / ‖∂L/∂W‖ before training, median over "
+        f"layers; medians over seeds. Learns: lower {100 * CONFIDENCE:g}\u00a0% bounds of accuracy over the majority "
+        f"class and over the runs compared with (the baseline; for PairNorm the row-normalised Â) are above {margin}; "
+        f"fails: no seed is above the majority class by {margin}; else undecided."
+    )

@@ -1,0 +1,177 @@
+"""The runs behind figure `graph_depth`: methods at depths on graphs, over seeds, and paired differences of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from creditscope.auditing.stats import Interval, t_interval
+from creditscope.errors import CreditscopeError
+from creditscope.figures._selection import require_one_setting
+from creditscope.record import Facts, Record, RunSpec
+from creditscope.record.schema import MEASURING_FIELDS
+from creditscope.record.view import richest
+from creditscope.studies.graph_depth import BP_VARIANTS, METHODS, RULES, SQRT2, Method, method_of
+
+FREE = ("task", "task_options", "data_version", "net_options", "rule", "rule_options", "rule_source", "seed")
+DEEP = 0.5
+"""Depths from this share of the largest one on are called deep."""
+Values = dict[int, float]
+"""A number by seed."""
+
+
+@dataclass
+class Cell:
+    """The runs of one method at one depth on one graph."""
+
+    runs: dict[int, Record] = field(default_factory=dict)
+    diverged: list[int] = field(default_factory=list)
+
+    def values(self, name: str) -> Values:
+        """A measure of the last snapshots by seed, without those that lack it."""
+        found = {seed: getattr(record.last, name) for seed, record in sorted(self.runs.items())}
+        return {seed: float(value) for seed, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """All cells; `notes` say what is missing."""
+
+    tasks: tuple[str, ...]
+    depths: tuple[int, ...]
+    seeds: tuple[int, ...]
+    cells: dict[tuple[str, int, Method], Cell]
+    labels: dict[str, str]
+    spec: RunSpec
+    notes: tuple[str, ...] = ()
+
+    @property
+    def deep(self) -> tuple[int, ...]:
+        """The deepest depths."""
+        return tuple(depth for depth in self.depths if depth >= DEEP * self.depths[-1])
+
+    def cell(self, task: str, depth: int, method: Method) -> Cell:
+        """The runs there, maybe none."""
+        return self.cells.get((task, depth, method), Cell())
+
+    def over_deep(self, task: str, method: Method) -> Values:
+        """Accuracy by seed, mean over the deep depths; only seeds that have all of them."""
+        found = [self.cell(task, depth, method).values("accuracy") for depth in self.deep]
+        seeds = [seed for seed in found[0] if all(seed in values for values in found)]
+        return {seed: float(np.mean([values[seed] for values in found])) for seed in seeds}
+
+    def best_bp(self, task: str, depth: int) -> Method | None:
+        """The variant of BP with the highest mean accuracy there."""
+        means = {m: list(self.cell(task, depth, m).values("accuracy").values()) for m in BP_VARIANTS}
+        means = {m: float(np.mean(values)) for m, values in means.items() if values}
+        return max(means, key=means.__getitem__) if means else None
+
+    def facts(self, task: str) -> Facts | None:
+        """Chance and majority class of a graph."""
+        return next((r.facts for (t, _, _), c in self.cells.items() if t == task for r in c.runs.values()), None)
+
+    def missing(self, task: str, depth: int) -> list[Method]:
+        """Methods without a complete run there."""
+        return [m for m in METHODS if not self.cell(task, depth, m).runs]
+
+    def name(self, method: Method) -> str:
+        """In words."""
+        return describe(method, self.labels.get(method.rule, method.rule))
+
+
+def describe(method: Method, rule: str) -> str:
+    """A method in words, by what differs from the recipe.
+
+    >>> describe(Method("bp", gain=2.0, decay=False), "BP")
+    'BP, gain 2, no decay'
+    """
+    return ", ".join([rule, *changes(method)])
+
+
+def changes(method: Method) -> list[str]:
+    """What a method changes of the recipe."""
+    gain = [] if method.gain == 1 else [f"gain {gain_word(method.gain)}"]
+    return gain + ["residual"] * method.residual + ["no decay"] * (not method.decay)
+
+
+def gain_word(gain: float) -> str:
+    """1, √2, 2."""
+    return "√2" if np.isclose(gain, SQRT2) else f"{gain:g}"
+
+
+def paired(values: Values, others: Values) -> Interval | None:
+    """The difference of accuracies in pp, paired over the seeds both have; None if they share none."""
+    seeds = [seed for seed in values if seed in others]
+    return t_interval([100 * (values[s] - others[s]) for s in seeds]) if seeds else None
+
+
+def select_grid(records: Sequence[Record]) -> Grid:
+    """Every run of a known method; refuses runs that differ in more than what the figure varies."""
+    wanted = [(r.spec, r) for r in richest(records) if r.spec and method_of(r.spec) in METHODS]
+    wanted = [(spec, r) for spec, r in wanted if spec.net == "gcn" and not spec.frozen]
+    if not wanted:
+        raise CreditscopeError(
+            f"Expected records of GCNs by rule and depth, but got none among {len(records)} records. "
+            "creditscope figure graph_depth trains them."
+        )
+    _check([spec for spec, _ in wanted])
+    cells: dict[tuple[str, int, Method], Cell] = {}
+    for spec, record in wanted:
+        cell = cells.setdefault((spec.task, int(spec.net_options["depth"]), method_of(spec)), Cell())
+        if record.provenance.status == "complete":
+            cell.runs[spec.seed] = record
+        elif record.provenance.status == "diverged":
+            cell.diverged.append(spec.seed)
+    depths = tuple(sorted({depth for _, depth, _ in cells}))
+    seeds = tuple(sorted({spec.seed for spec, _ in wanted}))
+    labels = {spec.rule: record.facts.rule.label for spec, record in wanted}
+    tasks = tuple(dict.fromkeys(spec.task for spec, _ in wanted))
+    spec = max((spec for spec, _ in wanted), key=lambda spec: spec.weight_decay)
+    grid = Grid(tasks, depths, seeds, cells, labels, spec)
+    return Grid(tasks, depths, seeds, cells, labels, spec, tuple(_notes(grid)))
+
+
+def _check(specs: Sequence[RunSpec]) -> None:
+    """One recipe, one net but for what a method and a depth change, one decay where there is one."""
+    require_one_setting(
+        specs, free=(*FREE, "weight_decay", *MEASURING_FIELDS), variants=("rule_options", "rule_source")
+    )
+    varied = {"depth": None, "gain": None, "residual": None}
+    for what, values in (
+        ("nets that differ in depth, gain and residual only", {str({**s.net_options, **varied}) for s in specs}),
+        ("one weight decay beside none", {s.weight_decay for s in specs if s.weight_decay}),
+    ):
+        if len(values) > 1:
+            raise CreditscopeError(f"Expected {what}, but got {' and '.join(sorted(map(str, values)))}.")
+    for task in dict.fromkeys(s.task for s in specs):
+        if len({str(s.task_options) for s in specs if s.task == task}) > 1:
+            raise CreditscopeError(f"Expected one version of the graph {task!r}, but got several task options.")
+
+
+def _notes(grid: Grid) -> list[str]:
+    """Cells that lack seeds, by task; and Γ that has no value."""
+    notes = []
+    for task in grid.tasks:
+        lost: dict[str, int] = {"diverged": 0, "not on record or not complete": 0, "without Γ": 0}
+        for depth in grid.depths:
+            for method in METHODS:
+                cell = grid.cell(task, depth, method)
+                lost["diverged"] += len(cell.diverged)
+                lost["not on record or not complete"] += len(grid.seeds) - len(cell.runs) - len(cell.diverged)
+                if method in RULES:
+                    lost["without Γ"] += len(cell.runs) - len(cell.values("gamma"))
+        said = [f"{count} run{'s' * (count != 1)} {how}" for how, count in lost.items() if count]
+        absent = {m for m in METHODS if not any(grid.cell(task, depth, m).runs for depth in grid.depths)}
+        if absent:
+            said.append(f"nothing of {', '.join(grid.name(m) for m in METHODS if m in absent)}")
+        notes += [f"{task}: {'; '.join(said)}."] if said else []
+    return notes
+
+
+def list_depths(depths: Sequence[int]) -> str:
+    """In words.
+
+    >>> list_depths((16, 20))
+    'L\xa0=\xa016,\xa020'
+    """
+    return "L\u00a0=\u00a0" + ",\u00a0".join(map(str, depths))

@@ -1,0 +1,110 @@
+"""Layer by layer, over all rows at once: gradients at the pre-activations Z_l, sizes of the states H_l, linear probes.
+
+For nets that name their pre-activations (`pre_activations`, globs of the modules that give Z_0 .. Z_{L−1}). H_0 is the
+net's first argument, H_1 .. H_{L−1} are its taps, H_L is its output. All seeds of a stack are measured at once.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from creditscope.errors import CreditscopeError
+from creditscope.losses import errors_function
+from creditscope.measure.logistic import probe_accuracies
+from creditscope.measure.numerics import row_norms
+from creditscope.measure.observation import exactly
+from creditscope.measure.subject import Labelled
+from creditscope.stack import Net, StackedNet, as_arguments, pattern_of
+from creditscope.taps import leave_untouched, resolve_taps, watch_forward
+
+TOGETHER = 64
+"""Probes fitted in one go: more would cost memory and gain little."""
+
+
+def layer_names(net: Net) -> tuple[str, ...]:
+    """The modules that give Z_0 .. Z_{L−1}; none if the net does not name them."""
+    pattern = pattern_of(net)
+    declared = getattr(pattern, "pre_activations", ())
+    return resolve_taps(pattern, declared) if declared else ()
+
+
+def measure_layers(
+    net: Net,
+    taps: Sequence[str],
+    inputs: Any,
+    target: Tensor,
+    *,
+    mask: Tensor | None = None,
+    probe: tuple[Labelled, Labelled] | None = None,
+) -> dict[str, Tensor]:
+    """The fields of `LayerMeasures`, with the seeds of a stack first; `probe` holds rows to train and to test on."""
+    names = layer_names(net)
+    if len(names) != len(taps) + 1:
+        raise CreditscopeError(
+            f"Expected pre_activations to name {len(taps) + 1} modules, one for each tap and one for the output, but "
+            f"got {', '.join(names)}."
+        )
+    with leave_untouched(net) as buffers, exactly(net):
+        forward = watch_forward(net, [*names, *taps], inputs, buffers)
+        pre = forward.states[: len(names)]
+        errors = errors_function(net, target, mask=mask)(forward.output)
+        gradients = torch.autograd.grad(forward.output, pre, errors.error)
+        states = [as_arguments(inputs)[0], *(h.detach() for h in forward.states[len(names) :]), errors.output]
+        found = {
+            "z_grad": _joined(net, [row_norms(g.flatten(-2)) / errors.count for g in gradients]),
+            "rms": _joined(net, [_rms(h.double()) for h in states]),
+            "dispersion": _joined(net, [_dispersion(h.double()) for h in states]),
+        }
+        if probe is not None:
+            found["probe"] = _joined(net, _probe(net, taps, *probe))
+    return found
+
+
+def _joined(net: Net, values: Sequence[Tensor]) -> Tensor:
+    """One value per layer as the last axis; what all seeds share is repeated."""
+    seeds = (net.seeds,) if isinstance(net, StackedNet) else ()
+    return torch.stack([value.expand(seeds) for value in values], dim=-1)
+
+
+def _rms(h: Tensor) -> Tensor:
+    """√(mean of all entries squared) of (…, rows, features)."""
+    flat = h.flatten(-2)
+    return row_norms(flat) / flat.shape[-1] ** 0.5
+
+
+def _dispersion(h: Tensor) -> Tensor:
+    """The same of h minus its mean over rows."""
+    return _rms(h - h.mean(-2, keepdim=True))
+
+
+def _probe(net: Net, taps: Sequence[str], train: Labelled, test: Labelled) -> list[Tensor]:
+    """Probe accuracy of every layer, trained on some rows and tested on others; layers of one width go together."""
+    states = _states(net, taps, train)
+    others = states if test.inputs is train.inputs else _states(net, taps, test)
+    pairs = [(_counted(h, train), _counted(h_test, test)) for h, h_test in zip(states, others, strict=True)]
+    y, y_test = (rows.target if rows.rows is None else rows.target[rows.rows] for rows in (train, test))
+    classes = states[-1].shape[-1]
+    found: dict[int, Tensor] = {}
+    for width in {h.shape[-1] for h in states}:
+        layers = [i for i, h in enumerate(states) if h.shape[-1] == width]
+        x, x_test = (torch.cat([pairs[i][k].flatten(0, -3) for i in layers]) for k in (0, 1))
+        parts = zip(x.split(TOGETHER), x_test.split(TOGETHER), strict=True)
+        accuracy = torch.cat([probe_accuracies(a, y, b, y_test, classes) for a, b in parts])
+        counts = [prod(pairs[i][0].shape[:-2]) for i in layers]
+        found |= dict(zip(layers, accuracy.split(counts), strict=True))
+    return [found[i].view(states[i].shape[:-2]) for i in range(len(states))]
+
+
+def _states(net: Net, taps: Sequence[str], rows: Labelled) -> list[Tensor]:
+    with torch.no_grad():
+        forward = watch_forward(net, taps, rows.inputs)
+    return [as_arguments(rows.inputs)[0], *(h.detach() for h in forward.states), forward.output.detach()]
+
+
+def _counted(h: Tensor, rows: Labelled) -> Tensor:
+    """Those of the rows that count, at least (problems, rows, features)."""
+    h = h if rows.rows is None else h.index_select(-2, rows.rows)
+    return h if h.ndim > 2 else h.unsqueeze(0)

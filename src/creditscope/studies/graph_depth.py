@@ -1,0 +1,72 @@
+"""Which rule still trains a deep GCN, and does it beat BP once BP is given a fair start? Accuracy and Γ over depth."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from creditscope.record import RunSpec
+from creditscope.studies import Study, choose_scale, register_study
+from creditscope.studies.bp_bottleneck import PLAIN, RECIPE, TWENTY_SEEDS
+
+SQRT2 = 2**0.5
+TINY = {**RECIPE, "task_options": {"normalisation": "symmetric", "nodes": 200}, "epochs": 2}
+"""For tests."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A rule, and what of the recipe it changes."""
+
+    rule: str
+    gain: float = 1.0
+    residual: bool = False
+    decay: bool = True
+
+    def fields(self, recipe: dict[str, Any], *, width: int, depth: int) -> dict[str, Any]:
+        """The fields of its runs at a depth."""
+        net = {**PLAIN, "width": width, "depth": depth, "gain": self.gain, "residual": self.residual}
+        decay = {} if self.decay else {"weight_decay": 0.0}
+        return {**recipe, "rule": self.rule, "net_options": net, **decay}
+
+
+def method_of(spec: RunSpec) -> Method:
+    """The method that a run belongs to."""
+    gain, residual = spec.net_options.get("gain", 1.0), spec.net_options.get("residual", False)
+    return Method(spec.rule, float(gain), bool(residual), decay=spec.weight_decay > 0)
+
+
+BP_VARIANTS = tuple(
+    Method("bp", gain, residual, decay)
+    for decay, (gain, residual) in product((True, False), ((1.0, False), (SQRT2, False), (2.0, False), (1.0, True)))
+)
+"""BP by the recipe first, then with larger initial weights and with a residual; then all of them without decay."""
+RULES = tuple(map(Method, ("dfa", "dfa_gnn", "grape", "kaft")))
+METHODS = (*BP_VARIANTS, *RULES)
+SCALES: dict[str, dict[str, Any]] = {
+    "demo": {"tasks": ("sbm",), "depths": (2, 4, 8, 12), "seeds": TWENTY_SEEDS[:3], "recipe": RECIPE},
+    "paper": {
+        "tasks": ("cora", "citeseer", "pubmed"),
+        "depths": (2, 4, 6, 8, 10, 16, 20, 32),
+        "seeds": TWENTY_SEEDS[:5],
+        "recipe": RECIPE,
+    },
+    "test": {"tasks": ("sbm",), "depths": (2, 3), "seeds": TWENTY_SEEDS[:2], "recipe": TINY, "width": 8},
+}
+
+
+@register_study("graph_depth")
+def graph_depth(
+    scale: str = "demo",
+    *,
+    tasks: Sequence[str] = (),
+    depths: Sequence[int] = (),
+    seeds: Sequence[int] = (),
+    methods: Sequence[Method] = METHODS,
+) -> Study:
+    """Every method at every depth on every graph; `tasks`, `depths` and `seeds` replace those of the scale."""
+    chosen = choose_scale(SCALES, scale)
+    recipe, width = chosen["recipe"], chosen.get("width", PLAIN["width"])
+    grid = product(tasks or chosen["tasks"], depths or chosen["depths"], methods, seeds or chosen["seeds"])
+    runs = [{**m.fields(recipe, width=width, depth=d), "task": task, "seed": seed} for task, d, m, seed in grid]
+    return Study("graph_depth", tuple(runs))

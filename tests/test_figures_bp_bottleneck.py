@@ -1,0 +1,376 @@
+"""Study, figures and export of deep GCNs: what is drawn and written is what the records hold, gaps and zeros too."""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pages import assert_clear, texts
+
+from creditscope.cli import main
+from creditscope.errors import CreditscopeError
+from creditscope.exports import EXPORTS, write_exports
+from creditscope.exports.diag_section23 import PATH, diag_section23, shape
+from creditscope.figures import describe_figure, save_figure
+from creditscope.figures._bottleneck_captions import uniform_error
+from creditscope.figures._bottleneck_table import HEADINGS, table_rows
+from creditscope.figures._depths import LogScale, quartiles, select_depths
+from creditscope.figures.bp_bottleneck import plot_bp_bottleneck
+from creditscope.figures.forward_magnitude import plot_forward_magnitude
+from creditscope.record import LayerMeasures, Record, WeightMeasures, load_records
+from creditscope.registry import STUDIES
+from creditscope.studies import collect, find_missing
+from creditscope.studies.bp_bottleneck import bp_bottleneck
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    """Depths 3 and 5, two seeds, trained for two epochs."""
+    folder = tmp_path_factory.mktemp("bottleneck")
+    collect(bp_bottleneck("test"), folder, train=True, problems=[], jobs=1, device="cpu")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def records(root) -> list[Record]:
+    return load_records(root)
+
+
+def depth_of(record: Record) -> int:
+    return int(record.spec.net_options["depth"])
+
+
+def altered(records: Sequence[Record], depth: int, *, layers=None, weights=None, **others) -> list[Record]:
+    """The records with other numbers in the last snapshot of one depth; functions of the measures give them."""
+    found = []
+    for record in records:
+        last = record.last
+        if depth_of(record) == depth:
+            changed = replace(last, **others)
+            if layers:
+                changed = replace(changed, layers=replace(last.layers, **layers(last.layers)))
+            if weights:
+                changed = replace(changed, weights=replace(last.weights, **weights(last.weights)))
+            record = replace(record, snapshots=(*record.snapshots[:-1], changed))
+        found.append(record)
+    return found
+
+
+def panel(fig: Figure, label: str) -> Axes:
+    return next(ax for ax in fig.axes if ax.get_label() == label)
+
+
+def line(ax: Axes, gid: str) -> np.ndarray:
+    return np.asarray(next(found for found in ax.lines if found.get_gid() == gid).get_ydata(), dtype=float)
+
+
+def has_line(ax: Axes, gid: str) -> bool:
+    return any(found.get_gid() == gid for found in ax.lines)
+
+
+def tiny(weights: WeightMeasures) -> dict:
+    """True norms of 1e-26, which a float32 norm takes for 0."""
+    count = len(weights.exact_norm)
+    norms = tuple(1e-26 * (i + 1) for i in range(count))
+    return {"exact_norm": norms, "exact_float32": (0.0,) * count, "exact_underflow": (1,) * count}
+
+
+def gone(weights: WeightMeasures) -> dict:
+    """Gradients of which every element is 0."""
+    count = len(weights.exact_norm)
+    return {"exact_norm": (0.0,) * count, "exact_float32": (0.0,) * count, "exact_all_zero": (1,) * count}
+
+
+class TestStudy:
+    def test_the_paper_is_sixty_runs_of_cora(self):
+        runs = bp_bottleneck("paper").runs
+        assert len(runs) == 60
+        assert {run["net_options"]["depth"] for run in runs} == {6, 10, 20}
+        assert len({run["seed"] for run in runs}) == 20
+        assert {(run["task"], run["epochs"], run["optimiser"], run["lr"], run["weight_decay"]) for run in runs} == {
+            ("cora", 100, "adam", 0.01, 5e-4)
+        }
+        assert STUDIES.get("forward_magnitude")("paper").runs == runs
+
+    def test_a_variant_of_the_net_does_not_stand_in_for_it(self, records):
+        study = bp_bottleneck("test")
+        assert find_missing(study, records) == []
+        spec = records[0].spec
+        variant = replace(records[0], spec=replace(spec, net_options={**spec.net_options, "residual": True}))
+        assert len(find_missing(study, [variant, *records[1:]])) == 1
+        decay = replace(records[0], spec=replace(spec, decay_on="first"))
+        assert len(find_missing(study, [decay, *records[1:]])) == 1
+
+    def test_untrained_and_trained_nets_are_measured(self, records):
+        assert [s.epoch for s in records[0].snapshots] == [0, 2]
+        assert all(s.layers.probe for s in records[0].snapshots)
+
+
+class TestFigure:
+    def test_gradients_are_medians_and_quartiles_over_seeds(self, records):
+        ax = panel(plot_bp_bottleneck(records), "a")
+        for depth in (3, 5):
+            norms = np.array([r.last.weights.exact_norm for r in records if depth_of(r) == depth])
+            np.testing.assert_allclose(line(ax, f"L = {depth}"), np.median(norms, axis=0))
+            assert not has_line(ax, f"L = {depth} float32")
+        band = ax.collections[0].get_paths()[0].vertices[:, 1]
+        norms = np.array([r.last.weights.exact_norm for r in records if depth_of(r) == 3])
+        assert set(np.quantile(norms, [0.25, 0.75], axis=0).ravel()) <= set(band)
+
+    def test_float32_norms_are_drawn_where_they_differ_and_zeros_at_floors(self, records):
+        fig = plot_bp_bottleneck(altered(altered(records, 3, weights=tiny), 5, weights=gone))
+        ax, said = panel(fig, "a"), texts(fig)
+        np.testing.assert_allclose(line(ax, "L = 3"), [1e-26, 2e-26, 3e-26])
+        plain, zeros = line(ax, "L = 3 float32"), line(ax, "L = 5")
+        assert len(set(plain)) == len(set(zeros)) == 1
+        assert ax.get_ylim()[0] < zeros[0] < plain[0] < 1e-26
+        assert not has_line(ax, "L = 5 float32")
+        assert line(ax, "every element is 0 (drawn here)")[0] == zeros[0]
+        assert line(ax, "float32 norm is 0, elements are not (drawn here)")[0] == plain[0]
+        assert "Weight gradients: 10 of 16 all zero, 16 zero as float32 norms" in said
+        assert (
+            "L = 3: medians from 10⁻²⁶ to 3×10⁻²⁶; all 6 underflow as float32 norms, though none is all zero." in said
+        )
+        assert "L = 5: every element of every weight gradient is exactly 0." in said
+
+    def test_one_layer_that_differs_is_drawn_alone(self, records):
+        half = altered(
+            records, 5, weights=lambda w: {"exact_float32": (*w.exact_norm[:2], w.exact_norm[2] / 2, *w.exact_norm[3:])}
+        )
+        ax = panel(plot_bp_bottleneck(half), "a")
+        drawn = line(ax, "L = 5 float32")
+        assert np.isnan(drawn).tolist() == [True, True, False, True, True]
+        assert drawn[2] == pytest.approx(line(ax, "L = 5")[2] / 2)
+
+    def test_probes_leave_gaps_where_states_are_constant(self, records):
+        values = (0.31, 0.62, None, None)
+        fig = plot_bp_bottleneck(altered(records, 3, layers=lambda m: {"probe": values}))
+        drawn = line(panel(fig, "b"), "L = 3")
+        np.testing.assert_allclose(drawn[:2], [0.31, 0.62])
+        assert np.isnan(drawn[2:]).all()
+        assert line(panel(fig, "b"), "chance")[0] == 0.25
+        assert "Constant states, which have no probe: 4 at L = 3." in texts(fig)
+
+    def test_the_table_holds_the_altered_numbers(self, records):
+        changed = altered(
+            records,
+            5,
+            accuracy=0.4321,
+            layers=lambda m: {"z_grad": (*m.z_grad[:-1], 0.0123), "probe": (0.1, *[0.777] * 4, 0.2)},
+        )
+        fig = plot_bp_bottleneck(changed)
+        said, printed = texts(fig), describe_figure(plot_bp_bottleneck, changed)
+        for cell in ("43.2 ± 0.0", "0/10", "1.2×10⁻²", "0.78"):
+            assert cell in said
+            assert cell in printed.splitlines()[2]
+        assert all(heading.replace("\n", ", ") in printed for heading in HEADINGS)
+        three = [r for r in records if depth_of(r) == 3]
+        row = table_rows(select_depths(changed))[0]
+        accuracy = [r.last.accuracy for r in three]
+        assert (row.accuracy, row.spread) == pytest.approx((np.mean(accuracy), np.std(accuracy, ddof=1)))
+        assert row.probe == pytest.approx(np.median([r.last.layers.probe[1:-1] for r in three]))
+        assert row.output_error == pytest.approx(np.median([r.last.layers.z_grad[-1] for r in three]))
+        assert (row.underflowed, row.all_zero, row.gradients) == (0, 0, 6)
+
+    def test_captions_know_uniform_answers_and_the_decay(self, records):
+        found = select_depths(records)
+        assert uniform_error(found) == pytest.approx(math.sqrt(3 / 4) / math.sqrt(80))
+        uniform = altered(records, 5, layers=lambda m: {"z_grad": (*m.z_grad[:-1], uniform_error(found))})
+        said = texts(plot_bp_bottleneck(uniform))
+        assert "√(3/4)/√80 = 0.0968: L = 5 is there." in said
+        first = [r.snapshots[0].weights for r in records if depth_of(r) == 3]
+        ratio = np.median([5e-4 * np.array(w.w_norm) / np.array(w.exact_norm) for w in first])
+        assert f"ratio of decay term to loss gradient is {ratio:.2g} at L = 3" in said
+        without = [replace(r, spec=replace(r.spec, weight_decay=0.0)) for r in records]
+        assert "No weight decays." in texts(plot_bp_bottleneck(without))
+
+    def test_missing_runs_are_marked(self, records):
+        few = [r for r in records if depth_of(r) == 3 or r.spec.seed == 1]
+        assert "L = 5: seed 2 not on record." in texts(plot_bp_bottleneck(few))
+        fig = plot_bp_bottleneck([r for r in records if depth_of(r) == 3], depths=(3, 5))
+        assert "L = 5: not on record" in texts(fig)
+        assert texts(fig).count("not on record") >= 6
+        assert_clear(fig)
+        lost = [
+            replace(r, provenance=replace(r.provenance, status="diverged")) if r.spec.seed == 1 else r for r in records
+        ]
+        assert "L = 3, seed 1: diverged, left out." in texts(plot_bp_bottleneck(lost))
+        assert "One seed, so no band" in texts(plot_bp_bottleneck(lost))
+
+    def test_the_depths_of_the_study_are_expected(self, records):
+        six = [
+            replace(r, spec=replace(r.spec, net_options={**r.spec.net_options, "depth": 6}))
+            for r in records
+            if depth_of(r) == 5
+        ]
+        assert "L = 20: no run." in texts(plot_bp_bottleneck(six))
+
+    def test_other_records_are_refused(self, records):
+        with pytest.raises(CreditscopeError, match="Expected records that were measured layer by layer"):
+            plot_bp_bottleneck([replace(r, snapshots=(replace(r.last, layers=None),)) for r in records])
+        mixed = [*records[:-1], replace(records[-1], spec=replace(records[-1].spec, lr=0.1))]
+        with pytest.raises(CreditscopeError, match=r"Expected records of one setting, but they differ in lr"):
+            plot_bp_bottleneck(mixed)
+
+    @pytest.mark.parametrize("plot", [plot_bp_bottleneck, plot_forward_magnitude])
+    def test_pages_are_clear_and_saved_alike(self, records, plot, tmp_path):
+        assert_clear(plot(records))
+        zeros = altered(altered(records, 3, weights=tiny), 5, weights=gone)
+        assert_clear(plot(zeros))
+        first = [path.read_bytes() for path in save_figure(plot(zeros), tmp_path, "page")]
+        assert [path.read_bytes() for path in save_figure(plot(zeros), tmp_path, "page")] == first
+        assert b"/FontFile2" in first[1]  # Type 42
+
+    def test_sizes_of_states_follow_the_records(self, records):
+        fig = plot_forward_magnitude(records)
+        for letter, depth in (("a", 3), ("b", 5)):
+            for name in ("rms", "dispersion"):
+                values = np.array([getattr(r.last.layers, name) for r in records if depth_of(r) == depth])
+                np.testing.assert_allclose(line(panel(fig, letter), name), np.median(values, axis=0))
+        zero = plot_forward_magnitude(
+            altered(records, 3, layers=lambda m: {"rms": (0.5, 1e-20, 0.0, 0.0), "dispersion": (0.25, 1e-21, 0.0, 0.0)})
+        )
+        assert "M falls from 0.5 at H₀ to exactly 0 at H₂. After H₀, 0.10 to 0.10 of what is there differs" in texts(
+            zero
+        )
+        assert "exactly 0 (drawn here)" in texts(zero)
+        assert_clear(zero)
+
+    def test_quartiles_pass_gaps_by(self):
+        low, middle, high = quartiles(np.array([[1.0, np.nan], [3.0, np.nan], [np.nan, np.nan]]))
+        assert (low[0], middle[0], high[0]) == (1.5, 2.0, 2.5)
+        assert np.isnan([low[1], middle[1], high[1]]).all()
+
+    @pytest.mark.parametrize(("least", "most"), [(1e-3, 1e-2), (1e-50, 1.0), (0.5, 0.6)])
+    def test_floors_lie_under_the_data_and_ticks_above_them(self, least, most):
+        scale = LogScale.of(np.array([least, most, 0.0, np.nan]), zeros=True, second=True)
+        assert scale.low < scale.floor < scale.second < least <= most < scale.high
+        assert all(scale.second <= tick <= scale.high for tick in scale.ticks())
+        assert len(scale.ticks()) <= 6
+
+
+class TestExport:
+    def test_the_file_has_the_shape_that_scripts_read(self, records, tmp_path):
+        written, missing = write_exports(records, tmp_path, scale="test")
+        assert (written, missing) == ([tmp_path / PATH], [])
+        found = json.loads(written[0].read_text())
+        assert list(found) == ["L=3", "L=5"]
+        by_run = {(depth_of(r), r.spec.seed): r.last for r in records}
+        for key, rows in found.items():
+            depth = int(key[2:])
+            assert [row["seed"] for row in rows] == [1, 2]
+            for row in rows:
+                last = by_run[depth, row["seed"]]
+                assert row["W_grads_F"] == list(last.weights.exact_norm)
+                assert row["W_grads_F_float32"] == list(last.weights.exact_float32)
+                assert row["W_all_zero"] == list(last.weights.exact_all_zero)
+                assert row["Z_grads_F"] == list(last.layers.z_grad)
+                assert row["bp_acc"] == last.accuracy
+                assert (row["probe_acc"], row["M_rms"]) == (list(last.layers.probe), list(last.layers.rms))
+                assert row["D_norm"] == list(last.layers.dispersion)
+                lengths = {name: len(values) for name, values in row.items() if isinstance(values, list)}
+                longer = {"probe_acc", "M_rms", "D_norm"}
+                assert lengths == {name: depth + (name in longer) for name in lengths}
+
+    def test_a_gap_in_a_probe_is_the_bare_token(self, records, tmp_path):
+        gaps = altered(records, 3, layers=lambda m: {"probe": (0.5, 0.5, None, None)})
+        (path,), _ = write_exports(gaps, tmp_path, scale="test")
+        text = path.read_text()
+        assert '"probe_acc": [0.5, 0.5, NaN, NaN]' in text
+        assert "null" not in text
+        assert "Infinity" not in text
+        assert math.isnan(json.loads(text)["L=3"][0]["probe_acc"][2])
+
+    def test_the_written_schema_is_that_of_the_shape(self):
+        def plain(schema):
+            if isinstance(schema, dict):
+                return {k: plain(v) for k, v in schema.items() if k not in ("title", "description")}
+            return [plain(v) for v in schema] if isinstance(schema, list) else schema
+
+        stored = json.loads((ROOT / "src/creditscope/exports/schemas/diag_data_v2.json").read_text())
+        assert plain(stored) == plain(shape().json_schema())
+        row = stored["$defs"]["DiagRow"]
+        wanted = {
+            "W_grads_F",
+            "Z_grads_F",
+            "bp_acc",
+            "probe_acc",
+            "M_rms",
+            "D_norm",
+            "seed",
+            "W_grads_F_float32",
+            "W_all_zero",
+        }
+        assert set(row["required"]) == set(row["properties"]) == wanted
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("W_grads_F", [-1.0]),
+            ("bp_acc", 1.5),
+            ("M_rms", [math.inf]),
+            ("Z_grads_F", None),
+            ("W_all_zero", [2]),
+            ("seed", "x"),
+        ],
+    )
+    def test_other_shapes_are_refused(self, records, name, value):
+        rows = diag_section23(records, scale="test").files[PATH]
+        rows["L=3"][0][name] = value
+        with pytest.raises(ValueError, match=name):
+            shape().validate_python(rows)
+
+    def test_what_is_missing_is_said(self, records, tmp_path):
+        few = [r for r in records if (depth_of(r), r.spec.seed) != (5, 2)]
+        written, missing = write_exports(few, tmp_path, scale="test")
+        assert len(written) == 1
+        assert missing == ["diag_section23: L=5, not on record: seeds 2."]
+        written, missing = write_exports([r for r in records if depth_of(r) == 3], tmp_path / "none", scale="test")
+        assert written == []
+        assert missing[-1] == f"diag_section23: {PATH} is not written: nothing of L=5."
+        lost = altered(records, 3, layers=lambda m: {"rms": (None, *m.rms[1:])})
+        _, missing = write_exports(lost, tmp_path, scale="test")
+        assert missing[0] == "diag_section23: L=3, not finite: seeds 1, 2."
+        older = [replace(r, snapshots=(replace(r.last, layers=None),)) for r in records]
+        _, missing = write_exports(older, tmp_path, scale="test")
+        assert missing[0] == "diag_section23: L=3, not measured layer by layer: seeds 1, 2."
+
+    def test_the_command_writes_and_says(self, root, tmp_path, capsys):
+        main(["export", "--records", str(root), "--out", str(tmp_path), "--scale", "test"])
+        assert capsys.readouterr().out == f"wrote {tmp_path / PATH}\n"
+        main(["export", "--records", str(root), "--out", str(tmp_path / "paper"), "--only", "diag_section23"])
+        out = capsys.readouterr().out
+        assert "missing: diag_section23: L=20, not on record: seeds 42, 123, 456, 1, 2" in out
+        assert not (tmp_path / "paper").exists()
+        with pytest.raises(SystemExit):
+            main(["export", "--records", str(root), "--out", str(tmp_path), "--only", "unknown"])
+        assert "Expected the name of a export, but got 'unknown'" in capsys.readouterr().err
+        assert "diag_section23" in EXPORTS.names()
+
+    def test_figure_and_export_need_no_torch(self, root, tmp_path):
+        where = ["--records", str(root), "--out", str(tmp_path), "--scale", "test"]
+        code = (
+            "import sys; from creditscope.cli import main\n"
+            f"main({['figure', 'bp_bottleneck', '--no-train', *where]})\n"
+            f"main({['export', *where]})\n"
+            "assert 'torch' not in sys.modules"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "L = 5" in done.stdout
+        assert f"wrote {tmp_path / 'bp_bottleneck.png'}" in done.stdout
+
+
+def test_measures_survive_the_disk(records):
+    for record in records:
+        assert isinstance(record.last.layers, LayerMeasures)
+        assert len(asdict(record.last.layers)["probe"]) == depth_of(record) + 1
