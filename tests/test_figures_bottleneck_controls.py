@@ -93,7 +93,8 @@ def cell(fig: Figure, depth: int, control: str, column: str) -> str:
 
 
 def said_of(records: Mapping[Any, Record]) -> str:
-    return texts(plot_bottleneck_controls(list(records.values())))
+    """What is printed, on one line with plain spaces; it is what is drawn, too."""
+    return " ".join(describe(list(records.values())).split()).replace("\u00a0", " ")
 
 
 class TestStudy:
@@ -290,6 +291,13 @@ class TestVerdict:
 
 
 class TestPage:
+    def test_what_is_printed_is_drawn(self):
+        found = make_study()
+        printed, drawn = said_of(found), texts(plot_bottleneck_controls(list(found.values())))
+        for start in ("L = 10: the baseline collapses", "cora, GCN, hidden width"):
+            sentence = printed[printed.index(start) :][:600]
+            assert sentence in drawn
+
     def test_missing_and_diverged_runs_are_said(self):
         found = {k: r for k, r in make_study().items() if k[1] != "residual"}
         record = found[10, "SGD", 1]
