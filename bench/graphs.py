@@ -1,7 +1,8 @@
 """Time and memory of a GCN's training step and of its snapshots against the nodes and edges of a graph.
 
 Stochastic block models (task `sbm`): first with ten edge ends a node and ever more nodes, then with ever more edges on
-the same nodes, so that the bytes of a node and of an edge can be told apart (a least-squares fit, last lines). Each
+the same nodes, so that the bytes of a node and of an edge can be told apart (a least-squares fit, last lines, with the
+largest error of the rule of thumb in docs/large-graphs.md beside that of the fit). Each
 size runs in a process of its own; its works take turns there. The step is that of the engine the size would be trained
 with (the loop on a CPU, a captured stack of one seed on CUDA); a snapshot is that of a run between its first and its
 last epoch; "standard" recomputes the gradients in float64. "build" is all that comes before the first step: drawing the
@@ -32,7 +33,7 @@ from creditscope.train.run import Run, build_run, snapshot_run
 from creditscope.train.stacked import stack_runs
 
 DEPTH, WIDTH, FEATURES, CLASSES, DEGREE = 4, 64, 32, 4, 10
-EDGES = (10_000, 100_000, 1_000_000, 3_000_000, 10_000_000, 30_000_000)
+EDGES = (10_000, 100_000, 1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000)
 DEGREES = (10, 20, 40)
 TELL_APART = 1_000_000
 """Edges, at the most, of the graphs with a higher degree."""
@@ -62,16 +63,24 @@ def main() -> None:
         command = [sys.executable, __file__, "measure", str(nodes), str(edges), given.device, str(given.rounds), *works]
         row = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
         table.add(**{name: Spread(**cell) if isinstance(cell, dict) else cell for name, cell in row.items()})
-    measured = table.rows.copy()
-    for work in WORKS:
-        (fixed, per_node, per_edge), error = fit_bytes(measured, work)
-        table.add(
-            fit=work, fixed_mib=round(fixed / 2**20), node_bytes=round(per_node), edge_bytes=round(per_edge),
-            largest_error=f"{100 * error:.0f} %",
-        )  # fmt: skip
+    add_fits(table)
     table.save(given.json)
     if kind == "cpu":
         print("  (memory is the largest resident size of the process less process_mib, its size after a tiny graph)")
+
+
+def add_fits(table: Table) -> None:
+    """A line for each work: what a node and an edge take."""
+    measured = table.rows.copy()
+    for work in WORKS:
+        rows = larger_rows(measured, work)
+        fixed, per_node, per_edge = found = fit_bytes(rows, work)
+        thumb = [rule_of_thumb(work, row["nodes"], row["edges"]) for row in rows]
+        fitted = [float(found @ [1, row["nodes"], row["edges"]]) for row in rows]
+        table.add(
+            fit=work, fixed_mib=round(fixed / 2**20), node_bytes=round(per_node), edge_bytes=round(per_edge),
+            fit_error=largest_error(fitted, rows, work), thumb_error=largest_error(thumb, rows, work),
+        )  # fmt: skip
 
 
 def sizes(largest: int) -> list[tuple[int, int]]:
@@ -90,23 +99,50 @@ def fits(rows: Sequence[Row], work: str, nodes: int, edges: int, device: str) ->
     return SPARE * min(bounds) * 2**20 < free_bytes(device)
 
 
-def fit_bytes(rows: Sequence[Row], work: str) -> tuple[tuple[float, ...], float]:
-    """Fixed bytes, bytes a node and bytes an edge, and the largest relative error of their sum.
-
-    The least sum of squared relative errors over the larger sizes, with no term below zero.
-    """
+def larger_rows(rows: Sequence[Row], work: str) -> list[Row]:
+    """Sizes that were measured and are not so small that a few pages matter."""
     known = [row for row in rows if row[f"{work}_mib"] != NOTHING]
     least = 0.2 * min(TELL_APART, max(row["edges"] for row in known))
-    known = [row for row in known if row["edges"] >= least]
-    peaks = np.array([row[f"{work}_mib"] * 2**20 for row in known])
-    terms = np.array([[1, row["nodes"], row["edges"]] for row in known], dtype=float)
+    return [row for row in known if row["edges"] >= least]
+
+
+def fit_bytes(rows: Sequence[Row], work: str) -> np.ndarray:
+    """Fixed bytes, bytes a node and bytes an edge: the least sum of squared relative errors, no term below zero."""
+    peaks = np.array([row[f"{work}_mib"] * 2**20 for row in rows])
+    terms = np.array([[1, row["nodes"], row["edges"]] for row in rows], dtype=float)
     scale = terms.max(axis=0)  # nnls decides what is zero by an absolute tolerance
-    found = nnls(terms / scale / peaks[:, None] * peaks.max(), np.full(len(known), peaks.max()))[0] / scale
-    return tuple(found), float(abs(terms @ found / peaks - 1).max())
+    return nnls(terms / scale / peaks[:, None] * peaks.max(), np.full(len(rows), peaks.max()))[0] / scale
+
+
+def rule_of_thumb(work: str, nodes: int, edges: int) -> float:
+    """Bytes by counting: features and so many states of float32 a node, Â as CSR and SciPy's copy an edge."""
+    states = {"build": 2 * DEPTH + 2, "step": DEPTH + 2, "quick": 3 * DEPTH + 2, "standard": 8 * DEPTH}
+    return 4 * nodes * (FEATURES + states[work] * WIDTH) + 48 * edges
+
+
+def largest_error(expected: Sequence[float], rows: Sequence[Row], work: str) -> str:
+    """Of expected bytes over measured ones, in per cent with its sign."""
+    errors = [e / (row[f"{work}_mib"] * 2**20) - 1 for e, row in zip(expected, rows, strict=True)]
+    return f"{100 * max(errors, key=abs):+.0f} %"
 
 
 def measure(nodes: int, edges: int, device: str, rounds: int, wanted: Sequence[str]) -> None:
     """One size; a line of JSON."""
+    run, works, peaks = prepare(nodes, edges, device, wanted)
+    keep_freed_memory(True)
+    times = interleaved({**works, "again": works["step"]}, rounds, device)
+    row: Row = {"nodes": nodes, "edges": edges_of(run.task), "engine": run.engine}
+    row["step_ms"] = vars(Spread.of([1e3 * t for t in times["step"]]))
+    for name in ("quick", "standard"):
+        row[f"{name}_over_step"] = vars(over(times, name, "step")) if name in works else NOTHING
+    row["control"] = vars(over(times, "again", "step"))
+    for name in ("process", *WORKS):
+        row[f"{name}_mib"] = round(peaks[name] / 2**20, 1) if name in peaks else NOTHING
+    print(json.dumps(row))
+
+
+def prepare(nodes: int, edges: int, device: str, wanted: Sequence[str]) -> tuple[Run, dict[str, Work], dict[str, int]]:
+    """A run on a graph of that size, the works to be timed, and the most bytes each takes."""
     torch.set_num_threads(1)
     keep_freed_memory(False)
     tiny = build(block_model(200, 1000), device)  # loads what is loaded at first use
@@ -132,21 +168,7 @@ def measure(nodes: int, edges: int, device: str, rounds: int, wanted: Sequence[s
     works = {"step": step, "quick": snapshot("quick"), "standard": snapshot("standard")}
     works = {name: work for name, work in works.items() if name in wanted}
     peaks |= {name: memory.peak(work, times=2) for name, work in works.items()}
-    keep_freed_memory(True)
-    times = interleaved({**works, "again": step}, rounds, device)
-    row: Row = {
-        "nodes": nodes,
-        "edges": edges_of(run.task),
-        "engine": run.engine,
-        "process_mib": round(memory.before / 2**20),
-    }
-    row["step_ms"] = vars(Spread.of([1e3 * t for t in times["step"]]))
-    for name in ("quick", "standard"):
-        row[f"{name}_over_step"] = vars(over(times, name, "step")) if name in works else NOTHING
-    row["control"] = vars(over(times, "again", "step"))
-    for name in WORKS:
-        row[f"{name}_mib"] = round(peaks[name] / 2**20, 1) if name in peaks else NOTHING
-    print(json.dumps(row))
+    return run, works, peaks | {"process": memory.before}
 
 
 def edges_of(task: Any) -> int:
