@@ -30,6 +30,7 @@ bench: $(READY)
 	$(BIN)/python bench/snapshot_cost.py
 	$(BIN)/python bench/stacked.py
 	$(BIN)/python bench/scaling.py
+	$(BIN)/python bench/graphs.py
 	$(BIN)/python bench/where.py
 	$(BIN)/python bench/calibration.py
 

@@ -21,12 +21,14 @@ Work = Callable[[], object]
 CIFAR = ImageSettings(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
 
 
-def arguments(description: str | None, rounds: int) -> argparse.Namespace:
-    """Options of every benchmark."""
+def arguments(description: str | None, rounds: int, **own: Any) -> argparse.Namespace:
+    """Options of every benchmark, and `own` ones of this one by name and default."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write the table there too")
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    for name, default in own.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
     given = parser.parse_args()
     torch.set_num_threads(1)
     return given

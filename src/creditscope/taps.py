@@ -215,8 +215,7 @@ class Anatomy:
 def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:
     """Read a net's anatomy off the autograd graph of one forward on a few rows; leaves the model as it was."""
     with leave_untouched(model) as buffers:
-        forward = watch_forward(model, taps, inputs, buffers)
-        taps = forward.order
+        taps = watch_forward(model, taps, inputs, buffers).order
         forward = watch_forward(model, taps, inputs, buffers)
         if forward.output.ndim < 2:
             raise CreditscopeError(

@@ -1,5 +1,7 @@
 """Tasks made from a seed: the teacher against a torch net of the same weights, the graph against its parameters."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -51,6 +53,21 @@ def test_the_block_model_has_its_parameters():
     assert np.bincount(task.y[task.train]).tolist() == [20] * 4
     centres = np.stack([task.x[task.y == c].mean(0) for c in range(4)])
     np.testing.assert_allclose(np.abs(centres).mean(), 1.0, atol=0.05)
+
+
+def test_the_block_model_takes_memory_in_proportion_to_its_edges():
+    from creditscope.tasks.sbm import sbm
+
+    def peak(nodes: int) -> int:
+        tracemalloc.start()
+        try:
+            sbm(nodes=nodes)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(200)
+    assert peak(80_000) / peak(20_000) == pytest.approx(4, rel=0.1)
 
 
 def test_generated_tasks_repeat():
