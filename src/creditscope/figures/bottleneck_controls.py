@@ -26,11 +26,11 @@ LOOKS = {"learns": ("o", BLUE), "undecided": ("v", AMBER), "zeros gone": ("X", A
 """Marker and colour of a row by its answer; others are open circles."""
 PITCH, HEADING, DEPTH = 0.128, 0.22, 0.2
 """Height of a row, of the headings of the columns, and of a line that names a depth; inches."""
-ACCURACY, ZEROS = (4.92, 1.3), (6.34, 0.78)
+ACCURACY, ZEROS = (5.16, 1.16), (6.44, 0.68)
 """Left edge and width of the two panels, inches."""
 
 
-EDGES = (1.88, 2.24, 2.58, 3.06, 3.36, 3.7, 4.12, 4.8)
+EDGES = (1.86, 2.36, 2.82, 3.32, 3.62, 3.95, 4.36, 5.04)
 """Right edges of the columns of the table, inches."""
 
 
