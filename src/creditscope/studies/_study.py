@@ -1,6 +1,6 @@
 """A study states its runs as partial specs; records are matched against them without planning a run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,27 @@ def fits(record: Record, wanted: dict[str, Any]) -> bool:
 
 def find_missing(study: Study, records: Sequence[Record]) -> list[dict[str, Any]]:
     """Wanted runs that are not on record."""
-    return [wanted for wanted in study.runs if not any(fits(record, wanted) for record in records)]
+    known = _sorted_in((r.spec and vars(r.spec), r) for r in records)
+    return [w for w in study.runs if not any(fits(record, w) for record in known.get(_kind(w), ()))]
+
+
+def find_wanted(study: Study, records: Sequence[Record]) -> list[Record]:
+    """The records of the study's runs."""
+    wanted = _sorted_in((w, w) for w in study.runs)
+    return [r for r in records if r.spec and any(fits(r, w) for w in wanted.get(_kind(vars(r.spec)), ()))]
+
+
+def _kind(given: Mapping[str, Any]) -> tuple:
+    """What tells most runs apart, so that few are compared field by field."""
+    return given["task"], given["net"], given["rule"], given.get("seed", DEFAULTS["seed"])
+
+
+def _sorted_in(items: Iterable[tuple[Mapping[str, Any] | None, Any]]) -> dict[tuple, list]:
+    drawers: dict[tuple, list] = {}
+    for given, item in items:
+        if given:
+            drawers.setdefault(_kind(given), []).append(item)
+    return drawers
 
 
 def collect(
@@ -76,7 +96,7 @@ def collect(
         records += run_all(specs, root, progress=progress, problems=problems, **how)
     elif missing:
         problems.append(f"{len(missing)} of {len(study.runs)} runs are not on record: {_words(missing)}.")
-    found = [r for r in records if any(fits(r, wanted) for wanted in study.runs)]
+    found = find_wanted(study, records)
     if not found:
         raise CreditscopeError(
             f"Expected records of study {study.name!r} under {root}, but got none. It needs "
