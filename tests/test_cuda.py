@@ -1,5 +1,6 @@
 """On a CUDA device: the same numbers as on the CPU, and no wait for the device but the one transfer."""
 
+import itertools
 from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -58,8 +59,14 @@ def image_task() -> Task:
     return Task("toy", x, y, x, y, 4, ImageSettings(mean=(0.5,) * 3, std=(0.2,) * 3))
 
 
-@pytest.mark.parametrize("setting", [TINY, GRAPH, STUDENT, IMAGES], ids=["resmlp", "gcn", "student", "vit"])
-@pytest.mark.parametrize("rule", ["bp", "fa", "block_fa", "dfa"])
+@pytest.mark.parametrize(
+    ("rule", "setting"),
+    [
+        *itertools.product(("bp", "fa", "block_fa", "dfa", "grape"), (TINY, GRAPH, STUDENT, IMAGES)),
+        *itertools.product(("dfa_gnn", "kaft"), (GRAPH,)),
+    ],
+    ids=lambda v: v if isinstance(v, str) else v.get("net", "resmlp"),
+)
 def test_cuda_and_cpu_agree(rule, setting):
     ends = []
     for device in ("cpu", "cuda"):
@@ -172,6 +179,11 @@ def test_stacked_steps_agree_with_the_loop_in_float64_after_3_epochs(net, rule):
         ("gcn", "bp", {"optimiser": "adam", "task_options": {"normalisation": "row"}}),
         ("vit", "bp", {"optimiser": "sgd", "lr": 0.1}),
         ("vit", "fa", {"optimiser": "sgd", "lr": 0.01}),
+        ("resmlp", "grape", {}),
+        ("vit", "grape", {"optimiser": "sgd", "lr": 0.01}),
+        ("gcn", "grape", {}),
+        ("gcn", "dfa_gnn", {"task_options": {"normalisation": "row"}}),
+        ("gcn", "kaft", {"rule_options": {"probes": 2}}),
     ],
     ids=str,
 )
@@ -179,10 +191,10 @@ def test_captured_steps_agree_with_the_loop_whatever_the_recipe(net, rule, other
     assert check_against_the_loop(specs_of(net, rule, **others), 1e-4).engine == "captured"
 
 
-@EVERY_NET
+@pytest.mark.parametrize(("net", "rule"), [*((net, "fa") for net in SETTINGS), ("gcn", "kaft")])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_audited_and_unaudited_stacks_end_bit_identical(net, precision):
-    specs = specs_of(net, "fa", precision=precision, snapshot_every=1, epochs=3)
+def test_audited_and_unaudited_stacks_end_bit_identical(net, rule, precision):
+    specs = specs_of(net, rule, precision=precision, snapshot_every=1, epochs=3)
     audited, plain = stack(specs), stack(specs)
     train_run(audited)
     train_run(plain, audit=False)
@@ -205,9 +217,9 @@ def no_waiting():
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("keep_last", [False, True])
-@EVERY_NET
-def test_no_step_waits_for_the_device(net, keep_last, precision, monkeypatch):
-    run = stack(specs_of(net, "dfa", precision=precision))
+@pytest.mark.parametrize(("net", "rule"), [*((net, "dfa") for net in SETTINGS), ("gcn", "dfa_gnn"), ("gcn", "kaft")])
+def test_no_step_waits_for_the_device(net, rule, keep_last, precision, monkeypatch):
+    run = stack(specs_of(net, rule, precision=precision))
     run.train_epoch(0, keep_last=keep_last)  # captures
     advanced, observed = StackedRun._advance, StackedRun._observed_step
     calls = []

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 from creditscope.errors import CreditscopeError
 from creditscope.graph import Adjacency
@@ -15,6 +16,7 @@ def graph() -> np.ndarray:
     return (upper | upper.T).astype(float)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own use, in forward mode
 @pytest.mark.parametrize("how", ["symmetric", "row"])
 def test_normalised_against_numpy(how):
     import scipy.sparse as sp
@@ -30,6 +32,11 @@ def test_normalised_against_numpy(how):
     delta = torch.randn(12, 5, dtype=torch.float64)
     (g,) = torch.autograd.grad(product, h, delta)
     np.testing.assert_allclose(g, expected.T @ delta.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(adjacency.flipped @ delta, expected.T @ delta.numpy(), rtol=1e-12)
+    with forward_ad.dual_level():
+        pushed = forward_ad.unpack_dual(adjacency @ forward_ad.make_dual(h, delta)).tangent
+    assert pushed is not None
+    np.testing.assert_allclose(pushed.detach(), expected @ delta.numpy(), rtol=1e-12)
 
 
 def test_all_seeds_are_one_product():

@@ -13,6 +13,7 @@ _HOME = {
     "ConversionReport": "creditscope.rules",
     "CreditContext": "creditscope.rules",
     "CreditscopeError": "creditscope.errors",
+    "LearningContext": "creditscope.rules",
     "Runs": "creditscope.runs",
     "Scope": "creditscope.scope",
     "TapRule": "creditscope.rules",
@@ -35,6 +36,7 @@ __all__ = [
     "ConversionReport",
     "CreditContext",
     "CreditscopeError",
+    "LearningContext",
     "Runs",
     "Scope",
     "TapRule",
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
     from creditscope.errors import CreditscopeError
     from creditscope.nets import register_net
     from creditscope.record import load_records
-    from creditscope.rules import ConversionReport, CreditContext, TapRule, WeightRule, register_rule
+    from creditscope.rules import ConversionReport, CreditContext, LearningContext, TapRule, WeightRule, register_rule
     from creditscope.runs import Runs, run
     from creditscope.scope import Scope, convert, watch
     from creditscope.tasks import Task, register_task

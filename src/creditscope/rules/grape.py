@@ -47,7 +47,8 @@ class GrAPE(TapRule):
         """One pass for all taps."""
         *feedback, counter = ctx.feedback
         dtype = feedback[0].dtype
-        probes = [gaussian_probe(counter, shape, dtype) for shape in ctx.state_shapes]
+        drawn = {shape: gaussian_probe(counter, shape, dtype) for shape in set(ctx.state_shapes)}
+        probes = [drawn[shape] for shape in ctx.state_shapes]
         pushed = ctx.push_forward([p.unsqueeze(0) for p in probes]).squeeze(1)
         learned = []
         for R, p, Jp in zip(feedback, probes, pushed, strict=True):

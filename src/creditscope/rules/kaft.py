@@ -37,7 +37,7 @@ class KAFT(TapRule):
         *,
         K: int = 10,
         probes: int = 1,
-        rate: float = 0.1,
+        rate: float = 0.05,
         spread: bool = False,
         alpha: float = 0.1,
         steps: int = 50,
@@ -64,7 +64,7 @@ class KAFT(TapRule):
         matrix, dtype, taps = graph_of(ctx.inputs), feedback[0].dtype, len(feedback)
         probes = {
             shape: [gaussian_probe(counter, shape, dtype, place) for place in range(self.probes)]
-            for shape in ctx.state_shapes
+            for shape in set(ctx.state_shapes)
         }
         pushed = ctx.push_forward([torch.stack(probes[shape]) for shape in ctx.state_shapes])
         smoothed = {
