@@ -9,7 +9,7 @@ from scipy import stats
 
 from creditscope.auditing import Finding, audit
 from creditscope.auditing.methods import Method
-from creditscope.record import Record
+from creditscope.record import LayerMeasures, Record, Snapshot
 
 
 class TestDepthNotUsed:
@@ -223,6 +223,36 @@ class TestInformationWithoutGradient:
         assert self.judge((0.9, 0.1, 0.1, 0.1, 0.9)).outcome == PASSED
         shallow = make_facts(depth=1)
         assert self.judge(0.9, facts=shallow).message == "no tap lies between the first block and the head"
+
+    def by_layers(self, probe: tuple, before: float = 0.15, *, taps: Any = (), rms: Any = 1.0) -> Finding:
+        """The same of a net that is measured layer by layer: H_0, five taps, the output."""
+        facts = make_facts()
+
+        def moment(values: tuple, epoch: int) -> Snapshot:
+            sizes = (rms,) * 7 if isinstance(rms, float) else rms
+            layers = LayerMeasures(z_grad=(0.1,) * 6, rms=sizes, dispersion=sizes, probe=values, probe_rows=400)
+            own = {"taps": {"probe": taps}, "layers": layers, "probe_rows": 0, "epoch": epoch}
+            return make_snapshot(facts, weights=self.DEAD, **own)
+
+        return judge("CS009", facts, moment(probe, 1), untrained=moment((before,) * 7, 0))
+
+    def test_probes_of_layers_serve_too(self):
+        found = self.by_layers((0.9, 0.1, 0.5, 0.4, 0.1, 0.1, 0.9))
+        assert (found.outcome, found.value) == (ISSUE, 0.5)
+        assert "a probe at tap 1 reads 0.500" in found.message
+        assert "over 400 rows" in found.message
+        assert self.by_layers((0.9, 0.1, 0.5, 0.4, 0.1, 0.1, 0.9), before=0.55).outcome == PASSED
+        own = self.by_layers((0.9,) * 7, taps=(0.1,) * 5)  # those of the taps come first
+        assert (own.outcome, own.value) == (PASSED, 0.1)
+
+    def test_a_constant_layer_holds_nothing_and_is_no_gap(self):
+        found = self.by_layers((0.4, 0.1, 0.12, None, None, None, None))
+        assert found.outcome == PASSED
+        assert "a probe at tap 1 reads 0.120" in found.message
+        dead = self.by_layers((0.4, 0.1, None, None, None, None, None))
+        assert (dead.outcome, dead.message.partition(":")[0]) == (PASSED, "every middle layer is the same for all rows")
+        overflowed = self.by_layers((0.4, 0.1, 0.12, None, 0.1, 0.1, 0.1), rms=(1.0, 1.0, 1.0, None, 1.0, 1.0, 1.0))
+        assert (overflowed.outcome, overflowed.message) == (SKIPPED, "no probe, trained or untrained, at tap 2")
 
     def test_not_asked_where_gradients_flow(self):
         found = self.judge(0.9, weights=make_weights())

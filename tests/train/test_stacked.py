@@ -164,6 +164,7 @@ class TestLoopAndStackAgree:
         ("resmlp", "dfa", {"frozen": True, "net_options": {"terminal_norm": False}}),
         ("resmlp", "fa", {"frozen": True, "optimiser": "sgd", "lr": 0.1, "weight_decay": 0.1}),
         ("gcn", "dfa", {"task_options": {"normalisation": "row"}, "optimiser": "adam"}),
+        ("gcn", "bp", {"net_options": {"residual": True, "norm": "pair"}, "optimiser": "adam", "decay_on": "first"}),
         ("vit", "dfa", {"rule_options": {"tokens": "class"}, "credit_norm": "batch"}),
         ("vit", "bp", {"optimiser": "sgd", "lr": 0.1}),
         ("vit", "fa", {"optimiser": "sgd", "lr": 0.01}),
@@ -248,6 +249,9 @@ class TestMates:
         depth = 4 if rule in ("grape", "kaft") else 2
         fields = {"epochs": 3 if net == "gcn" else 1, "net_options": {"depth": depth}, **FEWER.get(net, {})}
         self.check(spec_of(net, rule, **fields, noise=net != "vit"))
+
+    def test_they_do_not_matter_to_a_norm_over_nodes(self):
+        self.check(spec_of("gcn", "bp", epochs=3, net_options={"residual": True, "norm": "pair"}))
 
     @pytest.mark.parametrize(("net", "width"), [("student", 9), ("gcn", 10)])
     def test_a_seed_s_share_that_is_not_aligned_in_memory_is_not_stacked(self, net, width):

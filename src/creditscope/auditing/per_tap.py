@@ -46,7 +46,7 @@ class TapAudit:
     skip_one: Interval | None
 
 
-LINEAR = ("cos", "cos_F", "z", "fresh_cos", "permuted_cos", "descent", "rho", "common", "drift", "probe", "skip_one")
+LINEAR = ("cos", "cos_F", "z", "fresh_cos", "permuted_cos", "descent", "rho", "common", "drift", "skip_one")
 GEOMETRIC = ("g_norm", "g_rel", "ratio")
 
 
@@ -61,6 +61,7 @@ def _audit_tap(method: Method, moments: Sequence[Moment], tap: int, kind: Kind) 
     untrained = [m.untrained for m in moments if m.untrained]
     grown = [g for m in moments if (g := growths(m.facts, m.snapshot).get(tap)) is not None]
     found = {name: _interval(_values(snapshots, name, tap), kind) for name in LINEAR}
+    found["probe"] = _interval(_probes(snapshots, tap), kind)
     found |= {name: _geometric(_values(snapshots, name, tap), kind) for name in GEOMETRIC}
     return TapAudit(
         tap=tap,
@@ -72,7 +73,7 @@ def _audit_tap(method: Method, moments: Sequence[Moment], tap: int, kind: Kind) 
         acquired=_interval(_acquired(snapshots, tap), kind),
         growth=_geometric(grown, kind),
         g_noise=max(_values(snapshots, "g_noise", tap), default=None),
-        probe_untrained=_interval(_values(untrained, "probe", tap), kind),
+        probe_untrained=_interval(_probes(untrained, tap), kind),
         **found,
     )
 
@@ -81,6 +82,11 @@ def _values(snapshots: Sequence[Snapshot], name: str, tap: int) -> list[float]:
     """What the seeds measured; an empty tuple and None both mean: nothing."""
     series = [getattr(s.taps, name) for s in snapshots]
     return [values[tap] for values in series if values and values[tap] is not None]
+
+
+def _probes(snapshots: Sequence[Snapshot], tap: int) -> list[float]:
+    series = [s.tap_probe for s in snapshots if s.tap_probe]
+    return [probe for values in series if (probe := values[tap]) is not None]
 
 
 def _acquired(snapshots: Sequence[Snapshot], tap: int) -> list[float]:

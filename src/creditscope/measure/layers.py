@@ -60,6 +60,8 @@ def measure_layers(
         }
         if probe is not None:
             found["probe"] = _joined(net, _probe(net, taps, *probe))
+            rows = torch.tensor(len(probe[1].target if probe[1].rows is None else probe[1].rows))
+            found["probe_rows"] = _joined(net, [rows.to(target.device)])[..., 0]
     return found
 
 

@@ -302,6 +302,8 @@ class LayerMeasures:
     """The same of H_l minus its mean over rows."""
     probe: Series = ()
     """Accuracy of a linear probe on standardised H_l, before and after training; None where H_l is constant."""
+    probe_rows: int = 0
+    """Test rows behind it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,3 +335,16 @@ class Snapshot:
     correct: str | None = None
     """On the last snapshot: one bit per test row, packed, base64."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def tap_probe(self) -> Series:
+        """A probe's accuracy at every tap, by whichever of the two groups holds it; empty if neither does."""
+        return self.taps.probe or (self.layers.probe[1:-1] if self.layers else ())
+
+    @property
+    def constant_taps(self) -> tuple[int, ...]:
+        """Taps that have no probe because their state is the same for every row, as far as that was measured."""
+        if self.taps.probe or self.layers is None or not self.layers.probe:
+            return ()
+        sizes = self.layers.rms[1:-1]
+        return tuple(i for i, probe in enumerate(self.tap_probe) if probe is None and sizes[i] is not None)

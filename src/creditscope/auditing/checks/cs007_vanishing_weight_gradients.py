@@ -25,19 +25,20 @@ class VanishingWeightGradients(RunCheck):
             return self.not_applicable("no row has an error to send down")
         trained = weights.step_all_zero[0] is not None and bool(snapshot.step_error)
         own = (weights.step_all_zero, weights.step_underflow) if trained else (weights.all_zero, weights.underflow)
-        said = []
-        for whose, zero, underflow in (
+        whose: dict[str, list[str]] = {}
+        for name, zero, underflow in (
             ("the rule's gradient", *own),
             ("BP's gradient", weights.exact_all_zero, weights.exact_underflow),
         ):
             dead, tiny = self._names(facts, zero), self._names(facts, underflow)
             if dead:
-                said.append(f"{whose} is exactly zero for {_listed(dead)}")
+                whose.setdefault(f"is exactly zero for {_listed(dead)}", []).append(name)
             if tiny:
-                said.append(f"{whose} is not zero but its float32 norm underflows for {_listed(tiny)}")
+                whose.setdefault(f"is not zero but its float32 norm underflows for {_listed(tiny)}", []).append(name)
+        if whose:
+            owners = {what: names[0] if len(names) == 1 else f"{names[0]}, and BP's," for what, names in whose.items()}
+            return self.issue("; ".join(f"{owner} {what}" for what, owner in owners.items()))
         in_use = sum(w.role != "unused" for w in facts.weights)
-        if said:
-            return self.issue("; ".join(said))
         return self.passed(f"all {in_use} weights get a gradient")
 
     @staticmethod

@@ -7,7 +7,7 @@ from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import binomial_lower
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.record import Facts
+from creditscope.record import Facts, Snapshot
 
 
 @register_check("cs009_information_without_gradient")
@@ -29,14 +29,17 @@ class InformationWithoutGradient(RunCheck):
         taps = middle_taps(facts)
         if not taps:
             return self.not_applicable("no tap lies between the first block and the head")
-        if not snapshot.taps.probe:
+        if not snapshot.tap_probe:
             return self.skipped(f"no probe was fitted ({moment.remedy('full')})")
-        if moment.untrained is None or not moment.untrained.taps.probe:
+        if moment.untrained is None or not moment.untrained.tap_probe:
             return self.skipped("no probe of the untrained net to compare with")
-        rows = snapshot.probe_rows or facts.test_rows or snapshot.rows_covered
-        before = moment.untrained.taps.probe
-        known = [tap for tap in taps if snapshot.taps.probe[tap] is not None and before[tap] is not None]
-        probes = {tap: probe for tap in known if (probe := snapshot.taps.probe[tap]) is not None}
+        taps = [tap for tap in taps if tap not in snapshot.constant_taps]
+        if not taps:
+            return self.passed("every middle layer is the same for all rows: the forward pass is dead, too")
+        rows = probe_rows(snapshot) or facts.test_rows or snapshot.rows_covered
+        after, before = snapshot.tap_probe, moment.untrained.tap_probe
+        known = [tap for tap in taps if after[tap] is not None and before[tap] is not None]
+        probes = {tap: probe for tap in known if (probe := after[tap]) is not None}
         missing = self.skipped(f"no probe, trained or untrained, at {list_taps([t for t in taps if t not in known])}")
         if not probes:
             return missing
@@ -57,3 +60,8 @@ class InformationWithoutGradient(RunCheck):
 def middle_taps(facts: Facts) -> list[int]:
     """Block taps but the last, which the head reads itself."""
     return list(facts.gamma_taps[:-1])
+
+
+def probe_rows(snapshot: Snapshot) -> int:
+    """Test rows behind the probes; 0 if it is not said."""
+    return snapshot.probe_rows or (snapshot.layers.probe_rows if snapshot.layers else 0)
