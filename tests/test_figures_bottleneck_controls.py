@@ -223,8 +223,20 @@ class TestVerdict:
 
     def test_nothing_survives_if_nothing_helps(self):
         said = said_of(make_study(accuracies=dict.fromkeys(ACCURACIES, 0.1), zeros=list(ACCURACIES)))
-        assert "No single change is shown to bring learning back" in said
+        assert "No single change is shown to bring learning back: either several causes each suffice, or one" in said
         assert "joint causes" not in said
+
+    def test_what_is_undecided_leaves_its_explanation_open(self):
+        found = make_study(accuracies=dict.fromkeys(ACCURACIES, 0.1), zeros=["baseline"])
+        for seed, accuracy in zip(SEEDS, (0.9, 0.1, 0.8, 0.15), strict=True):
+            record = found[10, "no decay", seed]
+            last = replace(record.last, accuracy=accuracy)
+            found[10, "no decay", seed] = replace(record, snapshots=(record.snapshots[0], last))
+        said = said_of(found)
+        assert "No single change is shown to bring learning back. With decay on the first layer only" in said
+        concluded = said.partition("learning does not return:")[2].partition("the zeros, not the failure")[0]
+        assert "small initial weights" in concluded
+        assert "weight decay" not in concluded
 
     def test_no_collapse_is_nothing_to_explain(self):
         said = said_of(make_study(accuracies=dict.fromkeys(ACCURACIES, 0.7), zeros=()))

@@ -41,16 +41,19 @@ class ByHand:
         self.p, self.mask = exp / exp.sum(1, keepdims=True), mask.numpy()
         self.e = (self.p - np.eye(CLASSES)[y.numpy()]) * self.mask[:, None]
 
-    def pseudo(self, alpha: float, steps: int) -> np.ndarray:
+    def pseudo(self, alpha: float, steps: int, balance: bool) -> np.ndarray:
         z = self.e
         for _ in range(steps):
             z = (1 - alpha) * self.e + alpha * self.S @ z
         size = np.abs(self.e).sum(1)[self.mask].mean()
-        found = self.e.copy()
+        guesses = {}
         for node in np.flatnonzero(~self.mask):
             guess = z[node] * size / np.abs(z[node]).sum()
             if (self.p[node] - guess > 0.5).sum() == 1:
-                found[node] = guess
+                guesses[node] = guess
+        found, labelled = self.e.copy(), self.mask.sum()
+        for node, guess in guesses.items():
+            found[node] = guess * (labelled / len(guesses) if balance and len(guesses) > labelled else 1)
         return found
 
     def push(self, tap: int, tangent: np.ndarray) -> np.ndarray:
@@ -106,6 +109,7 @@ def credits_by_hand(rule: str, hand: ByHand, feedback: list[np.ndarray], *, most
         ("dfa_gnn", {}),
         ("dfa_gnn", {"pseudo": False}),
         ("dfa_gnn", {"alpha": 0.6, "steps": 3}),
+        ("dfa_gnn", {"balance": False}),
         ("grape", {}),
         ("kaft", {}),
         ("kaft", {"K": 1}),
@@ -117,9 +121,9 @@ def test_credit_and_gradients_match_the_derivation(rule, options, how):
     net, applied, inputs, y, mask, hand = build(rule, how, **options)
     error = None
     if options.get("pseudo", rule == "dfa_gnn") or options.get("spread"):
-        error = hand.pseudo(options.get("alpha", 0.1), options.get("steps", 50))
+        error = hand.pseudo(options.get("alpha", 0.1), options.get("steps", 50), options.get("balance", True))
         guessed = (error[~hand.mask] != 0).any(1)
-        assert guessed.any()
+        assert guessed.sum() > hand.mask.sum()
         assert not guessed.all()
     feedback = [b.numpy() for b in applied.feedback]
     expected = credits_by_hand(rule, hand, feedback, most=options.get("K", 10), error=error)
@@ -259,15 +263,20 @@ def test_pseudo_errors_by_hand_on_five_nodes():
     mask = torch.tensor([True, False, False, False, False])
     log = torch.tensor([[0.4, 0.4, 0.2], [0.2, 0.5, 0.3], [0.05, 0.9, 0.05], [0.3, 0.4, 0.3], [0.9, 0.05, 0.05]]).log()
     graph = Adjacency(matrix, matrix)
-    once = pseudo_errors(graph, error, log.double(), mask, 0.5, 1)
+
+    def spread(steps: int, mask: torch.Tensor | None = mask, balance: bool = False) -> torch.Tensor:
+        return pseudo_errors(graph, error, log.double(), mask, alpha=0.5, steps=steps, balance=balance)
+
     # Z_1 = ½ (S E)_1 = ½ e_0, of L1 size .6; rescaled to 1.2 it is e_0 again; .2 + .6 > ½ alone, so it is kept
-    torch.testing.assert_close(once, torch.stack([error[0], error[0], *[torch.zeros(3).double()] * 3]))
-    twice = pseudo_errors(graph, error, log.double(), mask, 0.5, 2)
+    torch.testing.assert_close(spread(1), torch.stack([error[0], error[0], *[torch.zeros(3).double()] * 3]))
     # node 2 is reached, too: p − Ê = (.65, .5, −.15) there: class 0 alone exceeds ½
-    torch.testing.assert_close(twice[2], error[0])
+    torch.testing.assert_close(spread(2)[2], error[0])
+    torch.testing.assert_close(spread(1, balance=True), spread(1))  # one labelled, one guessed
+    balanced = spread(2, balance=True)  # two guessed: half each; node 4 is reached by none and does not count
+    torch.testing.assert_close(balanced, spread(2) * torch.tensor([[1], [0.5], [0.5], [1], [1]]))
     log[2] = torch.tensor([0.05, 0.94, 0.01]).log()  # now (.65, .54, −.19): two do
-    assert (pseudo_errors(graph, error, log.double(), mask, 0.5, 2)[2] == 0).all()
-    assert pseudo_errors(graph, error, log.double(), None, 0.5, 2) is error
+    assert (spread(2)[2] == 0).all()
+    assert spread(2, mask=None) is error
 
 
 @pytest.mark.parametrize(

@@ -32,35 +32,34 @@ def _symptoms(block: Block) -> str:
 
 def _survivors(block: Block) -> str:
     """What brings learning back; several that each suffice are joint causes."""
-    rows = _with(block, "learns")
+    rows, undecided = _with(block, "learns"), _with(block, "undecided")
     if not rows:
-        return (
-            "No single change is shown to bring learning back: there are several causes, each of which suffices, or "
-            "one that was not tested."
-        )
+        said = "No single change is shown to bring learning back"
+        return f"{said}." if undecided else f"{said}: either several causes each suffice, or one was not tested."
     blamed = _blames(rows)
     said = f"Learning returns with {_list(rows)}"
     if len(blamed) == 1:
-        return f"{said}: of the explanations tested only {blamed[0]} {_verb(blamed, 'survive')}."
+        which = "that are decided" if undecided else "tested"
+        return f"{said}: of the explanations {which} only {blamed[0]} {_verb(blamed, 'survive')}."
     return f"{said}. Each suffices alone, so {_and(blamed)} are joint causes: take away one and there is no collapse."
 
 
 def _zeros_only(block: Block) -> str:
-    """What takes the zeros away and no more, unless another change of the same kind does more."""
+    """What takes the zeros away and no more, unless another change of the same kind does more or may do."""
     rows = _with(block, "zeros gone")
     if not rows:
         return ""
-    blamed = _blames(rows, but=_with(block, "learns"))
+    blamed = _blames(rows, but=_with(block, "learns", "undecided"))
     conclusion = f": {_and(blamed)} {_verb(blamed, 'explain')} the zeros, not the failure" if blamed else ""
     return f"With {_list(rows)} the zeros go and learning does not return{conclusion}."
 
 
 def _ruled_out(block: Block) -> str:
-    """What leaves both as they are, unless another change of the same kind does more."""
+    """What leaves both as they are, unless another change of the same kind does more or may do."""
     rows = _with(block, "fails")
     if not rows:
         return ""
-    blamed = _blames(rows, but=[*_with(block, "learns"), *_with(block, "zeros gone")])
+    blamed = _blames(rows, but=_with(block, "learns", "undecided", "zeros gone"))
     conclusion = f": {_and(blamed)} {_verb(blamed, 'are')} not needed for it" if blamed else ""
     return f"The collapse stays with {_list(rows)}{conclusion}."
 
@@ -81,8 +80,8 @@ def _first_step(block: Block) -> str:
     return f"{said}; {others}." if others else f"{said}."
 
 
-def _with(block: Block, answer: Answer) -> list[Row]:
-    return [row for row in block.rows if row.answer == answer]
+def _with(block: Block, *answers: Answer) -> list[Row]:
+    return [row for row in block.rows if row.answer in answers]
 
 
 def _blames(rows: Sequence[Row], *, but: Sequence[Row] = ()) -> list[str]:

@@ -45,18 +45,28 @@ def check_spreading(alpha: float, steps: int) -> None:
 
 
 def pseudo_errors(
-    matrix: Adjacency, error: Tensor, output: Tensor, mask: Tensor | None, alpha: float, steps: int
+    matrix: Adjacency,
+    error: Tensor,
+    output: Tensor,
+    mask: Tensor | None,
+    *,
+    alpha: float,
+    steps: int,
+    balance: bool = True,
 ) -> Tensor:
     """Ê: errors of labelled nodes as they are, those of the others spread from them.
 
     A spread row is given the mean L1 size of the labelled errors, and dropped unless exactly one class of
-    (prediction − Ê) exceeds ½: unless it points at one class.
+    (prediction − Ê) exceeds ½: unless it points at one class. With `balance`, where more such rows are left than there
+    are labelled nodes, they are scaled down to count as much as those do, all together.
     """
     if mask is None:
         return error
     z = spread_errors(matrix, error, alpha, steps)
-    length = z.abs().sum(-1, keepdim=True)
-    size = error.abs().sum() / mask.sum().clamp(min=1)
-    guessed = torch.where(length > 0, z / length, 0) * size
+    length, labelled = z.abs().sum(-1, keepdim=True), mask.sum().clamp(min=1)
+    guessed = torch.where(length > 0, z / length, 0) * (error.abs().sum() / labelled)
     points_at_one = ((output.softmax(-1) - guessed) > 0.5).sum(-1, keepdim=True) == 1
-    return torch.where(mask.unsqueeze(-1), error, guessed * points_at_one)
+    kept = points_at_one & (length > 0) & ~mask.unsqueeze(-1)
+    if balance:
+        guessed = guessed * (labelled.to(error.dtype) / kept.sum().clamp(min=1)).clamp(max=1)
+    return torch.where(mask.unsqueeze(-1), error, guessed * kept)

@@ -1,6 +1,6 @@
 """KAFT: the graph's own steps backwards, and feature-side feedback that is fitted to the net's Jacobian.
 
-Hao, "KAFT: topology-factorized Jacobian-aligned feedback for deep GNNs" (2026), also called GRAFT.
+"GRAFT (KAFT): topology-factorized Jacobian-aligned feedback for deep GNNs" (submitted to NeurIPS 2026).
 """
 
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ class KAFT(TapRule):
         """From the top down: each tap is one convolution further from the error, up to K of them."""
         matrix, error = graph_of(ctx.inputs), ctx.error
         if self.spread:
-            error = pseudo_errors(matrix, error, ctx.output, ctx.mask, self.alpha, self.steps)
+            error = pseudo_errors(matrix, error, ctx.output, ctx.mask, alpha=self.alpha, steps=self.steps)
         errors = propagated(matrix.flipped, error, len(ctx.states), self.K)
         return [e @ R for e, R in zip(errors, reversed(ctx.feedback[:-1]), strict=True)][::-1]
 
