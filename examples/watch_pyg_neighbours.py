@@ -95,11 +95,11 @@ def main(arguments: Sequence[str] | None = None) -> cs.Scope:
     watched = next(iter(test))  # the same sampled batch every time: then snapshots differ by the weights alone
     scope = cs.watch(model, taps=[f"convs.{layer}" for layer in range(given.depth - 1)])
     for epoch in range(given.epochs + 1):
-        loss = train_epoch(model, train, optimiser) if epoch else float("nan")
+        told = f"training loss {train_epoch(model, train, optimiser):.3f}" if epoch else "before training"
         model.eval()
         seen = watch_batch(scope, watched, epoch)
         sizes = "  ".join(f"{g:.1e}" for g in seen.taps.g_norm)
-        print(f"epoch {epoch}  training loss {loss:.3f}  accuracy {seen.accuracy:.3f}  ‖g‖ per layer {sizes}")
+        print(f"epoch {epoch}  {told:<19}  accuracy {seen.accuracy:.3f}  ‖g‖ per layer {sizes}")
     print(f"{watched.num_nodes} sampled nodes, of them {watched.batch_size} seeds")
     print(scope.audit())
     return scope

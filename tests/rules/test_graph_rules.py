@@ -30,7 +30,7 @@ class ByHand:
 
     def __init__(self, net: GCN, x: torch.Tensor, adjacency: Adjacency, y: torch.Tensor, mask: torch.Tensor):
         self.S = adjacency.matrix.to_dense().numpy()
-        self.W = [layer.linear.weight.detach().numpy().T for layer in [*net.layers, net.head]]
+        self.W = [conv.linear.weight.detach().numpy().T for conv in [*(layer.conv for layer in net.layers), net.head]]
         self.h, self.gates, linear = [x.numpy()], [], isinstance(net.layers[0].act, nn.Identity)
         for W in self.W[:-1]:
             z = self.S @ self.h[-1] @ W

@@ -48,21 +48,26 @@ def measure_layers(
             f"got {', '.join(names)}."
         )
     with leave_untouched(net) as buffers, exactly(net):
-        forward = watch_forward(net, [*names, *taps], inputs, buffers)
-        pre = forward.states[: len(names)]
-        errors = errors_function(net, target, mask=mask)(forward.output)
-        gradients = torch.autograd.grad(forward.output, pre, errors.error)
-        states = [as_arguments(inputs)[0], *(h.detach() for h in forward.states[len(names) :]), errors.output]
-        found = {
-            "z_grad": _joined(net, [row_norms(g.flatten(-2)) / errors.count for g in gradients]),
-            "rms": _joined(net, [_rms(h.double()) for h in states]),
-            "dispersion": _joined(net, [_dispersion(h.double()) for h in states]),
-        }
+        found = {"z_grad": _joined(net, _gradient_norms(net, names, inputs, target, mask, buffers))}
+        states = _states(net, taps, inputs)
+        found["rms"] = _joined(net, [_rms(h.double()) for h in states])
+        found["dispersion"] = _joined(net, [_dispersion(h.double()) for h in states])
         if probe is not None:
-            found["probe"] = _joined(net, _probe(net, taps, *probe))
+            seen, unseen = (states if rows.inputs is inputs else _states(net, taps, rows.inputs) for rows in probe)
+            found["probe"] = _joined(net, _probe(seen, unseen, *probe))
             rows = torch.tensor(len(probe[1].target if probe[1].rows is None else probe[1].rows))
             found["probe_rows"] = _joined(net, [rows.to(target.device)])[..., 0]
     return found
+
+
+def _gradient_norms(
+    net: Net, names: Sequence[str], inputs: Any, target: Tensor, mask: Tensor | None, buffers: dict[str, Tensor]
+) -> list[Tensor]:
+    """‖∂L/∂Z_l‖ of every layer."""
+    forward = watch_forward(net, names, inputs, buffers)
+    errors = errors_function(net, target, mask=mask)(forward.output)
+    gradients = torch.autograd.grad(forward.output, forward.states, errors.error)
+    return [row_norms(g.flatten(-2)) / errors.count for g in gradients]
 
 
 def _joined(net: Net, values: Sequence[Tensor]) -> Tensor:
@@ -82,10 +87,8 @@ def _dispersion(h: Tensor) -> Tensor:
     return _rms(h - h.mean(-2, keepdim=True))
 
 
-def _probe(net: Net, taps: Sequence[str], train: Labelled, test: Labelled) -> list[Tensor]:
+def _probe(states: Sequence[Tensor], others: Sequence[Tensor], train: Labelled, test: Labelled) -> list[Tensor]:
     """Probe accuracy of every layer, trained on some rows and tested on others; layers of one width go together."""
-    states = _states(net, taps, train)
-    others = states if test.inputs is train.inputs else _states(net, taps, test)
     pairs = [(_counted(h, train), _counted(h_test, test)) for h, h_test in zip(states, others, strict=True)]
     y, y_test = (rows.target if rows.rows is None else rows.target[rows.rows] for rows in (train, test))
     classes = states[-1].shape[-1]
@@ -100,10 +103,11 @@ def _probe(net: Net, taps: Sequence[str], train: Labelled, test: Labelled) -> li
     return [found[i].view(states[i].shape[:-2]) for i in range(len(states))]
 
 
-def _states(net: Net, taps: Sequence[str], rows: Labelled) -> list[Tensor]:
+def _states(net: Net, taps: Sequence[str], inputs: Any) -> list[Tensor]:
+    """H_0 .. H_L."""
     with torch.no_grad():
-        forward = watch_forward(net, taps, rows.inputs)
-    return [as_arguments(rows.inputs)[0], *(h.detach() for h in forward.states), forward.output.detach()]
+        forward = watch_forward(net, taps, inputs)
+    return [as_arguments(inputs)[0], *(h.detach() for h in forward.states), forward.output.detach()]
 
 
 def _counted(h: Tensor, rows: Labelled) -> Tensor:

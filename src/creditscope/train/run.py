@@ -182,6 +182,8 @@ def snapshot_run(
     spec, batch = run.spec, run.data.snapshot_batch()
     run.net.eval()
     loss, correct = evaluate(run)
+    ends = epoch in (0, spec.epochs)
+    layers = _layers(run, batch, ends=ends)  # first, so that its states and the observation's are not held at once
     applied, noise = run.application.applied, spec.noise and spec.tier != "quick"
     seen = observe(run.net, applied, batch.inputs, batch.target, mask=batch.mask, noise=noise)
     scalars = {"loss": loss, "accuracy": correct.double().mean(-1)}
@@ -189,9 +191,8 @@ def snapshot_run(
         scalars["train_loss"] = train_loss.view(loss.shape)
     if last is not None:
         scalars["step_error"] = last.error
-    ends = epoch in (0, spec.epochs)
     when = {"epoch": epoch, "step": epoch * run.data.steps, "last_step": last.tensors if last else None}
-    when["layers"] = _layers(run, batch, ends=ends)
+    when["layers"] = layers
     if isinstance(run.net, StackedNet):
         taken = take_snapshots(seen, run.facts, scalars=scalars, **when)
     else:
