@@ -3,88 +3,38 @@
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from builders import make_facts, make_record, make_snapshot, write_record
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from builders import make_record, write_record
+from graph_grids import (
+    DEPTHS,
+    FAILS,
+    KAFT,
+    LABELS,
+    MAJORITY,
+    RECIPE,
+    SEEDS,
+    accuracies,
+    changed,
+    drawn,
+    make_grid,
+    make_run,
+    panel,
+    said_in,
+    words,
+)
 from pages import assert_clear, texts
 from scipy import stats
 
 from creditscope.errors import CreditscopeError
 from creditscope.figures import FIGURES, save_figure
 from creditscope.figures.graph_depth import describe, plot_graph_depth
-from creditscope.record import Record, RuleFacts
 from creditscope.registry import STUDIES
 from creditscope.studies import collect, find_missing
 from creditscope.studies.graph_depth import BP_VARIANTS, METHODS, RULES, SQRT2, Method, graph_depth, method_of
 from creditscope.train.plan import plan_run
-
-SEEDS = (1, 2, 3)
-DEPTHS = (2, 8, 16)
-LABELS = {"bp": "BP", "dfa": "DFA", "dfa_gnn": "DFA-GNN", "grape": "GrAPE", "kaft": "KAFT"}
-SLOPES = {"bp": 0.04, "dfa": 0.03, "dfa_gnn": 0.025, "grape": 0.02, "kaft": 0.01}
-Key = tuple[str, int, Method, int]
-
-
-def accuracy_of(task: str, depth: int, method: Method, seed: int) -> float:
-    """Falls with depth, less so with gain, a residual or no decay; seeds scatter differently for each rule."""
-    slope = SLOPES[method.rule] / (method.gain * (3 if method.residual else 1) * (1 if method.decay else 1.5))
-    scatter = 0.01 * np.sin(seed * (2 + len(method.rule)))
-    return 0.8 - slope * depth + scatter - 0.05 * (task == "citeseer")
-
-
-def make_run(wanted: dict[str, Any], *, accuracy: float, gamma: float | None, **others: Any) -> Record:
-    rule = RuleFacts(name=wanted["rule"], label=LABELS[wanted["rule"]])
-    facts = {"rule": rule, "classes": 7, "chance": 1 / 7, "best_constant": 0.319}
-    known = make_facts(**facts)
-    snapshots = [make_snapshot(known, epoch=e, accuracy=accuracy, gamma=gamma) for e in (0, wanted["epochs"])]
-    return make_record(**{**wanted, "facts": facts, "snapshots": snapshots, **others})
-
-
-def make_grid(*, tasks=("cora", "citeseer"), depths=DEPTHS, seeds=SEEDS) -> dict[Key, Record]:
-    """Records of every method by (task, depth, method, seed)."""
-    found = {}
-    for wanted in graph_depth("paper", tasks=tasks, depths=depths, seeds=seeds).runs:
-        plain = make_run(wanted, accuracy=0.5, gamma=1.0)
-        assert plain.spec is not None
-        key = plain.spec.task, wanted["net_options"]["depth"], method_of(plain.spec), wanted["seed"]
-        gamma = 1.0 if wanted["rule"] == "bp" else 0.9 - 0.02 * key[1] + 0.01 * key[3]
-        found[key] = make_run(wanted, accuracy=accuracy_of(*key), gamma=gamma)
-    return found
-
-
-def changed(found: dict[Key, Record], *key: Any, **changes: Any) -> list[Record]:
-    """The records, with last measures changed in those whose key starts so."""
-    records = []
-    for own, record in found.items():
-        if own[: len(key)] == key:
-            record = replace(record, snapshots=(record.snapshots[0], replace(record.last, **changes)))
-        records.append(record)
-    return records
-
-
-def panel(fig: Figure, task: str, kind: str) -> Axes:
-    return next(ax for ax in fig.axes if ax.get_label() == f"{task} {kind}")
-
-
-def drawn(ax: Axes, gid: str) -> list[float]:
-    (line,) = [line for line in ax.lines if line.get_gid() == gid]
-    return [float(y) for y in np.asarray(line.get_ydata())]
-
-
-def said_in(ax: Axes, gid: str) -> str:
-    (text,) = [text for text in ax.texts if text.get_gid() == gid]
-    return text.get_text()
-
-
-def said_of(records: Sequence[Record]) -> str:
-    """What is printed, on one line with plain spaces; its sentences are those drawn, too."""
-    return " ".join(describe(records).split()).replace("\u00a0", " ")
 
 
 class TestStudy:
@@ -131,7 +81,8 @@ class TestStudy:
         for record in records:
             assert record.spec is not None
             name = ", ".join([record.facts.rule.label, *_changes(method_of(record.spec))])
-            assert drawn(panel(fig, "sbm", "accuracy"), f"accuracy {name}") == [record.last.accuracy]
+            kind = "variants" if record.spec.rule == "bp" else "rules"
+            assert drawn(panel(fig, "sbm", kind), f"accuracy {name}") == [record.last.accuracy]
         assert "seed 1 (n = 1)" in texts(fig)
 
 
@@ -149,113 +100,54 @@ class TestFigure:
         found = make_grid(seeds=(1, 2))
         fig = plot_graph_depth(list(found.values()))
         for task in ("cora", "citeseer"):
+            means = {}
             for method in METHODS:
                 name = ", ".join([LABELS[method.rule], *_changes(method)])
-                means = [np.mean([found[task, d, method, s].last.accuracy for s in (1, 2)]) for d in DEPTHS]
-                assert drawn(panel(fig, task, "accuracy"), f"accuracy {name}") == pytest.approx(means)
-            assert drawn(panel(fig, task, "gamma"), "gamma KAFT") == pytest.approx([0.875, 0.755, 0.595])
-            assert drawn(panel(fig, task, "gamma"), "gamma BP") == [1, 1, 1]
-            assert drawn(panel(fig, task, "accuracy"), "best_constant")[0] == 0.319
+                means[method] = [np.mean([found[task, d, method, s].last.accuracy for s in (1, 2)]) for d in DEPTHS]
+                kind = "variants" if method.rule == "bp" else "rules"
+                assert drawn(panel(fig, task, kind), f"accuracy {name}") == pytest.approx(means[method])
+            assert drawn(panel(fig, task, "rules"), "accuracy BP") == pytest.approx(means[RECIPE])
+            assert drawn(panel(fig, task, "gamma"), "gamma KAFT") == pytest.approx([0.875, 0.755, 0.675, 0.595])
+            assert drawn(panel(fig, task, "gamma"), "gamma BP") == [1, 1, 1, 1]
+            assert drawn(panel(fig, task, "rules"), "best_constant")[0] == MAJORITY
+            (span,) = [c for c in panel(fig, task, "rules").collections if c.get_gid() == "other BP"]
+            others = [means[m] for m in BP_VARIANTS[1:]]
+            edges = np.ravel([np.min(others, axis=0), np.max(others, axis=0)])
+            assert np.isclose(span.get_paths()[0].vertices[:, 1][:, None], edges).any(axis=0).all()
+
+    def test_graphs_stand_in_order_under_their_names(self):
+        fig = plot_graph_depth(list(make_grid(tasks=("pubmed", "citeseer", "cora"), depths=(2,), seeds=(1,)).values()))
+        tops = [ax for ax in fig.axes if ax.get_label().endswith("rules")]
+        tops.sort(key=lambda ax: ax.get_position().x0)
+        assert [ax.get_label() for ax in tops] == ["cora rules", "citeseer rules", "pubmed rules"]
+        titles = {t.get_text(): t.get_position()[0] for t in fig.texts if t.get_weight() == "bold"}
+        assert sorted(titles, key=titles.__getitem__) == ["Cora", "CiteSeer", "PubMed"]
 
     def test_a_changed_record_changes_line_matrix_caption_and_table(self):
-        found = make_grid(depths=(8, 16))
-        kaft = RULES[-1]
-        before, after = list(found.values()), changed(found, "cora", 16, kaft, accuracy=0.123)
+        found = make_grid()
+        before, after = list(found.values()), changed(found, "cora", FAILS, KAFT, accuracy=0.777)
         old, new = plot_graph_depth(before), plot_graph_depth(after)
         gid = "accuracy KAFT"
-        assert drawn(panel(new, "cora", "accuracy"), gid)[1] == pytest.approx(0.123)
-        assert drawn(panel(new, "citeseer", "accuracy"), gid) == drawn(panel(old, "citeseer", "accuracy"), gid)
-        deep = [np.mean([accuracy_of("cora", d, BP_VARIANTS[0], s) for d in (8, 16)]) for s in SEEDS]
-        own = [(accuracy_of("cora", 8, kaft, s) + 0.123) / 2 for s in SEEDS]
-        wanted = round(100 * float(np.mean(np.subtract(own, deep))))
+        assert drawn(panel(new, "cora", "rules"), gid)[DEPTHS.index(FAILS)] == pytest.approx(0.777)
+        assert drawn(panel(new, "citeseer", "rules"), gid) == drawn(panel(old, "citeseer", "rules"), gid)
+        wanted = round(100 * (0.777 - float(np.mean(accuracies(FAILS, RECIPE)))))
         assert said_in(panel(new, "cora", "matrix"), "kaft BP").replace("−", "-") == f"{wanted:+d}"
         assert said_in(panel(old, "cora", "matrix"), "kaft BP") != said_in(panel(new, "cora", "matrix"), "kaft BP")
-        assert texts(old) != texts(new)
-        assert "0.123" in describe(after)
-        assert "0.123" not in describe(before)
+        assert f"KAFT ({words(accuracies(FAILS, KAFT))})" in texts(old)
+        assert "KAFT (.78 ± .00)" in texts(new)
+        assert "0.777" in describe(after)
+        assert "0.777" not in describe(before)
 
     def test_intervals_are_t_intervals_over_seeds(self):
         found = make_grid(tasks=("cora",))
-        ax = panel(plot_graph_depth(list(found.values())), "cora", "accuracy")
+        ax = panel(plot_graph_depth(list(found.values())), "cora", "rules")
         values = [found["cora", 8, RULES[0], seed].last.accuracy for seed in SEEDS]
         low, high = stats.t.interval(0.95, 2, np.mean(values), stats.sem(values))
         spans = [tuple(path.vertices[:, 1]) for bars in ax.collections for path in bars.get_paths()]
         assert any(np.allclose(span, (low, high)) for span in spans if len(span) == 2)
 
-    def test_a_rule_is_compared_with_the_best_bp_in_pairs(self):
-        found = make_grid(tasks=("cora",))
-        said = said_of(list(found.values()))
-        best = Method("bp", gain=1.0, residual=True, decay=False)  # the flattest slope of all
-        means = [np.mean([accuracy_of("cora", depth, best, s) for s in SEEDS]) for depth in (8, 16)]
-        assert f"Best BP: residual, no decay, {means[0]:.2f} at L = 8, {means[1]:.2f} at L = 16." in said
-        for rule in RULES[:3]:
-            sizes = []
-            for depth in (8, 16):
-                own, others = ([accuracy_of("cora", depth, m, s) for s in SEEDS] for m in (rule, best))
-                low, high = stats.ttest_rel(own, others).confidence_interval(0.95)
-                assert high < 0
-                sizes.append(f"−{-50 * (low + high):.1f} ± {50 * (high - low):.1f}")
-            assert f"{LABELS[rule.rule]} − best BP (n = 3): below at L = 8, 16 ({', '.join(sizes)})." in said
 
-    def test_the_sentence_says_when_a_rule_wins_and_when_it_is_undecided(self):
-        found = make_grid(tasks=("cora",), depths=(2, 16))
-        for seed, accuracy in zip(SEEDS, (0.95, 0.951, 0.952), strict=True):
-            found = dict(zip(found, changed(found, "cora", 16, RULES[0], seed, accuracy=accuracy), strict=True))
-        for seed, accuracy in zip(SEEDS, (0.9, 0.2, 0.85), strict=True):
-            found = dict(zip(found, changed(found, "cora", 16, RULES[1], seed, accuracy=accuracy), strict=True))
-        said = said_of(list(found.values()))
-        assert "DFA − best BP (n = 3): above at L = 16 (+" in said
-        assert "DFA-GNN − best BP (n = 3): not told apart at L = 16 (" in said
-        dfa = said.partition("DFA − best BP")[2].partition("DFA-GNN")[0]
-        for change in ("above BP by the recipe (+", "gain √2 (+", "gain 2 (+", "residual (+", "no decay (+"):
-            assert change in dfa
-        assert "below" not in dfa
-        grape = said.partition("GrAPE − best BP")[2].partition("KAFT")[0]
-        assert "above BP by the recipe (+" in grape
-        assert "; below residual (−" in grape
-
-    def test_what_is_printed_is_drawn(self):
-        found = list(make_grid(tasks=("cora",), depths=(8, 16)).values())
-        printed, drawn = said_of(found), texts(plot_graph_depth(found))
-        for start in ("Best BP:", "DFA − best BP", "KAFT − best BP", "GCN, hidden width"):
-            sentence = printed[printed.index(start) :].partition(").")[0]
-            assert sentence in drawn
-
-    def test_missing_runs_are_marked(self):
-        found = make_grid(tasks=("cora",))
-        kept = [r for k, r in found.items() if k[1:3] != (8, RULES[2])]
-        fig = plot_graph_depth(kept)
-        ax = panel(fig, "cora", "accuracy")
-        assert np.isnan(drawn(ax, "accuracy GrAPE")).tolist() == [False, True, False]
-        assert [text.get_text() for text in ax.texts if text.get_gid() == "gap"] == ["1 of 12 not on record"]
-        said = texts(fig)
-        assert "cora: 3 runs not on record or not complete." in said
-        assert "GrAPE − best BP (n = 3): below at L = 16 (" in said
-        assert said_in(panel(fig, "cora", "matrix"), "grape BP") == "–"
-
-    def test_a_rule_without_runs_is_said(self):
-        said = said_of([r for k, r in make_grid(tasks=("cora",)).items() if k[2] != RULES[3]])
-        assert "nothing of kaft" in said
-        assert "kaft: nothing to compare." in said
-
-    def test_diverged_runs_are_said(self):
-        found = make_grid(tasks=("cora",))
-        records = [
-            replace(r, provenance=replace(r.provenance, status="diverged", diverged_epoch=3)) if k[2] == RULES[0] else r
-            for k, r in found.items()
-        ]
-        assert "cora: 9 runs diverged; nothing of DFA." in said_of(records)
-
-    def test_missing_alignment_is_said_and_breaks_the_line(self):
-        fig = plot_graph_depth(changed(make_grid(tasks=("cora",)), "cora", 16, RULES[1], gamma=None))
-        assert "cora: 3 runs without Γ." in texts(fig)
-        assert np.isnan(drawn(panel(fig, "cora", "gamma"), "gamma DFA-GNN")[2])
-
-    def test_the_recipe_is_read_from_the_specs(self):
-        said = said_of(list(make_grid(tasks=("cora",)).values()))
-        assert "hidden width 64, Adam, lr 0.01 (constant), decay 0.0005 on all layers (an L2 term" in said
-        assert "100 epochs, float32, seeds 1, 2, 3 (n = 3)" in said
-
+class TestRecords:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
@@ -298,6 +190,7 @@ assert "torch" not in sys.modules
     def test_no_text_leaves_the_page_or_covers_another(self, tasks, tmp_path):
         found = make_grid(tasks=tasks, depths=(2, 4, 6, 8, 10, 16, 20, 32), seeds=(1, 2))
         fig = plot_graph_depth([r for k, r in found.items() if k[1:3] != (10, RULES[2])])
-        assert len(save_figure(fig, tmp_path, "graph_depth")) == 2
+        if len(tasks) == 1:
+            assert len(save_figure(fig, tmp_path, "graph_depth")) == 2
         assert fig.get_size_inches()[1] < 10.5  # a page
         assert_clear(fig)

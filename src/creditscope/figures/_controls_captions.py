@@ -41,7 +41,8 @@ def _survivors(block: Block) -> str:
     if len(blamed) == 1:
         which = "that are decided" if undecided else "tested"
         return f"{said}: of the explanations {which} only {blamed[0]} {_verb(blamed, 'survive')}."
-    return f"{said}. Each suffices alone, so {_and(blamed)} are joint causes: take away one and there is no collapse."
+    causes = f"Each suffices alone, so {join_words(blamed)} are joint causes"
+    return f"{said}. {causes}: take away one and there is no collapse."
 
 
 def _zeros_only(block: Block) -> str:
@@ -50,7 +51,7 @@ def _zeros_only(block: Block) -> str:
     if not rows:
         return ""
     blamed = _blames(rows, but=_with(block, "learns", "undecided"))
-    conclusion = f": {_and(blamed)} {_verb(blamed, 'explain')} the zeros, not the failure" if blamed else ""
+    conclusion = f": {join_words(blamed)} {_verb(blamed, 'explain')} the zeros, not the failure" if blamed else ""
     return f"With {_list(rows)} the zeros go and learning does not return{conclusion}."
 
 
@@ -60,7 +61,7 @@ def _ruled_out(block: Block) -> str:
     if not rows:
         return ""
     blamed = _blames(rows, but=_with(block, "learns", "undecided", "zeros gone"))
-    conclusion = f": {_and(blamed)} {_verb(blamed, 'are')} not needed for it" if blamed else ""
+    conclusion = f": {join_words(blamed)} {_verb(blamed, 'are')} not needed for it" if blamed else ""
     return f"The collapse stays with {_list(rows)}{conclusion}."
 
 
@@ -99,7 +100,8 @@ def _list(rows: Sequence[Row]) -> str:
     return ", ".join(f"{row.control.name} ({accuracy_words(row.accuracy())})" for row in rows)
 
 
-def _and(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
+    """In words: a, b and c."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 

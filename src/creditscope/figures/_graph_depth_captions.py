@@ -1,94 +1,173 @@
 """The sentences of figure `graph_depth`, computed from the records: they change when the data do."""
 
+from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
-
 from creditscope.auditing.stats import Interval
-from creditscope.figures._graph_grid import Grid, changes, list_depths, paired
+from creditscope.figures._controls import MARGIN
+from creditscope.figures._controls_captions import accuracy_words, join_words
+from creditscope.figures._graph_grid import Grid, changes, graph_name, list_depths
+from creditscope.figures._graph_learning import (
+    RECIPE,
+    compare,
+    find_deepest,
+    find_subject,
+    judge,
+    majority,
+    sort_by_accuracy,
+)
 from creditscope.figures._selection import plural
 from creditscope.figures._style import number
-from creditscope.studies.graph_depth import BP_VARIANTS, RULES, Method
+from creditscope.studies.graph_depth import BP_VARIANTS, METHODS, RULES, Method
+
+SAID = {
+    "trains": ("trains", "train"),
+    "undecided": ("is undecided", "are undecided"),
+    "fails": ("fails", "fail"),
+    "diverged": ("diverged", "diverged"),
+    "not on record": ("is not on record", "are not on record"),
+}
+"""Of one method and of several, by verdict."""
+SHOWN = 3
+"""Methods named as the deepest that train; the others are counted."""
 
 
 def captions(grid: Grid, task: str) -> list[str]:
-    """For one graph, paragraphs: the best BP where it is deep, then every rule against it and against other BPs."""
-    return [_best(grid, task), *(_against(grid, task, rule) for rule in RULES)]
+    """For one graph: where BP by the recipe fails, which rules train there, against which BP, how deep others go."""
+    sentences = (_opening, _rules, _against, _deepest, _divergence)
+    return [said for sentence in sentences if (said := sentence(grid, task))]
 
 
-def _best(grid: Grid, task: str) -> str:
-    """Which BP is best, depth by depth."""
-    by_method: dict[Method, list[str]] = {}
-    for depth in grid.deep:
-        best = grid.best_bp(task, depth)
-        if best is not None:
-            mean = float(np.mean(list(grid.cell(task, depth, best).values("accuracy").values())))
-            by_method.setdefault(best, []).append(f"{number(mean)} at {list_depths([depth])}")
-    said = [f"{', '.join(changes(m)) or 'as in the recipe'}, {', '.join(where)}" for m, where in by_method.items()]
-    return f"Best BP: {'; '.join(said)}." if said else "No BP on record."
+def title(grid: Grid, task: str) -> str:
+    """Of the matrix."""
+    subject = find_subject(grid, task)
+    why = "where BP by the recipe first fails" if subject.failed else "the deepest (BP by the recipe fails nowhere)"
+    return f"rule − BP, pp, at {list_depths([subject.depth])}, {why}"
 
 
-def _against(grid: Grid, task: str, rule: Method) -> str:
-    """A rule minus the best BP at each deep depth, then minus BP by the recipe and with each single change."""
-    found = {depth: _over_best(grid, task, depth, rule) for depth in grid.deep}
-    known = {depth: difference for depth, difference in found.items() if difference}
-    if not known:
-        return f"{grid.name(rule)}: nothing to compare."
+def _opening(grid: Grid, task: str) -> str:
+    subject = find_subject(grid, task)
+    depth = list_depths([subject.depth])
+    cell = grid.cell(task, subject.depth, RECIPE)
+    found = cell.interval()
+    level = accuracy_words(found) if found else "every seed diverged" if cell.diverged else "not on record"
+    base = f"majority class {number(majority(grid, task)).lstrip('0')}"
+    if subject.failed:
+        return f"BP by the recipe first fails at {depth} ({level}; {base})."
+    return f"BP by the recipe fails at no depth on record (at {depth} {level}; {base})."
+
+
+def _rules(grid: Grid, task: str) -> str:
+    """Which rules train at that depth, which do not."""
+    subject = find_subject(grid, task)
     clauses = []
-    for answer, word in {"above": "above", "below": "below", "": "not told apart"}.items():
-        depths = [depth for depth, difference in known.items() if compare(difference) == answer]
-        if depths:
-            sizes = ", ".join(signed(known[depth]) for depth in depths)
-            clauses.append(f"{word} at {list_depths(depths)} ({sizes})")
-    pairs = _pairs(list(known.values()))
-    return f"{grid.name(rule)} − best BP (n\u00a0=\u00a0{pairs}): {', '.join(clauses)}.{_still(grid, task, rule)}"
+    for verdict, verbs in SAID.items():
+        found = [rule for rule in RULES if judge(grid, task, subject.depth, rule) == verdict]
+        found = sort_by_accuracy(grid, task, subject.depth, found)
+        named = [_with_level(grid, task, subject.depth, rule) for rule in found]
+        if named:
+            clauses.append(f"{join_words(named)} {verbs[len(named) > 1]}")
+        elif verdict == "trains":
+            clauses.append("no rule trains")
+    where = "There" if subject.failed else f"At {list_depths([subject.depth])}"
+    return f"{where} {'; '.join(clauses)}."
 
 
-def _over_best(grid: Grid, task: str, depth: int, rule: Method) -> Interval | None:
-    best = grid.best_bp(task, depth)
-    own = grid.cell(task, depth, rule).values("accuracy")
-    return paired(own, grid.cell(task, depth, best).values("accuracy")) if best else None
-
-
-def _still(grid: Grid, task: str, rule: Method) -> str:
-    """Over the deep depths: above which BP is it, by the recipe and after each single change?"""
-    own = grid.over_deep(task, rule)
-    answers: dict[str, list[str]] = {"above": [], "below": [], "": []}
-    for method in BP_VARIANTS:
-        difference = paired(own, grid.over_deep(task, method)) if len(changes(method)) < 2 else None
+def _against(grid: Grid, task: str) -> str:
+    """The best rule that trains there, minus BP with each single change and the best BP; whether others are above."""
+    depth = find_subject(grid, task).depth
+    rules = [rule for rule in RULES if judge(grid, task, depth, rule) == "trains"]
+    rule, best = grid.best(task, depth, rules), grid.best(task, depth)
+    others = [m for m in BP_VARIANTS if len(changes(m)) == 1 or (m == best and m != RECIPE)]
+    if rule is None:
+        return f"Best there: {_with_level(grid, task, depth, best)}." if best else ""
+    answers: dict[str, list[str]] = {"above": [], "": [], "below": []}
+    counts = []
+    for method in others:
+        difference = grid.difference(task, depth, rule, method)
         if difference is not None:
-            name = ", ".join(changes(method)) or "by the recipe"
-            answers[compare(difference)].append(f"{name} ({signed(difference)})")
-    if not any(answers.values()):
+            level = grid.cell(task, depth, method).interval()
+            extra = f"; the best BP, {accuracy_words(level)}" if method == best else ""
+            answers[compare(difference)].append(f"{_changed(method)} ({signed(difference)}{extra})")
+            counts.append(difference.n)
+    if not counts:
         return ""
-    above = f"above BP {', '.join(answers['above'])}" if answers["above"] else "above no BP"
-    others = [f"{word} {', '.join(answers[a])}" for a, word in (("below", "below"), ("", "undecided")) if answers[a]]
-    return f" Over these depths {'; '.join([above, *others])}."
+    words = {"above": "above BP with", "": "not told apart from BP with", "below": "below BP with"}
+    clauses = [f"{words[answer]} {join_words(found)}" for answer, found in answers.items() if found]
+    said = f"{grid.name(rule)}, the best rule, is {', '.join(clauses)}; {_others(grid, task, rule, others)}"
+    return f"{said} (pp, n\u00a0=\u00a0{_span(counts)})."
 
 
-def compare(difference: Interval) -> str:
-    """Above, below, or neither: whether the 95 % interval leaves out 0."""
-    if difference.low is None or difference.high is None:
-        return ""
-    return "above" if difference.low > 0 else "below" if difference.high < 0 else ""
+def _others(grid: Grid, task: str, best: Method, compared: Sequence[Method]) -> str:
+    """Which other rules are above one of the BPs compared with."""
+    depth, above = find_subject(grid, task).depth, []
+    for rule in RULES:
+        found = {m: grid.difference(task, depth, rule, m) for m in compared if rule != best}
+        names = [_changed(m) for m, d in found.items() if d is not None and compare(d) == "above"]
+        if names:
+            above.append(f"{grid.name(rule)} is above BP with {join_words(names)}")
+    return ", ".join(above) or "no other rule is above any of these"
+
+
+def _deepest(grid: Grid, task: str) -> str:
+    """The deepest depth at which anything trains, then at which a rule does."""
+    depth, methods = find_deepest(grid, task, METHODS)
+    if not methods:
+        return "Nothing trains at any depth."
+    said = f"Deepest to train: {_first_few(grid, task, depth, methods)} at {list_depths([depth])}"
+    depth, rules = find_deepest(grid, task, RULES)
+    if not rules:
+        return f"{said}; no rule does at any depth."
+    return f"{said}; of the rules {_first_few(grid, task, depth, rules)} at {list_depths([depth])}."
+
+
+def _first_few(grid: Grid, task: str, depth: int, methods: Sequence[Method]) -> str:
+    named = [_with_level(grid, task, depth, method) for method in methods[:SHOWN]]
+    return join_words(named + [f"{len(methods) - SHOWN} more"] * (len(methods) > SHOWN))
+
+
+def _divergence(grid: Grid, task: str) -> str:
+    """How many runs diverged, where, and whose they are."""
+    methods, where = Counter[str](), []
+    for depth in grid.depths:
+        methods += Counter({_phrase(grid, m): len(grid.cell(task, depth, m).diverged) for m in METHODS})
+        diverged, missing = grid.lost(task, depth, METHODS)
+        if diverged:
+            runs = len(METHODS) * len(grid.seeds) - missing
+            where.append(f"{diverged} of {runs} runs at {list_depths([depth])}")
+    if not where:
+        return "No run diverged."
+    whose = [f"{name} {count}" for name, count in methods.most_common()]
+    return f"Diverged: {join_words(where)} ({', '.join(whose)})."
+
+
+def _phrase(grid: Grid, method: Method) -> str:
+    """A method inside a sentence."""
+    if method.rule != "bp":
+        return grid.name(method)
+    return f"BP with {_changed(method)}" if changes(method) else "BP by the recipe"
+
+
+def _changed(method: Method) -> str:
+    return " + ".join(changes(method))
+
+
+def _with_level(grid: Grid, task: str, depth: int, method: Method) -> str:
+    found = grid.cell(task, depth, method).interval()
+    return f"{_phrase(grid, method)} ({accuracy_words(found)})" if found else _phrase(grid, method)
 
 
 def signed(difference: Interval) -> str:
     """In pp, ± half the width of its interval."""
-    mean = _sign(difference.mean)
+    mean = ("+" if difference.mean >= 0 else "") + number(difference.mean, digits=1)
     if difference.low is None or difference.high is None:
         return mean
     return f"{mean}\u00a0±\u00a0{difference.high - difference.mean:.1f}"
 
 
-def _sign(value: float) -> str:
-    return ("+" if value >= 0 else "") + number(value, digits=1)
-
-
-def _pairs(differences: Sequence[Interval]) -> str:
-    """Seeds behind them."""
-    counts = sorted({difference.n for difference in differences})
-    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+def _span(counts: Sequence[int]) -> str:
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def footer(grid: Grid) -> str:
@@ -98,14 +177,18 @@ def footer(grid: Grid) -> str:
     coupled = "decoupled" if spec.optimiser == "adamw" else "an L2 term in the gradient"
     where = "all layers" if spec.decay_on == "all" else "the first layer"
     rows = ", ".join(
-        f"{task} {known.test_rows}" for task, known in zip(grid.tasks, facts, strict=True) if known is not None
+        f"{graph_name(task)} {known.test_rows}"
+        for task, known in zip(grid.tasks, facts, strict=True)
+        if known is not None
     )
     return (
         f"GCN, hidden width {spec.net_options['width']}, {optimiser}, lr {spec.lr:g} ({spec.schedule}), decay "
         f"{spec.weight_decay:g} on {where} ({coupled}; 0 where it says no decay), initial gain 1 unless stated, "
         f"{spec.epochs} epochs, {spec.precision}, {plural('seed', grid.seeds)} (n\u00a0=\u00a0{len(grid.seeds)}); test "
-        f"nodes: {rows}. Differences in pp of accuracy, paired over seeds, ± half of the 95\u00a0% t interval (not "
-        f"corrected for their number); above and below: it leaves out 0. The best of {len(BP_VARIANTS)} BP variants is "
-        f"chosen on the test nodes it is compared on, which favours BP. Γ: mean cosine of credit and gradient over "
-        f"taps, at the end; BP's is 1 by definition and drawn once."
+        f"nodes: {rows}. Mean ± half of the 95\u00a0% t interval over seeds that did not diverge. Fails: its mean is "
+        f"not above the majority class by {100 * MARGIN:g}\u00a0pp; trains: the lower end of its interval is and no "
+        f"run diverged. Differences are paired over seeds; above, below: the interval leaves out 0 (not corrected "
+        f"for their number). Best rule and best of {len(BP_VARIANTS)} BPs are chosen on the test nodes they are "
+        f"compared on. Γ: mean cosine of credit and gradient over taps, at the end; BP's is 1 by definition, none "
+        f"where the gradient is 0, and drawn once."
     )

@@ -7,9 +7,10 @@ from rich.table import Table
 from rich.text import Text
 
 from creditscope.auditing._tables import fit_tables, render_plain
-from creditscope.auditing.stats import t_interval
-from creditscope.figures._graph_depth_captions import captions, footer, signed
-from creditscope.figures._graph_grid import Grid, changes, list_depths, paired
+from creditscope.auditing.stats import Interval
+from creditscope.figures._graph_depth_captions import captions, footer, signed, title
+from creditscope.figures._graph_grid import Grid, changes, graph_name
+from creditscope.figures._graph_learning import find_subject
 from creditscope.studies.graph_depth import BP_VARIANTS, METHODS, RULES, Method
 
 
@@ -21,22 +22,28 @@ def write_grid(grid: Grid) -> str:
 def _draw(grid: Grid, width: int) -> Group:
     parts: list[Table | Text] = []
     for task in grid.tasks:
-        parts.append(Text(f"{task}: test accuracy, mean ± half of the 95 % t interval over seeds"))
+        name = graph_name(task)
+        parts.append(Text(f"{name}: test accuracy, mean ± half of the 95 % t interval over seeds"))
         parts += _by_depth(grid, task, "accuracy", METHODS, width)
-        parts.append(Text(f"{task}: mean alignment Γ, likewise"))
+        parts.append(Text(f"{name}: mean alignment Γ, likewise"))
         parts += _by_depth(grid, task, "gamma", RULES, width)
-        parts.append(Text(f"{task}: rule − BP in pp, accuracy over {list_depths(grid.deep)}, paired over seeds"))
+        parts.append(Text(f"{name}: {title(grid, task)}; paired over seeds"))
         parts += _differences(grid, task, width)
-        parts += [Text(text) for text in captions(grid, task)]
+        parts.append(Text(f"{name}: rule − best BP, pp, by depth, likewise"))
+        parts += _over_best(grid, task, width)
+        parts += [Text(" ".join(captions(grid, task))), Text()]
     return Group(*parts, Text(footer(grid)), *map(Text, grid.notes))
 
 
 def _by_depth(grid: Grid, task: str, name: str, methods: Sequence[Method], width: int) -> list[Table]:
-    """Methods down, depths across."""
+    """Methods down, depths across; runs that diverged or are missing are counted."""
 
     def cell(depth: int, method: Method) -> str:
-        values = list(grid.cell(task, depth, method).values(name).values())
-        return t_interval(values).text() if values else "–"
+        found = grid.cell(task, depth, method).interval(name)
+        said = [] if found is None else [found.text()]
+        for count, how in zip(grid.lost(task, depth, [method]), ("diverged", "not on record"), strict=True):
+            said += [f"{count} of {len(grid.seeds)} {how}"] * (count > 0)
+        return ", ".join(said) or "–"
 
     columns = {f"L = {depth}": [cell(depth, method) for method in methods] for depth in grid.depths}
     return fit_tables("", [grid.name(method) for method in methods], columns, width)
@@ -44,10 +51,23 @@ def _by_depth(grid: Grid, task: str, name: str, methods: Sequence[Method], width
 
 def _differences(grid: Grid, task: str, width: int) -> list[Table]:
     """Rules down, variants of BP across."""
-
-    def cell(rule: Method, method: Method) -> str:
-        found = paired(grid.over_deep(task, rule), grid.over_deep(task, method))
-        return "–" if found is None else signed(found)
-
-    columns = {", ".join(changes(m)) or "recipe": [cell(rule, m) for rule in RULES] for m in BP_VARIANTS}
+    depth = find_subject(grid, task).depth
+    columns = {
+        ", ".join(changes(m)) or "recipe": [_signed(grid.difference(task, depth, rule, m)) for rule in RULES]
+        for m in BP_VARIANTS
+    }
     return fit_tables("", [grid.name(rule) for rule in RULES], columns, width)
+
+
+def _over_best(grid: Grid, task: str, width: int) -> list[Table]:
+    """Rules down, depths across; the first row says which BP is the best there."""
+    columns = {}
+    for depth in grid.depths:
+        best = grid.best(task, depth)
+        cells = [_signed(grid.difference(task, depth, rule, best)) if best else "–" for rule in RULES]
+        columns[f"L = {depth}"] = [", ".join(changes(best)) or "recipe" if best else "–", *cells]
+    return fit_tables("", ["best BP", *map(grid.name, RULES)], columns, width)
+
+
+def _signed(difference: Interval | None) -> str:
+    return "–" if difference is None else signed(difference)

@@ -1,7 +1,7 @@
 """The runs behind figure `graph_depth`: methods at depths on graphs, over seeds, and paired differences of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from creditscope.record.view import richest
 from creditscope.studies.graph_depth import BP_VARIANTS, METHODS, RULES, SQRT2, Method, method_of
 
 FREE = ("task", "task_options", "data_version", "net_options", "rule", "rule_options", "rule_source", "seed")
-DEEP = 0.5
-"""Depths from this share of the largest one on are called deep."""
+NAMES = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "sbm": "SBM"}
+"""How graphs are called, and their order from left to right; others follow under the names of their tasks."""
 Values = dict[int, float]
 """A number by seed."""
 
@@ -32,6 +32,11 @@ class Cell:
         found = {seed: getattr(record.last, name) for seed, record in sorted(self.runs.items())}
         return {seed: float(value) for seed, value in found.items() if value is not None}
 
+    def interval(self, name: str = "accuracy") -> Interval | None:
+        """Mean and 95 % t interval over seeds; None if there is no value."""
+        values = list(self.values(name).values())
+        return t_interval(values) if values else None
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -45,34 +50,31 @@ class Grid:
     spec: RunSpec
     notes: tuple[str, ...] = ()
 
-    @property
-    def deep(self) -> tuple[int, ...]:
-        """The deepest depths."""
-        return tuple(depth for depth in self.depths if depth >= DEEP * self.depths[-1])
-
     def cell(self, task: str, depth: int, method: Method) -> Cell:
         """The runs there, maybe none."""
         return self.cells.get((task, depth, method), Cell())
 
-    def over_deep(self, task: str, method: Method) -> Values:
-        """Accuracy by seed, mean over the deep depths; only seeds that have all of them."""
-        found = [self.cell(task, depth, method).values("accuracy") for depth in self.deep]
-        seeds = [seed for seed in found[0] if all(seed in values for values in found)]
-        return {seed: float(np.mean([values[seed] for values in found])) for seed in seeds}
+    def difference(self, task: str, depth: int, method: Method, other: Method) -> Interval | None:
+        """Of accuracies in pp, paired over the seeds both have; None if they share none."""
+        values, others = (self.cell(task, depth, m).values("accuracy") for m in (method, other))
+        seeds = [seed for seed in values if seed in others]
+        return t_interval([100 * (values[s] - others[s]) for s in seeds]) if seeds else None
 
-    def best_bp(self, task: str, depth: int) -> Method | None:
-        """The variant of BP with the highest mean accuracy there."""
-        means = {m: list(self.cell(task, depth, m).values("accuracy").values()) for m in BP_VARIANTS}
-        means = {m: float(np.mean(values)) for m, values in means.items() if values}
+    def best(self, task: str, depth: int, methods: Sequence[Method] = BP_VARIANTS) -> Method | None:
+        """The method with the highest mean accuracy there."""
+        found = {m: self.cell(task, depth, m).interval() for m in methods}
+        means = {m: interval.mean for m, interval in found.items() if interval}
         return max(means, key=means.__getitem__) if means else None
 
     def facts(self, task: str) -> Facts | None:
         """Chance and majority class of a graph."""
         return next((r.facts for (t, _, _), c in self.cells.items() if t == task for r in c.runs.values()), None)
 
-    def missing(self, task: str, depth: int) -> list[Method]:
-        """Methods without a complete run there."""
-        return [m for m in METHODS if not self.cell(task, depth, m).runs]
+    def lost(self, task: str, depth: int, methods: Sequence[Method]) -> tuple[int, int]:
+        """How many runs diverged there, and how many are not on record or not complete."""
+        cells = [self.cell(task, depth, method) for method in methods]
+        diverged = sum(len(cell.diverged) for cell in cells)
+        return diverged, len(cells) * len(self.seeds) - diverged - sum(len(cell.runs) for cell in cells)
 
     def name(self, method: Method) -> str:
         """In words."""
@@ -99,10 +101,13 @@ def gain_word(gain: float) -> str:
     return "√2" if np.isclose(gain, SQRT2) else f"{gain:g}"
 
 
-def paired(values: Values, others: Values) -> Interval | None:
-    """The difference of accuracies in pp, paired over the seeds both have; None if they share none."""
-    seeds = [seed for seed in values if seed in others]
-    return t_interval([100 * (values[s] - others[s]) for s in seeds]) if seeds else None
+def graph_name(task: str) -> str:
+    """As it is written.
+
+    >>> graph_name("citeseer"), graph_name("mine")
+    ('CiteSeer', 'mine')
+    """
+    return NAMES.get(task, task)
 
 
 def select_grid(records: Sequence[Record]) -> Grid:
@@ -125,10 +130,11 @@ def select_grid(records: Sequence[Record]) -> Grid:
     depths = tuple(sorted({depth for _, depth, _ in cells}))
     seeds = tuple(sorted({spec.seed for spec, _ in wanted}))
     labels = {spec.rule: record.facts.rule.label for spec, record in wanted}
-    tasks = tuple(dict.fromkeys(spec.task for spec, _ in wanted))
+    found = {spec.task for spec, _ in wanted}
+    tasks = tuple(task for task in NAMES if task in found) + tuple(sorted(found - set(NAMES)))
     spec = max((spec for spec, _ in wanted), key=lambda spec: spec.weight_decay)
     grid = Grid(tasks, depths, seeds, cells, labels, spec)
-    return Grid(tasks, depths, seeds, cells, labels, spec, tuple(_notes(grid)))
+    return replace(grid, notes=tuple(_notes(grid)))
 
 
 def _check(specs: Sequence[RunSpec]) -> None:
@@ -149,22 +155,18 @@ def _check(specs: Sequence[RunSpec]) -> None:
 
 
 def _notes(grid: Grid) -> list[str]:
-    """Cells that lack seeds, by task; and Γ that has no value."""
+    """Runs that are not on record and rules' Γ that has no value, by graph; the captions count what diverged."""
     notes = []
     for task in grid.tasks:
-        lost: dict[str, int] = {"diverged": 0, "not on record or not complete": 0, "without Γ": 0}
-        for depth in grid.depths:
-            for method in METHODS:
-                cell = grid.cell(task, depth, method)
-                lost["diverged"] += len(cell.diverged)
-                lost["not on record or not complete"] += len(grid.seeds) - len(cell.runs) - len(cell.diverged)
-                if method in RULES:
-                    lost["without Γ"] += len(cell.runs) - len(cell.values("gamma"))
-        said = [f"{count} run{'s' * (count != 1)} {how}" for how, count in lost.items() if count]
-        absent = {m for m in METHODS if not any(grid.cell(task, depth, m).runs for depth in grid.depths)}
+        missing = sum(grid.lost(task, depth, METHODS)[1] for depth in grid.depths)
+        cells = [grid.cell(task, depth, rule) for depth in grid.depths for rule in RULES]
+        bare = sum(len(cell.runs) - len(cell.values("gamma")) for cell in cells)
+        counts = {"not on record or not complete": missing, "without Γ": bare}
+        said = [f"{count} run{'s' * (count != 1)} {how}" for how, count in counts.items() if count]
+        absent = [m for m in METHODS if not any((task, depth, m) in grid.cells for depth in grid.depths)]
         if absent:
-            said.append(f"nothing of {', '.join(grid.name(m) for m in METHODS if m in absent)}")
-        notes += [f"{task}: {'; '.join(said)}."] if said else []
+            said.append(f"nothing of {', '.join(map(grid.name, absent))}")
+        notes += [f"{graph_name(task)}: {'; '.join(said)}."] if said else []
     return notes
 
 
