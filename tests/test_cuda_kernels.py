@@ -69,6 +69,14 @@ def test_layer_norm_is_exact_far_from_zero():
     compare(own_norm, plain_norm, leaves, within=3)
 
 
+def test_rows_beyond_the_last_add_nothing():
+    """Without eps their scale would be infinite."""
+    leaves = draw((SEEDS, 37, 40), (SEEDS, 40), (SEEDS, 40))
+    found = results(lambda x, g, b: stacked_layer_norm(x, (40,), g, b, 0.0), leaves, torch.float32)
+    for own, usual in zip(found, results(plain_norm, leaves, torch.float64), strict=True):
+        assert relative(own, usual) < 1e-4
+
+
 def test_layer_norm_takes_what_does_not_lie_in_order():
     x, gain, shift = draw((SEEDS, 32, 40), (SEEDS, 32), (SEEDS, 32))
     compare(lambda x, g, b: own_norm(x.mT, g, b), lambda x, g, b: plain_norm(x.mT, g, b), (x, gain, shift), within=3)

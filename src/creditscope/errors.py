@@ -12,4 +12,6 @@ class UnknownNameError(CreditscopeError):
 
     def __init__(self, kind: str, name: str, choices: Iterable[str]):
         listed = ", ".join(sorted(choices)) or "none"
-        super().__init__(f"Expected the name of a {kind}, but got {name!r}. Choices: {listed}.")
+        super().__init__(
+            f"Expected the name of {'an' if kind[0] in 'aeiou' else 'a'} {kind}, but got {name!r}. Choices: {listed}."
+        )

@@ -231,6 +231,11 @@ def watch(
     if not set(resolve_taps(model, taps)) - {stem}:
         raise CreditscopeError(f"Expected at least one tap besides the stem {stem!r}, but got none.")
     names = resolve_taps(model, [*([stem] if stem else []), *([taps] if isinstance(taps, str) else taps)])
+    if isinstance(chosen, TapRule) and chosen.learns_feedback:
+        raise CreditscopeError(
+            f"Expected a rule whose feedback is fixed, but {chosen.name!r} learns it in training, and a watched model "
+            "is not trained here. Train it by creditscope.run."
+        )
     return Scope(model, names, stem=stem is not None, rule=chosen, loss=loss, seed=seed)
 
 

@@ -224,13 +224,18 @@ class TestInformationWithoutGradient:
         shallow = make_facts(depth=1)
         assert self.judge(0.9, facts=shallow).message == "no tap lies between the first block and the head"
 
-    def by_layers(self, probe: tuple, before: float = 0.15, *, taps: Any = (), rms: Any = 1.0) -> Finding:
+    def by_layers(
+        self, probe: tuple, before: float = 0.15, *, taps: Any = (), rms: Any = 1.0, constant: bool = True
+    ) -> Finding:
         """The same of a net that is measured layer by layer: H_0, five taps, the output."""
         facts = make_facts()
 
         def moment(values: tuple, epoch: int) -> Snapshot:
             sizes = (rms,) * 7 if isinstance(rms, float) else rms
-            layers = LayerMeasures(z_grad=(0.1,) * 6, rms=sizes, dispersion=sizes, probe=values, probe_rows=400)
+            spread = tuple(
+                0.0 if value is None and constant else size for value, size in zip(values, sizes, strict=True)
+            )
+            layers = LayerMeasures(z_grad=(0.1,) * 6, rms=sizes, dispersion=spread, probe=values, probe_rows=400)
             own = {"taps": {"probe": taps}, "layers": layers, "probe_rows": 0, "epoch": epoch}
             return make_snapshot(facts, weights=self.DEAD, **own)
 
@@ -251,6 +256,8 @@ class TestInformationWithoutGradient:
         assert "a probe at tap 1 reads 0.120" in found.message
         dead = self.by_layers((0.4, 0.1, None, None, None, None, None))
         assert (dead.outcome, dead.message.partition(":")[0]) == (PASSED, "every middle layer is the same for all rows")
+        elsewhere = self.by_layers((0.4, 0.1, None, None, None, None, None), constant=False)  # alive on other rows
+        assert (elsewhere.outcome, elsewhere.message[:37]) == (SKIPPED, "no probe, trained or untrained, at ta")
         overflowed = self.by_layers((0.4, 0.1, 0.12, None, 0.1, 0.1, 0.1), rms=(1.0, 1.0, 1.0, None, 1.0, 1.0, 1.0))
         assert (overflowed.outcome, overflowed.message) == (SKIPPED, "no probe, trained or untrained, at tap 2")
 

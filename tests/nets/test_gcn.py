@@ -15,6 +15,7 @@ from creditscope.stack import StackedNet
 from creditscope.taps import examine, resolve_taps, watch_forward
 from creditscope.train.plan import plan_run
 from creditscope.train.run import _subjects, build_run, snapshot_run
+from creditscope.train.stacked import stack_runs
 from creditscope.train.training import train_run
 
 NODES, FEATURES, CLASSES = 14, 6, 3
@@ -169,3 +170,26 @@ def test_what_makes_no_net_is_refused(options, message):
 def test_options_of_another_type_are_refused(option):
     with pytest.raises(CreditscopeError, match=f"Expected option '{option}' of net 'gcn' to be of type bool"):
         plan_run(task="sbm", net="gcn", net_options={option: "perhaps"})
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # torch's own use of it
+def test_pair_norm_is_differentiated_forwards_too():
+    x, tangent = torch.randn(2, 9, 4, dtype=torch.float64).unbind()
+    norm, step = PairNorm(scale=1.5), 1e-6
+    found = torch.func.jvp(norm, (x,), (tangent,))[1]
+    wanted = (norm(x + step * tangent) - norm(x - step * tangent)) / (2 * step)
+    torch.testing.assert_close(found, wanted, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("rule", ["grape", "kaft"])
+def test_feedback_is_learned_through_pair_norm_alone_and_in_a_stack(rule):
+    shape = {"depth": 4, "width": 8, "norm": "pair"}
+    fields = {"task": "sbm", "task_options": {"nodes": 160}, "net": "gcn", "net_options": shape, "tier": "quick"}
+    specs = [plan_run(rule=rule, **fields, epochs=2, precision="float64", seed=seed) for seed in (1, 2)]
+    alone, together = [build_run(spec) for spec in specs], stack_runs([build_run(spec) for spec in specs])
+    for run in (*alone, together):
+        for epoch in range(2):
+            run.train_epoch(epoch, keep_last=False)
+    for place, run in enumerate(alone):
+        for name, tensor in run.tensors().items():
+            torch.testing.assert_close(together.tensors(place)[name], tensor, rtol=1e-10, atol=1e-12)

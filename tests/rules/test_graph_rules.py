@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import creditscope as cs
 from creditscope.errors import CreditscopeError
 from creditscope.graph import Adjacency
 from creditscope.losses import errors_function, row_errors
@@ -335,3 +336,15 @@ def test_a_step_of_a_stack_never_asks_for_a_number(rule):
     with Operations() as control:
         float(batch.target.sum())
     assert control.names & WAITING
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(8), nn.Dropout(0.5)], ids=["batch norm", "dropout"])
+def test_a_net_without_a_forward_mode_is_refused(layer):
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), layer, nn.Linear(8, 3))
+    with pytest.raises(CreditscopeError, match="Expected a net that forward-mode differentiation can go through"):
+        apply_rule(rule_class("grape")(), net, ("1",), torch.randn(6, 4), torch.Generator())
+
+
+def test_a_watched_model_does_not_learn_feedback():
+    with pytest.raises(CreditscopeError, match="Expected a rule whose feedback is fixed, but 'grape' learns it"):
+        cs.watch(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3)), taps="0", rule="grape")

@@ -49,12 +49,14 @@ def measure_layers(
         )
     with leave_untouched(net) as buffers, exactly(net):
         found = {"z_grad": _joined(net, _gradient_norms(net, names, inputs, target, mask, buffers))}
-        states = _states(net, taps, inputs)
+        states = _states(net, taps, inputs, buffers)
         found["rms"] = _joined(net, [_rms(h.double()) for h in states])
         found["dispersion"] = _joined(net, [_dispersion(h.double()) for h in states])
         if probe is not None:
-            seen, unseen = (states if rows.inputs is inputs else _states(net, taps, rows.inputs) for rows in probe)
-            found["probe"] = _joined(net, _probe(seen, unseen, *probe))
+            known, unknown = (
+                states if rows.inputs is inputs else _states(net, taps, rows.inputs, buffers) for rows in probe
+            )
+            found["probe"] = _joined(net, _probe(known, unknown, *probe))
             rows = torch.tensor(len(probe[1].target if probe[1].rows is None else probe[1].rows))
             found["probe_rows"] = _joined(net, [rows.to(target.device)])[..., 0]
     return found
@@ -103,10 +105,10 @@ def _probe(states: Sequence[Tensor], others: Sequence[Tensor], train: Labelled, 
     return [found[i].view(states[i].shape[:-2]) for i in range(len(states))]
 
 
-def _states(net: Net, taps: Sequence[str], inputs: Any) -> list[Tensor]:
+def _states(net: Net, taps: Sequence[str], inputs: Any, buffers: dict[str, Tensor]) -> list[Tensor]:
     """H_0 .. H_L."""
     with torch.no_grad():
-        forward = watch_forward(net, taps, inputs)
+        forward = watch_forward(net, taps, inputs, buffers)
     return [as_arguments(inputs)[0], *(h.detach() for h in forward.states), forward.output.detach()]
 
 

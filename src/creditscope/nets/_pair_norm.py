@@ -44,9 +44,10 @@ class _CentredAndScaled(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
-        """Both results are all that the backward needs."""
+        """Both results are all that the derivatives need."""
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(*output)
+        ctx.save_for_forward(*output)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Tensor:
@@ -56,6 +57,15 @@ class _CentredAndScaled(torch.autograd.Function):
         along = (delta * normed).sum((-2, -1), keepdim=True) / normed.shape[-2]
         delta = (delta - normed * along) / length
         return delta - delta.mean(-2, keepdim=True)
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> tuple[Tensor, None]:
+        """With u = normed states of n nodes: the tangent, centred and over the norm, minus its part along u."""
+        normed, length = ctx.saved_tensors
+        tangent = grad_inputs[0]
+        tangent = (tangent - tangent.mean(-2, keepdim=True)) / length
+        along = (tangent * normed).sum((-2, -1), keepdim=True) / normed.shape[-2]
+        return tangent - normed * along, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple[Any, tuple[int, int]]:

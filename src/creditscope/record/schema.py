@@ -21,6 +21,8 @@ MEASURING_FIELDS = ("snapshot_every", "snapshot_at", "tier", "noise", "eval_rows
 FREE_FIELDS = ("seed", "frozen", "train_last")
 LATER_FIELDS = {"decay_on": "all"}
 """Fields that came after the first records of this schema; at these values they are no part of the hash."""
+ROUNDING = 1e-12
+"""Dispersion of a state over its size that is the rounding of its mean."""
 DESCENT_TURNS = 8
 """Random rotations of the credit behind `descent_null`."""
 Number = float | None
@@ -346,5 +348,9 @@ class Snapshot:
         """Taps that have no probe because their state is the same for every row, as far as that was measured."""
         if self.taps.probe or self.layers is None or not self.layers.probe:
             return ()
-        sizes = self.layers.rms[1:-1]
-        return tuple(i for i, probe in enumerate(self.tap_probe) if probe is None and sizes[i] is not None)
+        sizes = zip(self.tap_probe, self.layers.rms[1:-1], self.layers.dispersion[1:-1], strict=True)
+        return tuple(
+            i
+            for i, (probe, rms, dispersion) in enumerate(sizes)
+            if probe is None and rms is not None and dispersion is not None and dispersion <= ROUNDING * rms
+        )

@@ -30,6 +30,20 @@ class Application:
     report: ConversionReport
 
 
+def _try_learning(applied: AppliedTapRule, inputs: Any) -> None:
+    """Refuse a net that feedback cannot be learned on."""
+    try:
+        applied.learned(inputs)
+    except (RuntimeError, NotImplementedError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise CreditscopeError(
+            f"Expected a net that forward-mode differentiation can go through for rule {applied.rule.name!r}, which "
+            f"learns its feedback by it, but got: {' '.join(str(error).split())[:200]} Batch norm and nn.Dropout in "
+            "training mode and modules that work in place cannot be gone through."
+        ) from error
+
+
 def apply_rule(
     rule: Rule,
     net: nn.Module,
@@ -55,6 +69,8 @@ def apply_rule(
         drawn = rule.draw_feedback(anatomy.shapes, anatomy.classes, generator)
         feedback = [b.to(device, dtype if b.is_floating_point() else None) for b in drawn]
         applied = AppliedTapRule(rule, net, anatomy, feedback, credit_norm, penalty)
+        if rule.learns_feedback:
+            _try_learning(applied, inputs)
     elif isinstance(rule, WeightRule):
         if credit_norm != "none":
             raise CreditscopeError(

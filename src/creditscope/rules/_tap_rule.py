@@ -83,11 +83,15 @@ class AppliedTapRule:
     credit_norm: CreditNorm = "none"
     penalty: float = 0.0
 
-    @torch.no_grad()
     def learn(self, inputs: Any) -> None:
         """Move the feedback, in place, if the rule learns it; the net and its buffers stay as they are."""
-        if not self.rule.learns_feedback:
-            return
+        if self.rule.learns_feedback:
+            for own, new in zip(self.feedback, self.learned(inputs), strict=True):
+                own.copy_(new)
+
+    @torch.no_grad()
+    def learned(self, inputs: Any) -> list[Tensor]:
+        """What the feedback would become."""
         net, taps = pattern_of(self.net), self.anatomy.taps
 
         def learn(inputs, tensors, feedback) -> list[Tensor]:
@@ -102,9 +106,7 @@ class AppliedTapRule:
 
         tensors = {name: p.detach() for name, p in self.net.named_parameters()}
         tensors |= {name: b.clone() for name, b in self.net.named_buffers()}
-        learned = self._each_seed(learn, inputs, tensors, self.feedback)
-        for own, new in zip(self.feedback, learned, strict=True):
-            own.copy_(new)
+        return self._each_seed(learn, inputs, tensors, self.feedback)
 
     def backward(self, inputs: Any, errors_of: Callable[[Tensor], RowErrors]) -> RowErrors:
         """Fill `.grad` of the trained parameters from one forward and no discarded product."""

@@ -26,7 +26,7 @@ class GrAPE(TapRule):
     """
 
     label = "GrAPE"
-    formula = "a_l = R_lᵀ e,  R_l ← R_l + η ∂cos(R_l, (J p) pᵀ)/∂R_l,  p ~ N(0, I)"
+    formula = "a_l = R_lᵀ e,  R_l ← R_l + η ‖R_l‖² ∂cos(R_l, (J p) pᵀ)/∂R_l,  p ~ N(0, I)"
     needs_feedback = True
     learns_feedback = True
 

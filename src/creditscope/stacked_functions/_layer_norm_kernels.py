@@ -52,7 +52,7 @@ def _norm_backward(
         told = tl.load(delta + place, mask=here, other=0.0)
         mean = tl.sum(value, 1) / features
         centred = tl.where(here, value - mean[:, None], 0.0)
-        scale = 1 / tl.sqrt(tl.sum(centred * centred, 1) / features + eps)
+        scale = tl.where(row < rows, 1 / tl.sqrt(tl.sum(centred * centred, 1) / features + eps), 0.0)
         unit = centred * scale[:, None]
         sum_gain += tl.sum(told * unit, 0)
         sum_shift += tl.sum(told, 0)

@@ -29,7 +29,7 @@ def stacked_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     shape = q.shape
     q, k, v = (t.reshape(-1, *t.shape[-2:]) for t in (q, k, v))
     weights = torch.baddbmm(q.new_empty(1), q, k.mT, beta=0, alpha=features**-0.5).softmax(-1)
-    return (weights @ v).view(shape)
+    return (weights @ v).view(*shape[:-1], -1)
 
 
 class _InOneKernel(torch.autograd.Function):

@@ -37,5 +37,14 @@ def _stream(device: int, number: int) -> torch.cuda.Stream:
 
 @cache
 def has_triton() -> bool:
-    """Whether kernels of our own can be made."""
-    return importlib.util.find_spec("triton") is not None
+    """Whether kernels of our own can be made: Triton is there, and has what it needs (a compiler, a GPU it knows)."""
+    if importlib.util.find_spec("triton") is None:
+        return False
+    try:
+        from creditscope.stacked_functions._layer_norm_kernels import layer_norm_forward
+
+        row = torch.zeros(1, 1, 2, device="cuda")
+        layer_norm_forward(row, row[0], row[0], 1e-5)
+    except Exception:  # whatever it is, torch's own operations do
+        return False
+    return True

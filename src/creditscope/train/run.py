@@ -211,8 +211,11 @@ def _layers(run: Run, batch: Batch, *, ends: bool) -> dict[str, Tensor] | None:
     """What is measured layer by layer, if the net names its pre-activations; with probes before and after training."""
     if not layer_names(run.net):
         return None
-    train, test = map(_labelled, run.data.probe_batches())
-    taps, probe = run.application.anatomy.taps, (train, test) if ends else None
+    probe = None
+    if ends:
+        train, test = map(_labelled, run.data.probe_batches())
+        probe = train, test
+    taps = run.application.anatomy.taps
     return measure_layers(run.net, taps, batch.inputs, batch.target, mask=batch.mask, probe=probe)
 
 
