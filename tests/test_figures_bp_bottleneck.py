@@ -21,7 +21,7 @@ from creditscope.exports.diag_section23 import PATH, diag_section23, shape
 from creditscope.figures import describe_figure, save_figure
 from creditscope.figures._bottleneck_captions import uniform_error
 from creditscope.figures._bottleneck_table import HEADINGS, table_rows
-from creditscope.figures._depths import LogScale, quartiles, select_depths
+from creditscope.figures._depths import select_depths
 from creditscope.figures._measures import decay_ratio
 from creditscope.figures.bp_bottleneck import plot_bp_bottleneck
 from creditscope.figures.forward_magnitude import plot_forward_magnitude
@@ -287,18 +287,6 @@ class TestFigure:
         with pytest.raises(CreditscopeError, match="Expected at most 8 depths, a panel each, but got 9: 3, 5, 11, 12"):
             plot_forward_magnitude(records, depths=range(11, 18))
         assert len(plot_forward_magnitude(records, depths=range(11, 17)).axes) == 8
-
-    def test_quartiles_pass_gaps_by(self):
-        low, middle, high = quartiles(np.array([[1.0, np.nan], [3.0, np.nan], [np.nan, np.nan]]))
-        assert (low[0], middle[0], high[0]) == (1.5, 2.0, 2.5)
-        assert np.isnan([low[1], middle[1], high[1]]).all()
-
-    @pytest.mark.parametrize(("least", "most"), [(1e-3, 1e-2), (1e-50, 1.0), (0.5, 0.6)])
-    def test_floors_lie_under_the_data_and_ticks_above_them(self, least, most):
-        scale = LogScale.of(np.array([least, most, 0.0, np.nan]), zeros=True, second=True)
-        assert scale.low < scale.floor < scale.second < least <= most < scale.high
-        assert all(scale.second <= tick <= scale.high for tick in scale.ticks())
-        assert len(scale.ticks()) <= 6
 
 
 class TestExport:
