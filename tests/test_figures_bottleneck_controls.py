@@ -203,8 +203,8 @@ class TestVerdict:
         said = said_of(make_study())
         assert "L = 10: the baseline collapses in 4 of 4 seeds (accuracy .10 ± .01; majority class .32); 40 of" in said
         assert (
-            "Each suffices alone, so weight decay, the decay's coupling to Adam, small initial weights, the lack of a "
-            "shortcut and the lack of PairNorm are joint causes: take away one and there is no collapse." in said
+            "Each suffices alone, so weight decay, the decay's coupling to Adam, small initial weights and the lack of "
+            "a shortcut are joint causes: take away one and there is no collapse." in said
         )
         assert "With SGD (.09 ± .01) the zeros go and learning does not return: Adam explains the zeros, not" in said
         assert "float32, smoothing by Â and the symmetric Â are not needed for it." in said
@@ -284,6 +284,20 @@ class TestVerdict:
         assert cell(fig, 10, "row-normalised Â", "answer") == "learns"
         assert "the lack of PairNorm" not in texts(fig)
 
+    def test_pair_norm_is_no_joint_cause(self):
+        """It differs from the baseline in two things, so that what it shows holds on the row-normalised graph."""
+        said = said_of(make_study())
+        assert "On row-normalised Â, PairNorm brings learning back (.60 ± .01)." in said
+        returns = said.partition("Learning returns with ")[2].partition(". Each suffices")[0]
+        assert "residual (.78" in returns
+        assert "PairNorm" not in returns
+        alone = dict.fromkeys(ACCURACIES, 0.1) | {"PairNorm on row-normalised Â": 0.6}
+        said = said_of(make_study(accuracies=alone, zeros=list(ACCURACIES)))
+        assert "No single change is shown to bring learning back: either several causes each suffice, or one" in said
+        assert "On row-normalised Â, PairNorm brings learning back (.60 ± .01)." in said
+        said = said_of(make_study(accuracies=dict.fromkeys(ACCURACIES, 0.1), zeros=list(ACCURACIES)))
+        assert "the lack of PairNorm" not in said
+
     @pytest.mark.parametrize(
         ("accuracies", "answer"),
         [
@@ -321,6 +335,25 @@ class TestPage:
         assert cell(fig, 10, "residual", "accuracy") == "–"
         assert [t.get_text() for t in panel(fig, 10, "accuracy").texts if t.get_gid() == "gap"] == ["not on record"]
 
+    def test_a_depth_without_a_baseline_is_said(self):
+        found = make_study(depths=(6, 10), seeds=(1, 2))
+        kept = [r for key, r in found.items() if key[:2] != (6, "baseline")]
+        assert "L = 6: left out, no complete run of the baseline." in texts(plot_bottleneck_controls(kept))
+        assert "left out" not in said_of(found)
+
+    def test_the_answers_that_occur_are_defined_and_no_others(self):
+        said = said_of(make_study()).partition("Controls are compared with the baseline")[2]
+        for answer in ("learns", "fails", "zeros gone"):
+            assert f"; {answer}: " in said
+        assert "undecided" not in said
+        assert "not judged" not in said
+        sound = said_of(make_study(accuracies=dict.fromkeys(ACCURACIES, 0.7), zeros=()))
+        assert "; not judged: a seed of the runs compared with is above the majority class by 5 pp." in sound
+        assert "learns: " not in sound
+        assert "; undecided: a seed is above the majority class by 5 pp, but not both" in said_of(
+            make_study(seeds=(1,))
+        )
+
     def test_the_recipe_is_read_from_the_specs(self):
         said = said_of(make_study())
         assert "GCN, hidden width 64, BP. Baseline: Adam, lr 0.01 (constant; the same under SGD), L2 decay" in said
@@ -332,6 +365,10 @@ class TestPage:
             ({"epochs": 9}, r"Expected records of one setting, but they differ in epochs \(9, 100\)"),
             ({"task": "citeseer"}, "Expected records of one setting, but they differ in task"),
             ({"net_options": {"width": 5}}, "Expected nets of one size, but got"),
+            (
+                {"task_options": {"normalisation": "symmetric", "nodes": 400}},
+                "Expected one graph but for its normalisation, but got .*400",
+            ),
         ],
     )
     def test_mixed_settings_are_refused(self, change, message):

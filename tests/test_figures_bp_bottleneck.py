@@ -21,7 +21,8 @@ from creditscope.exports.diag_section23 import PATH, diag_section23, shape
 from creditscope.figures import describe_figure, save_figure
 from creditscope.figures._bottleneck_captions import uniform_error
 from creditscope.figures._bottleneck_table import HEADINGS, table_rows
-from creditscope.figures._depths import LogScale, quartiles, select_depths
+from creditscope.figures._depths import select_depths
+from creditscope.figures._measures import decay_ratio
 from creditscope.figures.bp_bottleneck import plot_bp_bottleneck
 from creditscope.figures.forward_magnitude import plot_forward_magnitude
 from creditscope.record import LayerMeasures, Record, WeightMeasures, load_records
@@ -88,6 +89,12 @@ def gone(weights: WeightMeasures) -> dict:
     """Gradients of which every element is 0."""
     count = len(weights.exact_norm)
     return {"exact_norm": (0.0,) * count, "exact_float32": (0.0,) * count, "exact_all_zero": (1,) * count}
+
+
+def only_first(weights: WeightMeasures) -> WeightMeasures:
+    """As if the others had not been measured."""
+    none = (None,) * (len(weights.w_norm) - 1)
+    return replace(weights, w_norm=(weights.w_norm[0], *none))
 
 
 class TestStudy:
@@ -179,7 +186,7 @@ class TestFigure:
         assert (row.accuracy, row.spread) == pytest.approx((np.mean(accuracy), np.std(accuracy, ddof=1)))
         assert row.probe == pytest.approx(np.median([r.last.layers.probe[1:-1] for r in three]))
         assert row.output_error == pytest.approx(np.median([r.last.layers.z_grad[-1] for r in three]))
-        assert (row.underflowed, row.all_zero, row.gradients) == (0, 0, 6)
+        assert (row.zero_norms, row.all_zero) == ((0, 6), (0, 6))
 
     def test_captions_know_uniform_answers_and_the_decay(self, records):
         found = select_depths(records)
@@ -192,6 +199,28 @@ class TestFigure:
         assert f"ratio of decay term to loss gradient is {ratio:.2g} at L = 3" in said
         without = [replace(r, spec=replace(r.spec, weight_decay=0.0)) for r in records]
         assert "No weight decays." in texts(plot_bp_bottleneck(without))
+
+    def test_the_decay_of_the_first_layer_alone_is_that_of_the_first_layer(self, records):
+        first = [replace(r, spec=replace(r.spec, decay_on="first")) for r in records if depth_of(r) == 3]
+        weights = [r.snapshots[0].weights for r in first]
+        ratios = [5e-4 * w.w_norm[0] / w.exact_norm[0] for w in weights]
+        assert decay_ratio(first) == 0.0  # of three layers two do not decay
+        assert "ratio of decay term to loss gradient is 0 at L = 3" in texts(plot_bp_bottleneck(first))
+        one = [
+            replace(r, snapshots=(replace(r.snapshots[0], weights=only_first(w)), r.last))
+            for r, w in zip(first, weights, strict=True)
+        ]
+        assert decay_ratio(one) == pytest.approx(np.median(ratios))
+
+    def test_gradients_that_are_not_measured_are_not_zero(self, records):
+        unknown = altered(records, 5, weights=lambda w: {"exact_norm": (None,) * 5, "exact_float32": (None,) * 5})
+        said = texts(plot_bp_bottleneck(unknown))
+        assert "every element of every weight gradient is exactly 0" not in said
+        assert "L = 5: norms not measured" in said
+        assert "Weight gradients: 0 of 16 all zero" in said
+        older = altered(records, 5, weights=lambda w: {"exact_float32": ()})
+        fig = plot_bp_bottleneck(older, depths=(3, 5))
+        assert "L = 5: not on record" in texts(fig)
 
     def test_missing_runs_are_marked(self, records):
         few = [r for r in records if depth_of(r) == 3 or r.spec.seed == 1]
@@ -245,17 +274,19 @@ class TestFigure:
         assert "exactly 0 (drawn here)" in texts(zero)
         assert_clear(zero)
 
-    def test_quartiles_pass_gaps_by(self):
-        low, middle, high = quartiles(np.array([[1.0, np.nan], [3.0, np.nan], [np.nan, np.nan]]))
-        assert (low[0], middle[0], high[0]) == (1.5, 2.0, 2.5)
-        assert np.isnan([low[1], middle[1], high[1]]).all()
+    def test_states_that_are_not_measured_are_not_zero(self, records):
+        lost = altered(records, 3, layers=lambda m: {"rms": (0.5, 2.0, None, 8.0), "dispersion": (0.2, 1.0, None, 2.0)})
+        said = texts(plot_forward_magnitude(lost))
+        assert "M grows from 0.5 at H₀ to 8 at H₃. M is not measured at H₂. After H₀, 0.25 to 0.50 of what is" in said
+        assert "exactly 0" not in said
+        lost = altered(records, 3, layers=lambda m: {"rms": (0.5, None, 0.0, 0.0), "dispersion": (0.2, None, 0.0, 0.0)})
+        said = texts(plot_forward_magnitude(lost))
+        assert "M falls from 0.5 at H₀ to exactly 0 at H₂. M is not measured at H₁." in said
 
-    @pytest.mark.parametrize(("least", "most"), [(1e-3, 1e-2), (1e-50, 1.0), (0.5, 0.6)])
-    def test_floors_lie_under_the_data_and_ticks_above_them(self, least, most):
-        scale = LogScale.of(np.array([least, most, 0.0, np.nan]), zeros=True, second=True)
-        assert scale.low < scale.floor < scale.second < least <= most < scale.high
-        assert all(scale.second <= tick <= scale.high for tick in scale.ticks())
-        assert len(scale.ticks()) <= 6
+    def test_no_depth_is_dropped(self, records):
+        with pytest.raises(CreditscopeError, match="Expected at most 8 depths, a panel each, but got 9: 3, 5, 11, 12"):
+            plot_forward_magnitude(records, depths=range(11, 18))
+        assert len(plot_forward_magnitude(records, depths=range(11, 17)).axes) == 8
 
 
 class TestExport:
@@ -299,17 +330,8 @@ class TestExport:
         stored = json.loads((ROOT / "src/creditscope/exports/schemas/diag_data_v2.json").read_text())
         assert plain(stored) == plain(shape().json_schema())
         row = stored["$defs"]["DiagRow"]
-        wanted = {
-            "W_grads_F",
-            "Z_grads_F",
-            "bp_acc",
-            "probe_acc",
-            "M_rms",
-            "D_norm",
-            "seed",
-            "W_grads_F_float32",
-            "W_all_zero",
-        }
+        wanted = {"W_grads_F", "Z_grads_F", "bp_acc", "probe_acc", "M_rms", "D_norm", "seed"}
+        wanted |= {"W_grads_F_float32", "W_all_zero"}
         assert set(row["required"]) == set(row["properties"]) == wanted
 
     @pytest.mark.parametrize(

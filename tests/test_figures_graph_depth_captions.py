@@ -207,6 +207,13 @@ class TestCaptions:
         shown = float(table.partition("KAFT ")[2].split()[0].replace("−", "-"))
         assert low < shown < high
 
+    def test_the_bps_that_have_runs_are_counted(self):
+        found = make_grid(tasks=("cora",), depths=(2, FAILS))
+        assert "best of 8 BPs" in said_of(list(found.values()))
+        few = [r for key, r in found.items() if key[2].decay]
+        assert "best of 4 BPs" in said_of(few)
+        assert "the 3 other BPs, worst to best mean" in texts(plot_graph_depth(few))
+
     def test_the_recipe_is_read_from_the_specs(self):
         said = said_of(list(make_grid(tasks=("cora",)).values()))
         assert "hidden width 64, Adam, lr 0.01 (constant), decay 0.0005 on all layers (an L2 term" in said

@@ -1,12 +1,15 @@
 """Which runs a study finds on record."""
 
+import inspect
+
 import pytest
 from builders import make_record, write_record
 
-from creditscope.errors import CreditscopeError
+from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.figures._selection import select_runs
+from creditscope.options import declared_options
 from creditscope.record import Record, RuleFacts
-from creditscope.registry import STUDIES
+from creditscope.registry import NETS, STUDIES, TASKS
 from creditscope.studies import DerivedRecord, Study, collect, find_missing
 
 WANTED = {"task": "mnist1d", "net": "resmlp", "rule": "fa", "epochs": 60, "net_options": {"depth": 4}}
@@ -81,6 +84,34 @@ def test_what_is_derived_comes_after_the_records(tmp_path):
     found = collect(study, tmp_path, train=False, problems=problems, device="cpu")
     assert [type(r) for r in found] == [Record, DerivedRecord]
     assert heard == {"root": tmp_path, "seeds": [1], "measure": False, "problems": problems, "device": "cpu"}
+
+
+@pytest.mark.parametrize("name", ["bp_bottleneck", "graph_depth", "bottleneck_controls"])
+@pytest.mark.parametrize("scale", ["demo", "test"])
+@pytest.mark.parametrize("change", [{"nodes": 400}, {"homophily": 0.3}, {"normalisation": "other"}])
+def test_a_run_on_another_graph_does_not_count(name, scale, change):
+    """The options of the task that a study does not ask for are the declared ones."""
+    wanted = STUDIES.get(name)(scale, seeds=(1,)).runs[0]
+    study = Study("mine", (wanted,))
+    factory = TASKS.get("sbm")
+    options = declared_options(factory) | wanted["task_options"]
+    spec = {**wanted, "task": "sbm", "data_version": factory.data_version}
+    assert find_missing(study, [make_record(**{**spec, "task_options": options})]) == []
+    assert find_missing(study, [make_record(**{**spec, "task_options": options | change})]) == [wanted]
+
+
+@pytest.mark.parametrize("name", STUDIES.names())
+def test_every_option_of_the_net_is_asked_for(name):
+    """Defaults of nets are not read when records are matched, so that a study must name them all."""
+    study = STUDIES.get(name)
+    scaled = "scale" in inspect.signature(study).parameters
+    for scale in ("demo", "paper", "test") if scaled else ("",):
+        try:
+            runs = (study(scale) if scaled else study()).runs
+        except UnknownNameError:
+            continue
+        for net, options in {(run["net"], tuple(sorted(run["net_options"]))) for run in runs}:
+            assert set(options) == set(declared_options(NETS.get(net)))
 
 
 def test_a_rung_of_the_ladder_is_not_drawn_for_the_run():

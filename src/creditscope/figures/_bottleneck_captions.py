@@ -5,16 +5,17 @@ import math
 import numpy as np
 
 from creditscope.figures._bottleneck_table import Row, table_rows
-from creditscope.figures._depths import DepthGroup, Depths, median, quartiles
+from creditscope.figures._depths import DepthGroup, Depths, quartiles
+from creditscope.figures._measures import decay_ratio, median
 from creditscope.figures._style import number, power, subscript
 
 
 def title_gradients(found: Depths) -> str:
     """A: how many weight gradients are zero, by either count."""
     rows = table_rows(found)
-    total = sum(row.gradients for row in rows)
-    zero, underflowed = sum(row.all_zero for row in rows), sum(row.underflowed for row in rows)
-    return f"Weight gradients: {zero} of {total} all zero, {underflowed} zero as float32 norms"
+    zero, total = (sum(row.all_zero[i] for row in rows) for i in range(2))
+    norms = sum(row.zero_norms[0] for row in rows)
+    return f"Weight gradients: {zero} of {total} all zero, {norms} zero as float32 norms"
 
 
 def title_probes(found: Depths) -> str:
@@ -33,26 +34,27 @@ def caption_gradients(found: Depths) -> str:
 
 
 def _gradients(group: DepthGroup, row: Row) -> str:
-    _, middle, _ = quartiles(group.weights("exact_norm"))
-    low, high = float(np.nanmin(middle)), float(np.nanmax(middle))
-    if row.all_zero == row.gradients:
+    (zero, looked_at), (norms, _) = row.all_zero, row.zero_norms
+    if not looked_at:
+        return f"{_name(group)}: weight gradients are not measured."
+    if zero == looked_at:
         return f"{_name(group)}: every element of every weight gradient is exactly 0."
-    said = f"{_name(group)}: medians from {size(low)} to {size(high)}"
-    if row.underflowed == row.all_zero == 0:
+    medians = quartiles(group.weights("exact_norm"))[1]
+    medians = medians[~np.isnan(medians)]
+    said = f"{_name(group)}: "
+    said += f"medians from {size(medians.min())} to {size(medians.max())}" if len(medians) else "norms not measured"
+    if norms == zero == 0:
         return f"{said}; none is zero."
-    if row.underflowed > row.all_zero == 0:
-        return f"{said}; {_share(row.underflowed, row.gradients)} underflow as float32 norms, though none is all zero."
-    return (
-        f"{said}; {_share(row.all_zero, row.gradients)} are all zero, and {_share(row.underflowed, row.gradients)} "
-        "have a float32 norm of 0."
-    )
+    if norms > zero == 0:
+        return f"{said}; {_share(row.zero_norms)} underflow as float32 norms, though none is all zero."
+    return f"{said}; {_share(row.all_zero)} are all zero, and {_share(row.zero_norms)} have a float32 norm of 0."
 
 
 def caption_probes(found: Depths) -> str:
     """B: what probes read off the middle layers, beside the accuracy of the net and of probes on untrained nets."""
     sentences = []
     for group, row in _pairs(found):
-        untrained = median(group.layers("probe", untrained=True)[:, 1:-1])
+        untrained = median(group.layers("probe", untrained=True)[:, 1:-1].ravel())
         sentences.append(
             f"{_name(group)}: {number(row.probe)} over the middle layers ({number(untrained)} before training); the "
             f"net itself {number(row.accuracy)}."
@@ -88,13 +90,6 @@ def uniform_error(found: Depths) -> float:
     return math.sqrt((classes - 1) / classes) / math.sqrt(found.first.last.rows_covered)
 
 
-def decay_ratio(group: DepthGroup, decay: float) -> float:
-    """Median over layers and seeds of weight_decay·‖W‖ over ‖∂L/∂W‖, before the first step."""
-    gradients = group.weights("exact_norm", untrained=True)
-    with np.errstate(divide="ignore"):
-        return median(decay * group.weights("w_norm", untrained=True) / gradients)
-
-
 def _decay(found: Depths) -> str:
     spec = found.spec
     if not spec.weight_decay:
@@ -102,10 +97,11 @@ def _decay(found: Depths) -> str:
     which = "every weight" if spec.decay_on == "all" else "the first layer's weights"
     if spec.optimiser != "adam":
         return f"Weight decay of {which}: {spec.weight_decay:g} ({spec.optimiser})."
-    ratios = [f"{size(decay_ratio(group, spec.weight_decay))} at {_name(group)}" for group in found.drawn]
+    ratios = [f"{size(decay_ratio(group.records))} at {_name(group)}" for group in found.drawn]
     return (
         f"Adam adds the decay ({spec.weight_decay:g}, {which}) to the gradient before it normalises the sum; before "
-        f"the first step the ratio of decay term to loss gradient is {', '.join(ratios)} (median over layers)."
+        f"the first step the ratio of decay term to loss gradient is {', '.join(ratios)} (median over layers and "
+        "seeds)."
     )
 
 
@@ -123,17 +119,28 @@ def size(value: float) -> str:
 def caption_magnitude(group: DepthGroup) -> str:
     """By how much the states shrink or grow, and how much of them differs between nodes."""
     sizes, spread = (quartiles(group.layers(name))[1] for name in ("rms", "dispersion"))
-    last, there = len(sizes) - 1, sizes > 0
-    if there.all():
-        word = "grows" if sizes[-1] >= sizes[0] else "shrinks"
-        said = f"M {word} from {size(sizes[0])} at H₀ to {size(sizes[-1])} at {subscript('H', last)}."
-    else:
-        said = f"M falls from {size(sizes[0])} at H₀ to exactly 0 at {subscript('H', int(np.argmin(there)))}."
-    share = (spread[there] / sizes[there])[1:]
-    if not len(share):
-        return said
-    low, high = number(float(share.min())), number(float(share.max()))
-    return f"{said} After H₀, {low} to {high} of what is there differs between nodes (D/M)."
+    said = [_course(sizes)]
+    gaps = [subscript("H", int(i)) for i in np.flatnonzero(np.isnan(sizes))]
+    if gaps:
+        said.append(f"M is not measured at {', '.join(gaps)}.")
+    compared = [d / m for m, d in zip(sizes[1:], spread[1:], strict=True) if m > 0 and not np.isnan(d)]
+    if compared:
+        low, high = number(min(compared)), number(max(compared))
+        said.append(f"After H₀, {low} to {high} of what is there differs between nodes (D/M).")
+    return " ".join(filter(None, said))
+
+
+def _course(sizes: np.ndarray) -> str:
+    """From the first state measured to the last, or to the first that is exactly 0."""
+    known, zeros = np.flatnonzero(~np.isnan(sizes)), np.flatnonzero(sizes == 0)
+    if not len(known):
+        return ""
+    first, last = int(known[0]), int(zeros[0] if len(zeros) else known[-1])
+    if first == last:
+        return f"M is {'exactly 0' if len(zeros) else size(sizes[first])} at {subscript('H', first)}."
+    word = "falls" if len(zeros) else "grows" if sizes[last] >= sizes[first] else "shrinks"
+    end = "exactly 0" if len(zeros) else size(sizes[last])
+    return f"M {word} from {size(sizes[first])} at {subscript('H', first)} to {end} at {subscript('H', last)}."
 
 
 def footer(found: Depths) -> str:
@@ -159,5 +166,6 @@ def _name(group: DepthGroup) -> str:
     return group.label.replace(" ", "\u00a0")
 
 
-def _share(count: int, total: int) -> str:
+def _share(counted: tuple[int, int]) -> str:
+    count, total = counted
     return f"all {total}" if count == total else f"{count} of {total}"

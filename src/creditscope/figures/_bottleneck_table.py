@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from creditscope.figures._depths import DepthGroup, Depths, median
+from creditscope.figures._depths import DepthGroup, Depths
+from creditscope.figures._measures import count_all_zero, count_zero_norms, median
 from creditscope.figures._style import power
 
 HEADINGS = (
@@ -27,12 +28,10 @@ class Row:
     """Mean over seeds, from 0 to 1."""
     spread: float
     """Standard deviation over seeds (ddof 1); NaN for a single one."""
-    underflowed: int
-    """Weight gradients whose plain float32 norm is 0."""
-    all_zero: int
-    """Weight gradients whose elements are all 0."""
-    gradients: int
-    """Weight gradients counted: layers × runs."""
+    zero_norms: tuple[int, int]
+    """Weight gradients (layers × runs) whose plain float32 norm is 0, and all whose norm is known."""
+    all_zero: tuple[int, int]
+    """Weight gradients whose elements are all 0, and all that were looked at."""
     output_error: float
     probe: float
 
@@ -44,8 +43,8 @@ class Row:
         return (
             f"L = {self.depth}",
             f"{100 * self.accuracy:.1f}{spread}",
-            f"{self.underflowed}/{self.gradients}",
-            f"{self.all_zero}/{self.gradients}",
+            "{}/{}".format(*self.zero_norms),
+            "{}/{}".format(*self.all_zero),
             power(self.output_error, digits=1),
             "none" if np.isnan(self.probe) else f"{self.probe:.2f}",
         )
@@ -66,17 +65,16 @@ def table_text(found: Depths) -> str:
 
 def _row(group: DepthGroup) -> Row:
     if not group.records:
-        return Row(group.depth, 0, np.nan, np.nan, 0, 0, 0, np.nan, np.nan)
-    accuracy, plain = group.accuracy(), group.weights("exact_float32")
+        return Row(group.depth, 0, np.nan, np.nan, (0, 0), (0, 0), np.nan, np.nan)
+    accuracy, ends = group.accuracy(), [record.last for record in group.records]
     known = accuracy[~np.isnan(accuracy)]
     return Row(
         depth=group.depth,
         runs=len(group.records),
         accuracy=float(known.mean()) if len(known) else np.nan,
         spread=float(known.std(ddof=1)) if len(known) > 1 else np.nan,
-        underflowed=int((plain == 0).sum()),
-        all_zero=int((group.weights("exact_all_zero") == 1).sum()),
-        gradients=int((~np.isnan(plain)).sum()),
+        zero_norms=count_zero_norms(ends),
+        all_zero=count_all_zero(ends),
         output_error=median(group.layers("z_grad")[:, -1]),
-        probe=median(group.layers("probe")[:, 1:-1]),
+        probe=median(group.layers("probe")[:, 1:-1].ravel()),
     )

@@ -3,13 +3,13 @@
 What "removes" means is defined here and nowhere else.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Literal
 
 from creditscope.auditing.stats import Interval, t_bounds, t_interval
 from creditscope.errors import CreditscopeError
+from creditscope.figures._measures import count_all_zero, count_zero_norms, decay_ratio, median
 from creditscope.figures._selection import require_one_setting
 from creditscope.record import Facts, Record, RunSpec, Snapshot
 from creditscope.record.schema import MEASURING_FIELDS
@@ -53,37 +53,32 @@ class Row:
 
     def zero_norms(self) -> tuple[int, int]:
         """Weight gradients whose plain float32 norm is 0, of all layers and seeds."""
-        values = [v for s in self.moments() if s.weights for v in s.weights.exact_float32]
-        return sum(v == 0 for v in values), len(values)
+        return count_zero_norms(self.moments())
 
     def all_zero(self) -> tuple[int, int]:
-        """Weight gradients of which every element is 0."""
-        values = [v for s in self.moments() if s.weights for v in s.weights.exact_all_zero]
-        return sum(map(bool, values)), len(values)
+        """Weight gradients of which every element is 0, of all layers and seeds."""
+        return count_all_zero(self.moments())
 
-    def output_error(self) -> float | None:
+    def output_error(self) -> float:
         """‖∂L/∂Z_out‖_F, median over seeds."""
-        return self._median(lambda s: s.layers.z_grad[-1] if s.layers else None)
+        return median(s.layers.z_grad[-1] for s in self.moments() if s.layers)
 
-    def probe(self) -> float | None:
-        """Probe accuracy, median over the middle layers H_1..H_{L−1} and over seeds."""
-        return self._median(lambda s: middle(s.layers.probe[1:-1]) if s.layers else None)
+    def probe(self) -> float:
+        """Probe accuracy, median over the middle layers H_1..H_{L−1} and seeds."""
+        return median(value for s in self.moments() if s.layers for value in s.layers.probe[1:-1])
 
-    def dispersion(self) -> float | None:
+    def dispersion(self) -> float:
         """Dispersion over RMS of the last hidden layer: 0 if all nodes are alike; median over seeds."""
 
         def share(s: Snapshot) -> float | None:
             spread, size = (s.layers.dispersion[-2], s.layers.rms[-2]) if s.layers else (None, None)
             return spread / size if size and spread is not None else None
 
-        return self._median(share)
+        return median(share(s) for s in self.moments())
 
-    def decay_ratio(self) -> float | None:
-        """Decay term over data gradient before training, median over layers and seeds; None if it is no part of it."""
-        return middle([_decay_ratio(record) for record in self.runs.values()])
-
-    def _median(self, read: Callable[[Snapshot], float | None]) -> float | None:
-        return middle([read(s) for s in self.moments()])
+    def decay_ratio(self) -> float:
+        """Decay term over data gradient before training, median over layers and seeds; NaN if it is no part of it."""
+        return decay_ratio(list(self.runs.values()))
 
 
 @dataclass(frozen=True)
@@ -119,25 +114,6 @@ class Controls:
     notes: tuple[str, ...]
 
 
-def middle(values: Sequence[float | None]) -> float | None:
-    """The median of those there are."""
-    known = [v for v in values if v is not None]
-    return median(known) if known else None
-
-
-def _decay_ratio(record: Record) -> float | None:
-    """weight_decay · ‖W_l‖ / ‖∂L/∂W_l‖ at the first snapshot, median over layers; 0 where a layer does not decay."""
-    spec, first = record.spec, record.snapshots[0]
-    if spec is None or spec.optimiser == "adamw" or first.weights is None:
-        return None
-    ratios = []
-    for layer, (size, gradient) in enumerate(zip(first.weights.w_norm, first.weights.exact_norm, strict=True)):
-        decay = spec.weight_decay if spec.decay_on == "all" or layer == 0 else 0.0
-        if size is not None and gradient is not None:
-            ratios.append(0.0 if not decay else decay * size / gradient if gradient else float("inf"))
-    return middle(ratios)
-
-
 def select_controls(records: Sequence[Record]) -> Controls:
     """Every run of a known control; refuses runs that differ in more than what the controls change."""
     wanted = [(r.spec, c, r) for r in richest(records) if r.spec and (c := control_of(r.spec)) is not None]
@@ -148,9 +124,12 @@ def select_controls(records: Sequence[Record]) -> Controls:
         )
     specs = [spec for spec, _, _ in wanted]
     require_one_setting(specs, free=FREE, variants=())
-    widths = sorted({str({**s.net_options, "depth": None, **dict.fromkeys(NET)}) for s in specs})
-    if len(widths) > 1:
-        raise CreditscopeError(f"Expected nets of one size, but got {' and '.join(widths)}.")
+    for what, values in (
+        ("nets of one size", {str({**s.net_options, "depth": None, **dict.fromkeys(NET)}) for s in specs}),
+        ("one graph but for its normalisation", {str({**s.task_options, "normalisation": None}) for s in specs}),
+    ):
+        if len(values) > 1:
+            raise CreditscopeError(f"Expected {what}, but got {' and '.join(sorted(values))}.")
     rows: dict[int, dict[str, Row]] = {}
     for spec, control, record in wanted:
         at = rows.setdefault(int(spec.net_options["depth"]), {c.name: Row(c) for c in CONTROLS})
@@ -165,7 +144,9 @@ def select_controls(records: Sequence[Record]) -> Controls:
         raise CreditscopeError("Expected a complete run of the baseline, but all are diverged or unfinished.")
     seeds = tuple(sorted({spec.seed for spec in specs}))
     baseline = next(spec for spec, control, _ in wanted if control is BASELINE)
-    return Controls(blocks, seeds, baseline, tuple(_notes(blocks, seeds)))
+    dropped = [depth for depth in sorted(rows) if depth not in {block.depth for block in blocks}]
+    notes = [f"L\u00a0=\u00a0{depth}: left out, no complete run of the baseline." for depth in dropped]
+    return Controls(blocks, seeds, baseline, (*notes, *_notes(blocks, seeds)))
 
 
 def control_of(spec: RunSpec) -> Control | None:

@@ -1,5 +1,6 @@
 """The words of figure `bottleneck_controls`, computed from the records: its table, and which explanation survives."""
 
+import math
 from collections.abc import Callable, Sequence
 
 from creditscope.auditing.stats import Interval
@@ -13,7 +14,15 @@ def explain(block: Block) -> str:
     head = f"L\u00a0=\u00a0{block.depth}: {_symptoms(block)}"
     if not collapsed(block.baseline, block.majority):
         return f"{head} Without a collapse in every seed no control is judged at this depth."
-    parts = [head, _survivors(block), _zeros_only(block), _ruled_out(block), _undecided(block), _first_step(block)]
+    parts = [
+        head,
+        _survivors(block),
+        _elsewhere(block),
+        _zeros_only(block),
+        _ruled_out(block),
+        _undecided(block),
+        _first_step(block),
+    ]
     return " ".join(filter(None, parts))
 
 
@@ -32,7 +41,8 @@ def _symptoms(block: Block) -> str:
 
 def _survivors(block: Block) -> str:
     """What brings learning back; several that each suffice are joint causes."""
-    rows, undecided = _with(block, "learns"), _with(block, "undecided")
+    rows = [row for row in _with(block, "learns") if row.control.against is None]
+    undecided = _with(block, "undecided")
     if not rows:
         said = "No single change is shown to bring learning back"
         return f"{said}." if undecided else f"{said}: either several causes each suffice, or one was not tested."
@@ -43,6 +53,17 @@ def _survivors(block: Block) -> str:
         return f"{said}: of the explanations {which} only {blamed[0]} {_verb(blamed, 'survive')}."
     causes = f"Each suffices alone, so {join_words(blamed)} are joint causes"
     return f"{said}. {causes}: take away one and there is no collapse."
+
+
+def _elsewhere(block: Block) -> str:
+    """What brings learning back beside another change, which does not suffice alone; no cause follows from it."""
+    said = []
+    for row in _with(block, "learns"):
+        if row.control.against is not None:
+            where = row.control.against.name
+            name = row.control.name.removesuffix(f" on {where}")
+            said.append(f"On {where}, {name} brings learning back ({accuracy_words(row.accuracy())}).")
+    return " ".join(said)
 
 
 def _zeros_only(block: Block) -> str:
@@ -73,11 +94,11 @@ def _undecided(block: Block) -> str:
 def _first_step(block: Block) -> str:
     """The decay term against the data gradient before the first step, also where learning returns despite decay."""
     ratio = block.baseline.decay_ratio()
-    if ratio is None:
+    if math.isnan(ratio):
         return ""
-    learning = [(row, value) for row in _with(block, "learns") if (value := row.decay_ratio())]
-    others = ", ".join(f"{size(value)} with {row.control.name}" for row, value in learning)
-    said = f"At step 0 the decay term is {size(ratio)} times the data gradient (median over layers)"
+    learning = [(row, value) for row in _with(block, "learns") if (value := row.decay_ratio()) > 0]
+    others = ", ".join(f"{ratio_words(value)} with {row.control.name}" for row, value in learning)
+    said = f"At step 0 the decay term is {ratio_words(ratio)} times the data gradient (median over layers and seeds)"
     return f"{said}; {others}." if others else f"{said}."
 
 
@@ -86,9 +107,10 @@ def _with(block: Block, *answers: Answer) -> list[Row]:
 
 
 def _blames(rows: Sequence[Row], *, but: Sequence[Row] = ()) -> list[str]:
-    """What the rows blame, each once, but for what others blame."""
+    """What the rows blame, each once, but for what others blame; of the baseline, so none that is held against more."""
     others = {row.control.blames for row in but}
-    return [blame for blame in dict.fromkeys(row.control.blames for row in rows) if blame not in others]
+    found = dict.fromkeys(row.control.blames for row in rows if row.control.against is None)
+    return [blame for blame in found if blame not in others]
 
 
 def _verb(subjects: Sequence[str], verb: str) -> str:
@@ -119,13 +141,13 @@ def accuracy_words(found: Interval | None) -> str:
     return f"{mean}\u00a0±\u00a0{number(found.high - found.mean).lstrip('0')}"
 
 
-def size(value: float | None) -> str:
-    """Two digits, or a power of ten where that is shorter.
+def ratio_words(value: float) -> str:
+    """Two digits without a leading zero, or a power of ten where that is shorter.
 
-    >>> size(25.04), size(0.0599), size(3.2e-5), size(0.0)
-    ('25', '.06', '3×10⁻⁵', '0')
+    >>> ratio_words(25.04), ratio_words(0.0599), ratio_words(3.2e-5), ratio_words(0.0), ratio_words(float("nan"))
+    ('25', '.06', '3×10⁻⁵', '0', '–')
     """
-    if value is None:
+    if math.isnan(value):
         return "–"
     if value == 0 or value == float("inf"):
         return "0" if value == 0 else "∞"
@@ -138,12 +160,12 @@ def _count(pair: tuple[int, int]) -> str:
     return f"{pair[0]}/{pair[1]}" if pair[1] else "–"
 
 
-def _share(value: float | None) -> str:
-    return "–" if value is None else number(value).lstrip("0")
+def _share(value: float) -> str:
+    return "–" if math.isnan(value) else number(value).lstrip("0")
 
 
-def _error(value: float | None) -> str:
-    return "–" if value is None else power(value, digits=1)
+def _error(value: float) -> str:
+    return "–" if math.isnan(value) else power(value, digits=1)
 
 
 COLUMNS: dict[str, Callable[[Row], str]] = {
@@ -153,7 +175,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "output\nerror": lambda row: _error(row.output_error()),
     "probe": lambda row: _share(row.probe()),
     "spread": lambda row: _share(row.dispersion()),
-    "decay/\ngrad.": lambda row: size(row.decay_ratio()),
+    "decay/\ngrad.": lambda row: ratio_words(row.decay_ratio()),
     "answer": lambda row: row.answer,
 }
 """Of the table: heading, and what it says of a row."""
@@ -161,7 +183,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
 
 def footer(found: Controls) -> str:
     """The recipe, the seeds, what the columns are and what the answers mean."""
-    spec, facts, margin = found.spec, found.blocks[0].facts, f"{100 * MARGIN:g}\u00a0pp"
+    spec, facts = found.spec, found.blocks[0].facts
     optimiser = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}[spec.optimiser]
     return (
         f"{spec.task}, GCN, hidden width {spec.net_options['width']}, BP. Baseline: {optimiser}, lr {spec.lr:g} "
@@ -169,9 +191,25 @@ def footer(found: Controls) -> str:
         f"large and on all layers), gain 1, {spec.epochs} epochs, {spec.precision}; {plural('seed', found.seeds)} "
         f"(n\u00a0=\u00a0{len(found.seeds)}); accuracy on {facts.test_rows} test nodes, ± half of the 95\u00a0% t "
         f"interval over seeds. Zero gradients: of all layers and seeds, training loss; norms in float32 also of "
-        f"float64 runs. Output error: ‖∂L/∂Z‖ of the logits; probe: median over hidden layers; spread: RMS about the "
-        f"mean node over RMS, last hidden layer; decay/grad.: decay · ‖W‖ / ‖∂L/∂W‖ before training, median over "
-        f"layers; medians over seeds. Learns: lower {100 * CONFIDENCE:g}\u00a0% bounds of accuracy over the majority "
-        f"class and over the runs compared with (the baseline; for PairNorm the row-normalised Â) are above {margin}; "
-        f"fails: no seed is above the majority class by {margin}; else undecided."
+        f"float64 runs. Output error: ‖∂L/∂Z‖ of the logits; probe: median over hidden layers and seeds; "
+        f"spread: RMS about the mean node over RMS, last hidden layer; decay/grad.: decay · ‖W‖ / ‖∂L/∂W‖ before "
+        f"training, median over layers and seeds; the others: medians over seeds. {_define_answers(found)}"
     )
+
+
+def _define_answers(found: Controls) -> str:
+    """Each answer that occurs."""
+    margin, used = f"{100 * MARGIN:g}\u00a0pp", {row.answer for block in found.blocks for row in block.rows}
+    meanings: dict[Answer, str] = {
+        "learns": f"lower {100 * CONFIDENCE:g}\u00a0% bounds of accuracy over the majority class and over the runs "
+        f"compared with are above {margin}",
+        "fails": f"no seed is above the majority class by {margin}",
+        "zeros gone": f"no seed is above the majority class by {margin}, but, unlike in the runs compared with, no "
+        "float32 norm is 0",
+        "undecided": f"a seed is above the majority class by {margin}, but not both of the lower bounds over it and "
+        "over the runs compared with are",
+        "not judged": f"a seed of the runs compared with is above the majority class by {margin}",
+    }
+    said = "; ".join(f"{answer}: {meaning}" for answer, meaning in meanings.items() if answer in used)
+    held = "Controls are compared with the baseline, PairNorm with the row-normalised Â"
+    return f"{held}; {said}." if said else f"{held}."

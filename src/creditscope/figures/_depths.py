@@ -100,7 +100,7 @@ class Depths:
 
 def select_depths(records: Sequence[Record], *, depths: Sequence[int] | None = None) -> Depths:
     """The complete runs by depth. `depths` that have none are gaps; by default those of the study are expected."""
-    measured = [r for r in records if r.spec and not r.spec.frozen and r.last.layers and r.last.layers.probe]
+    measured = [r for r in records if r.spec and not r.spec.frozen and _is_measured(r.last)]
     if not measured:
         raise CreditscopeError(
             f"Expected records that were measured layer by layer, those of a GCN, but got none among {len(records)}. "
@@ -140,12 +140,6 @@ def quartiles(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if len(known):
             found[:, i] = np.quantile(known, (0.25, 0.5, 0.75))
     return found[0], found[1], found[2]
-
-
-def median(values: np.ndarray) -> float:
-    """Of all values there are; NaN if there is none."""
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else np.nan
 
 
 @dataclass(frozen=True)
@@ -189,6 +183,12 @@ def draw_floor(ax: "Axes", y: float, said: str, *, x: float = 1.0) -> None:
     where: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "top"}
     side: dict[str, Any] = {"ha": "right", "xytext": (0, -3)} if x else {"ha": "left", "xytext": (3, -3)}
     ax.annotate(said, (x, y), size=SMALL, color=INK, **where, **side)
+
+
+def _is_measured(snapshot: Snapshot) -> bool:
+    """Whether it has all that is drawn: states, probes, and weight gradients with their float32 norms."""
+    layers, weights = snapshot.layers, snapshot.weights
+    return bool(layers and layers.probe and weights and weights.exact_float32)
 
 
 def _layers(snapshot: Snapshot) -> LayerMeasures:

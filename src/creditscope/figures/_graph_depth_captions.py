@@ -188,7 +188,7 @@ def footer(grid: Grid) -> str:
         f"nodes: {rows}. Mean ± half of the 95\u00a0% t interval over seeds that did not diverge. Fails: its mean is "
         f"not above the majority class by {100 * MARGIN:g}\u00a0pp; trains: the lower end of its interval is and no "
         f"run diverged. Differences are paired over seeds; above, below: the interval leaves out 0 (not corrected "
-        f"for their number). Best rule and best of {len(BP_VARIANTS)} BPs are chosen on the test nodes they are "
-        f"compared on. Γ: mean cosine of credit and gradient over taps, at the end; BP's is 1 by definition, none "
-        f"where the gradient is 0, and drawn once."
+        f"for their number). Best rule and best of {len(grid.with_runs(BP_VARIANTS))} BPs are chosen on the test nodes "
+        f"they are compared on. Γ: mean cosine of credit and gradient over taps, at the end; BP's is 1 by definition, "
+        f"none where the gradient is 0, and drawn once."
     )

@@ -66,6 +66,11 @@ class Grid:
         means = {m: interval.mean for m, interval in found.items() if interval}
         return max(means, key=means.__getitem__) if means else None
 
+    def with_runs(self, methods: Sequence[Method]) -> list[Method]:
+        """Those that have an accuracy at some depth on some graph."""
+        known = {method for (_, _, method), cell in self.cells.items() if cell.interval()}
+        return [method for method in methods if method in known]
+
     def facts(self, task: str) -> Facts | None:
         """Chance and majority class of a graph."""
         return next((r.facts for (t, _, _), c in self.cells.items() if t == task for r in c.runs.values()), None)

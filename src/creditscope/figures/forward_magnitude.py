@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from creditscope.errors import CreditscopeError
 from creditscope.figures import _style, register_figure
 from creditscope.figures._bottleneck_captions import caption_magnitude, footer
 from creditscope.figures._depths import DepthGroup, LogScale, draw_floor, draw_log_axis, quartiles, select_depths
@@ -25,6 +26,8 @@ SERIES = {
     "dispersion": ("D, the same of $H_l$ minus its node mean", "--", "s"),
 }
 """Label, line and marker of each measure."""
+LETTERS = "abcdefgh"
+"""Of the panels, which stand in one row: a page has room for no more."""
 MARKS: dict[str, Any] = {"o": {"marker": "o", "ms": 2.6}, "s": {"marker": "s", "ms": 4.8, "mfc": "none", "mew": 0.8}}
 """Squares around circles, so that both are seen where M and D are alike."""
 
@@ -33,10 +36,16 @@ MARKS: dict[str, Any] = {"o": {"marker": "o", "ms": 2.6}, "s": {"marker": "s", "
 def plot_forward_magnitude(records: Sequence[Record], *, depths: Sequence[int] | None = None) -> Figure:
     """Draw M and D of every layer, a panel per depth, from the records of study `bp_bottleneck`."""
     found = select_depths(records, depths=depths)
+    if len(found.groups) > len(LETTERS):
+        known = ", ".join(str(group.depth) for group in found.groups)
+        raise CreditscopeError(
+            f"Expected at most {len(LETTERS)} depths, a panel each, but got {len(found.groups)}: {known}. Pass the "
+            "records of fewer depths."
+        )
     values = [group.layers(name) for group in found.drawn for name in SERIES]
     scale = LogScale.of(*values, zeros=any((v == 0).any() for v in values))
     panels = []
-    for letter, group in zip("abcdefgh", found.groups, strict=False):
+    for letter, group in zip(LETTERS, found.groups, strict=False):
         said = caption_magnitude(group) if group.records else "No run of this depth is on record."
         draw = partial(draw_magnitude, group=group, scale=scale)
         panels.append(Panel(letter, group.label, draw, _keys(group), said))

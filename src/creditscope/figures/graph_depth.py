@@ -121,5 +121,6 @@ def _keys(grid: Grid) -> list[Sequence[Artist]]:
         marks.append(
             Patch(facecolor="white", edgecolor=FAINT, hatch="/////", lw=0.4, label="runs diverged or not on record")
         )
-    span = Patch(facecolor=RANGE, label=f"the {len(OTHERS)} other BPs, worst to best mean")
-    return [[line(RECIPE), *map(line, RULES), span], list(map(line, OTHERS)), marks]
+    others = len(grid.with_runs(OTHERS))
+    span = [Patch(facecolor=RANGE, label=f"the {others} other BPs, worst to best mean")] if others else []
+    return [[line(RECIPE), *map(line, RULES), *span], list(map(line, OTHERS)), marks]

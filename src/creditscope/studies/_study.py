@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from creditscope.errors import CreditscopeError, UnknownNameError
+from creditscope.options import declared_options
 from creditscope.record import Record, RunSpec, load_records
 from creditscope.registry import TASKS
 
@@ -15,7 +16,10 @@ DEFAULTS = {f.name: f.default for f in fields(RunSpec) if f.default is not MISSI
 
 @dataclass(frozen=True)
 class Study:
-    """Wanted runs: fields of the run spec; what is left out is the spec's default, options may be partial."""
+    """Wanted runs: fields of the run spec and options of the task; what is left out is the default.
+
+    Defaults of nets cannot be read without torch, so the runs name every option of their net.
+    """
 
     name: str
     runs: tuple[dict[str, Any], ...]
@@ -33,11 +37,18 @@ def matches(spec: RunSpec, wanted: dict[str, Any]) -> bool:
         return False
     if spec.data_version != getattr(TASKS.get(spec.task), "data_version", ""):
         return False
-    return all(
+    asked_of_others = all(
         getattr(spec, options).get(name) == value
-        for options in ("task_options", "net_options", "rule_options")
+        for options in ("net_options", "rule_options")
         for name, value in wanted.get(options, {}).items()
     )
+    return asked_of_others and _same_data(spec, wanted.get("task_options", {}))
+
+
+def _same_data(spec: RunSpec, asked: Mapping[str, Any]) -> bool:
+    """Whether the task's options are those asked for, the others being what the task declares."""
+    defaults = declared_options(TASKS.get(spec.task))
+    return {**defaults, **spec.task_options} == {**defaults, **asked}
 
 
 def fits(record: Record, wanted: dict[str, Any]) -> bool:

@@ -25,13 +25,15 @@ RECIPE = {
     "noise": False,
 }
 """Adam with its decay as an L2 term on every layer; runs are measured before and after training."""
+TINY = {**RECIPE, "task": "sbm", "task_options": {"normalisation": "symmetric", "nodes": 200}, "epochs": 2}
+"""For tests."""
 PLAIN = {"width": 64, "dropout": 0.0, "gain": 1.0, "residual": False, "norm": "none", "propagate": True}
 """Every option of the net, so that a variant of it is not taken for the plain one."""
 SCALES: dict[str, dict[str, Any]] = {
     "paper": {"recipe": RECIPE, "net": PLAIN, "depths": DEPTHS, "seeds": TWENTY_SEEDS},
     "demo": {"recipe": {**RECIPE, "task": "sbm"}, "net": PLAIN, "depths": DEPTHS, "seeds": SEEDS},
     "test": {
-        "recipe": {**RECIPE, "task": "sbm", "task_options": {"nodes": 200}, "epochs": 2},
+        "recipe": TINY,
         "net": {**PLAIN, "width": 8},
         "depths": (3, 5),
         "seeds": (1, 2),

@@ -7,11 +7,9 @@ from typing import Any
 
 from creditscope.record import RunSpec
 from creditscope.studies import Study, choose_scale, register_study
-from creditscope.studies.bp_bottleneck import PLAIN, RECIPE, TWENTY_SEEDS
+from creditscope.studies.bp_bottleneck import PLAIN, RECIPE, TINY, TWENTY_SEEDS
 
 SQRT2 = 2**0.5
-TINY = {**RECIPE, "task_options": {"normalisation": "symmetric", "nodes": 200}, "epochs": 2}
-"""For tests."""
 
 
 @dataclass(frozen=True)
