@@ -375,7 +375,7 @@ class TestExport:
         assert not (tmp_path / "paper").exists()
         with pytest.raises(SystemExit):
             main(["export", "--records", str(root), "--out", str(tmp_path), "--only", "unknown"])
-        assert "Expected the name of a export, but got 'unknown'" in capsys.readouterr().err
+        assert "Expected the name of an export, but got 'unknown'" in capsys.readouterr().err
         assert "diag_section23" in EXPORTS.names()
 
     def test_figure_and_export_need_no_torch(self, root, tmp_path):

@@ -9,6 +9,8 @@ from creditscope.errors import CreditscopeError
 from creditscope.graph import Adjacency
 from creditscope.tasks import load_task
 
+pytestmark = pytest.mark.usefixtures("own_stream")
+
 
 def graph() -> np.ndarray:
     rng = np.random.default_rng(0)
@@ -28,15 +30,15 @@ def test_normalised_against_numpy(how):
     adjacency = Adjacency.normalised(sp.csr_matrix(dense), how, torch.float64)
     h = torch.randn(12, 5, dtype=torch.float64, requires_grad=True)
     product = adjacency @ h
-    np.testing.assert_allclose(product.detach(), expected @ h.detach().numpy(), rtol=1e-12)
+    np.testing.assert_allclose(product.detach(), expected @ h.detach().numpy(), rtol=1e-12, atol=1e-14)
     delta = torch.randn(12, 5, dtype=torch.float64)
     (g,) = torch.autograd.grad(product, h, delta)
-    np.testing.assert_allclose(g, expected.T @ delta.numpy(), rtol=1e-12)
-    np.testing.assert_allclose(adjacency.flipped @ delta, expected.T @ delta.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(g, expected.T @ delta.numpy(), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(adjacency.flipped @ delta, expected.T @ delta.numpy(), rtol=1e-12, atol=1e-14)
     with forward_ad.dual_level():
         pushed = forward_ad.unpack_dual(adjacency @ forward_ad.make_dual(h, delta)).tangent
     assert pushed is not None
-    np.testing.assert_allclose(pushed.detach(), expected @ delta.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(pushed.detach(), expected @ delta.numpy(), rtol=1e-12, atol=1e-14)
 
 
 def test_all_seeds_are_one_product():
