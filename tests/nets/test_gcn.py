@@ -193,3 +193,18 @@ def test_feedback_is_learned_through_pair_norm_alone_and_in_a_stack(rule):
     for place, run in enumerate(alone):
         for name, tensor in run.tensors().items():
             torch.testing.assert_close(together.tensors(place)[name], tensor, rtol=1e-10, atol=1e-12)
+
+
+def test_twenty_stacked_seeds_are_twenty_single_runs():
+    shape = {"depth": 6, "width": 8}
+    fields = {"task": "sbm", "task_options": {"nodes": 160}, "net": "gcn", "net_options": shape, "rule": "bp"}
+    recipe = {"optimiser": "adam", "weight_decay": 5e-4, "lr": 0.01, "epochs": 3, "tier": "quick", "snapshot_every": 0}
+    specs = [plan_run(**fields, **recipe, seed=seed) for seed in range(20)]
+    together, stacked = stack_runs([build_run(spec) for spec in specs]), []
+    train_run(together, on_snapshots=lambda taken: stacked.append(taken))
+    for place, spec in enumerate(specs):
+        alone, single = build_run(spec), []
+        train_run(alone, on_snapshots=single.extend)
+        assert [moment[place] for moment in stacked] == single
+        for name, tensor in alone.tensors().items():
+            assert torch.equal(together.tensors(place)[name], tensor), name
