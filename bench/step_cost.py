@@ -2,10 +2,9 @@
 
 MLP 3072-512×4-10, batch 128, AdamW for all. The plain step written twice is the noise control; BioTorch's layers
 are measured beside ours where that package is installed. Where a net's tensors lie in memory is felt by a percent or
-two, so all nets are built anew several times, each time in another order.
+two, so all nets are built anew every few rounds, each time in another order.
 """
 
-import math
 import random
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -24,7 +23,7 @@ from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 
 INPUTS, WIDTH, DEPTH, CLASSES, ROWS = 3072, 512, 4, 10, 128
-BUILDS = 8
+ROUNDS_OF_A_BUILD = 4
 
 
 @cs.register_net("bench_mlp")
@@ -89,9 +88,9 @@ def main() -> None:
         builders |= {f"BioTorch {mode}": partial(biotorch_step, mode) for mode in ("fa", "dfa")}
     times: dict[str, list[float]] = {name: [] for name in builders}
     order = random.Random(0)
-    for _ in range(BUILDS):
+    for _ in range(0, given.rounds, ROUNDS_OF_A_BUILD):
         works = {name: builders[name]() for name in order.sample(list(builders), len(builders))}
-        for name, seconds in interleaved(works, math.ceil(given.rounds / BUILDS), "cpu").items():
+        for name, seconds in interleaved(works, ROUNDS_OF_A_BUILD, "cpu").items():
             times[name] += seconds
     title = f"MLP {INPUTS}-{WIDTH}×{DEPTH}-{CLASSES}, batch {ROWS}: step over plain BP step, {len(times['bp'])} rounds"
     table = Table(title, "cpu")
