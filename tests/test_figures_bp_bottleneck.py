@@ -369,9 +369,11 @@ class TestExport:
     def test_the_command_writes_and_says(self, root, tmp_path, capsys):
         main(["export", "--records", str(root), "--out", str(tmp_path), "--scale", "test"])
         assert capsys.readouterr().out == f"wrote {tmp_path / PATH}\n"
-        main(["export", "--records", str(root), "--out", str(tmp_path / "paper"), "--only", "diag_section23"])
-        out = capsys.readouterr().out
-        assert "missing: diag_section23: L=20, not on record: seeds 42, 123, 456, 1, 2" in out
+        with pytest.raises(SystemExit):
+            main(["export", "--records", str(root), "--out", str(tmp_path / "paper"), "--only", "diag_section23"])
+        said = capsys.readouterr()
+        assert "missing: diag_section23: L=20, not on record: seeds 42, 123, 456, 1, 2" in said.out
+        assert "but nothing was written" in said.err
         assert not (tmp_path / "paper").exists()
         with pytest.raises(SystemExit):
             main(["export", "--records", str(root), "--out", str(tmp_path), "--only", "unknown"])

@@ -248,7 +248,7 @@ class Export:
     """Scale of the studies whose runs are exported."""
 
     def run(self) -> None:
-        """Load, write, and say what is missing."""
+        """Load, write, and say what is missing; an error if that is everything."""
         from creditscope.exports import write_exports
         from creditscope.record import load_records
 
@@ -258,6 +258,8 @@ class Export:
         say([f"wrote {path}" for path in written])
         say([f"missing: {what}" for what in missing])
         say([f"note: {problem}" for problem in problems])
+        if not written:
+            raise CreditscopeError(f"Expected records of a whole study under {self.records}, but nothing was written.")
 
 
 @dataclass(frozen=True)

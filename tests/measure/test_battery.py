@@ -131,8 +131,10 @@ def test_graphs(rule, few_directions):
     assert taken.notes == ()
     assert taken.taps.drift == (None, None)
     assert taken.taps.skip_one == (None, None)
-    assert taken.probe_rows == run.facts.test_rows
-    assert min(taken.taps.probe) > 0.5
+    assert taken.taps.probe == ()  # its layers were probed, and that once
+    assert taken.layers is not None
+    assert taken.layers.probe_rows == run.facts.test_rows
+    assert min(taken.tap_probe) > 0.5
     assert all(-1 <= value <= 1 for value in taken.taps.rho)
     if rule == "bp":
         assert min(taken.taps.rho) > 0.99

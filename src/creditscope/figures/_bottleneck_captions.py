@@ -8,6 +8,7 @@ from creditscope.figures._bottleneck_table import Row, table_rows
 from creditscope.figures._depths import DepthGroup, Depths, quartiles
 from creditscope.figures._measures import decay_ratio, median
 from creditscope.figures._style import number, power, subscript
+from creditscope.figures._words import join_words
 
 
 def title_gradients(found: Depths) -> str:
@@ -74,7 +75,7 @@ def caption_table(found: Depths) -> str:
     formula = f"√({found.facts.classes - 1}/{found.facts.classes})/√{found.first.last.rows_covered}"
     said = f"A net that gives every class the same probability has an output error of {formula} = "
     said += number(uniform, digits=4)
-    names = " and ".join(_name(group) for group in alike)
+    names = join_words([_name(group) for group in alike])
     verb = "is" if len(alike) == 1 else "are"
     sentences.append(f"{said}: {names} {verb} there." if alike else f"{said}; no depth is there.")
     sentences.append(_decay(found))

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Callable, Sequence
 
-from creditscope.auditing.stats import Interval
 from creditscope.figures._controls import CONFIDENCE, MARGIN, Answer, Block, Controls, Row, collapsed, count_collapsed
 from creditscope.figures._selection import plural
 from creditscope.figures._style import number, power
+from creditscope.figures._words import accuracy_words, join_words
 
 
 def explain(block: Block) -> str:
@@ -120,25 +120,6 @@ def _verb(subjects: Sequence[str], verb: str) -> str:
 
 def _list(rows: Sequence[Row]) -> str:
     return ", ".join(f"{row.control.name} ({accuracy_words(row.accuracy())})" for row in rows)
-
-
-def join_words(words: Sequence[str]) -> str:
-    """In words: a, b and c."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def accuracy_words(found: Interval | None) -> str:
-    """Mean ± half of the interval, without a leading zero.
-
-    >>> accuracy_words(Interval(0.66, 0.61, 0.71, 5))
-    '.66\\xa0±\\xa0.05'
-    """
-    if found is None:
-        return "–"
-    mean = number(found.mean).lstrip("0")
-    if found.low is None or found.high is None:
-        return mean
-    return f"{mean}\u00a0±\u00a0{number(found.high - found.mean).lstrip('0')}"
 
 
 def ratio_words(value: float) -> str:

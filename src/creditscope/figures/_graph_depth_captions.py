@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from creditscope.auditing.stats import Interval
 from creditscope.figures._controls import MARGIN
-from creditscope.figures._controls_captions import accuracy_words, join_words
 from creditscope.figures._graph_grid import Grid, changes, graph_name, list_depths
 from creditscope.figures._graph_learning import (
     RECIPE,
@@ -18,6 +17,7 @@ from creditscope.figures._graph_learning import (
 )
 from creditscope.figures._selection import plural
 from creditscope.figures._style import number
+from creditscope.figures._words import accuracy_words, join_words
 from creditscope.studies.graph_depth import BP_VARIANTS, METHODS, RULES, Method
 
 SAID = {
