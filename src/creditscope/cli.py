@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from creditscope.errors import CreditscopeError
-from creditscope.record.schema import Recipe
+from creditscope.record.spec import Recipe
 from creditscope.settings import parse_settings, read_number, split_pair
 
 DataRoot = Annotated[

@@ -21,7 +21,7 @@ from creditscope.record import (
     WeightMeasures,
     read_record,
 )
-from creditscope.record.schema import LATER_FIELDS, Recipe
+from creditscope.record.spec import LATER_FIELDS, Recipe
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,7 +13,7 @@ from creditscope.tasks import Task, load_task
 from creditscope.train.plan import plan_run
 from creditscope.train.recording import record_run
 from creditscope.train.run import build_run
-from creditscope.train.training import snapshot_due, train_run
+from creditscope.train.training import train_run
 
 TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 3, "eval_rows": 64, "tier": "quick"}
 
@@ -164,9 +164,9 @@ def test_normalising_a_rule_without_tap_credit_is_refused():
 
 def test_snapshot_schedule():
     spec = plan_run(rule="bp", **{**TINY, "epochs": 7, "snapshot_every": 3})
-    assert [e for e in range(8) if snapshot_due(spec, e)] == [0, 3, 6, 7]
+    assert [e for e in range(8) if spec.snapshot_due(e)] == [0, 3, 6, 7]
     spec = plan_run(rule="bp", **{**TINY, "epochs": 7, "snapshot_every": 0})
-    assert [e for e in range(8) if snapshot_due(spec, e)] == [0, 7]
+    assert [e for e in range(8) if spec.snapshot_due(e)] == [0, 7]
 
 
 def test_float64_runs_measure_in_float64():

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from creditscope.record import Record, RunSpec
-from creditscope.record.schema import RULE_FIELDS
+from creditscope.record.spec import RULE_FIELDS
 from creditscope.record.view import richness
 
 

@@ -9,7 +9,7 @@ from creditscope.auditing.checks.cs001_overwritten_stream import growths
 from creditscope.errors import CreditscopeError
 from creditscope.figures._selection import require_one_setting
 from creditscope.record import Record, RunSpec
-from creditscope.record.schema import MEASURING_FIELDS
+from creditscope.record.spec import MEASURING_FIELDS
 
 RULE = "dfa"
 NORMS: tuple[str, ...] = ("none", "batch", "sample")

@@ -12,7 +12,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.figures._measures import count_all_zero, count_zero_norms, decay_ratio, median
 from creditscope.figures._selection import require_one_setting
 from creditscope.record import Facts, Record, RunSpec, Snapshot
-from creditscope.record.schema import MEASURING_FIELDS
+from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.view import richest
 from creditscope.studies.bottleneck_controls import BASELINE, CONTROLS, FIELDS, NET, Control
 

@@ -9,7 +9,7 @@ from creditscope.auditing.stats import Interval, t_interval
 from creditscope.errors import CreditscopeError
 from creditscope.figures._selection import require_one_setting
 from creditscope.record import Facts, Record, RunSpec
-from creditscope.record.schema import MEASURING_FIELDS
+from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.view import richest
 from creditscope.studies.graph_depth import BP_VARIANTS, METHODS, RULES, SQRT2, Method, method_of
 

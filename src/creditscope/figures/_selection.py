@@ -8,7 +8,7 @@ import numpy as np
 from creditscope.errors import CreditscopeError
 from creditscope.figures._style import RuleStyle, rule_styles
 from creditscope.record import Facts, Record, RunSpec
-from creditscope.record.schema import MEASURING_FIELDS
+from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.view import richest
 
 VARIANT_FIELDS = ("rule_options", "rule_source", "credit_norm")

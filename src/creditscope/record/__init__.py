@@ -6,12 +6,12 @@ from creditscope.record.schema import (
     LayerMeasures,
     Provenance,
     RuleFacts,
-    RunSpec,
     Snapshot,
     TapMeasures,
     WeightFact,
     WeightMeasures,
 )
+from creditscope.record.spec import RunSpec
 from creditscope.record.store import (
     Record,
     RecordWriter,

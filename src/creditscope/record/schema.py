@@ -4,23 +4,11 @@
 Lists called "per tap" or "per weight" follow `Facts.taps` and `Facts.weights`.
 """
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
-
-from creditscope.errors import CreditscopeError
-from creditscope.options import Scalar
+from dataclasses import dataclass
+from typing import Literal
 
 SCHEMA_VERSION = 2
 
-RULE_FIELDS = ("rule", "rule_options", "rule_source", "credit_norm", "penalty")
-"""Fields of a spec that tell one method from another on the same task and net."""
-MEASURING_FIELDS = ("snapshot_every", "snapshot_at", "tier", "noise", "eval_rows")
-"""Fields that change what is measured and nothing of the training."""
-FREE_FIELDS = ("seed", "frozen", "train_last")
-LATER_FIELDS = {"decay_on": "all"}
-"""Fields that came after the first records of this schema; at these values they are no part of the hash."""
 ROUNDING = 1e-12
 """Dispersion of a state over its size that is the rounding of its mean."""
 DESCENT_TURNS = 8
@@ -28,96 +16,6 @@ DESCENT_TURNS = 8
 Number = float | None
 Series = tuple[Number, ...]
 Counts = tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """How a run is trained and measured; these fields are also the options of the command line."""
-
-    epochs: int = 60
-    """Passes over the training data; on a graph, steps."""
-    credit_norm: Literal["none", "batch", "sample"] = "none"
-    """Normalisation of a tap rule's credit."""
-    penalty: float = 0.0
-    """λ of the residual penalty λ‖f_l‖²."""
-    frozen: bool = False
-    """Do not train the blocks (stem, norm and head only)."""
-    train_last: int = -1
-    """Train only this many of the last blocks (a rung of the depth ladder); -1: all."""
-    targets: Literal["true", "random"] = "true"
-    """Labels to train on; random ones, drawn once per seed, are a control."""
-    optimiser: Literal["adamw", "adam", "sgd"] = "adamw"
-    """AdamW, Adam with an L2 term, or plain SGD."""
-    lr: float = 1e-3
-    """Learning rate at the start."""
-    schedule: Literal["cosine", "constant"] = "cosine"
-    """Learning rate over epochs: half a cosine to 0, or constant."""
-    weight_decay: float = 0.01
-    """Weight decay (decoupled under AdamW, an L2 term under the others)."""
-    decay_on: Literal["all", "first"] = "all"
-    """Which weights decay: all, or those of the first layer only (up to tap 0)."""
-    batch: int = 128
-    """Rows per step; an incomplete last batch is dropped; a graph is one batch."""
-    precision: Literal["float32", "tf32", "float64"] = "float32"
-    """Number format of weights and data; tf32 (CUDA only) rounds the factors of float32 matrix products."""
-    eval_rows: int = 1024
-    """Test rows that snapshots are taken on."""
-    snapshot_every: int = 1
-    """Epochs between snapshots; 0: only before and after training."""
-    snapshot_at: str = ""
-    """Other epochs for snapshots: log (1, 2, 4, 8, …), or a list such as 1,5,20; before and after training always."""
-    tier: Literal["quick", "standard", "full"] = "standard"
-    """How much a snapshot measures: quick (no float64, no controls), standard (everything before and after training,
-    the cheap measurements in between), full (everything, always)."""
-    noise: bool = True
-    """Recompute gradients in float64 to see whether they are resolved."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSpec(Recipe):
-    """What was asked of one run. Its hash is the run's name, so equal specs are one run."""
-
-    task: str
-    task_options: dict[str, Scalar] = field(default_factory=dict)
-    data_version: str = ""
-    net: str
-    net_options: dict[str, Scalar] = field(default_factory=dict)
-    net_source: str = ""
-    """Digest of a user's own net; empty for a built-in one."""
-    rule: str
-    rule_options: dict[str, Scalar] = field(default_factory=dict)
-    rule_source: str = ""
-    """Digest of a user's own rule; empty for a built-in one."""
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        """Whole numbers typed for real ones are the same run."""
-        for name, kind in (("penalty", float), ("lr", float), ("weight_decay", float), ("seed", int)):
-            value = getattr(self, name)
-            try:
-                object.__setattr__(self, name, kind(value))
-            except (TypeError, ValueError):
-                raise CreditscopeError(f"Expected {name} to be a number, but got {value!r}.") from None
-
-    def setting(self, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-        """The fields that runs must share to be compared: all but seed, frozen blocks and how they were measured."""
-        return {n: v for n, v in asdict(self).items() if n not in (*FREE_FIELDS, *MEASURING_FIELDS, *without)}
-
-    def stack_key(self) -> str:
-        """Equal for runs that differ only in their seed."""
-        return json.dumps({**asdict(self), "seed": None}, sort_keys=True)
-
-    def digest(self) -> str:
-        """Content hash over every field, but for later ones that change nothing: earlier records keep their names."""
-        asked = {n: v for n, v in asdict(self).items() if n not in LATER_FIELDS or v != LATER_FIELDS[n]}
-        text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-    def name(self) -> str:
-        """Folder name: readable words, then the hash."""
-        rule = self.rule.rpartition(":")[2]
-        frozen = "-frozen" if self.frozen else ""
-        return f"{self.task}-{self.net}-{rule}{frozen}-s{self.seed}-{self.digest()}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,12 +147,22 @@ class TapMeasures:
     """Cosine of the credit of another row with the gradient."""
     rho: Series = ()
     """Pearson correlation of ⟨a, εv⟩ with the change of the loss, in float64."""
+    rho_exact: Series = ()
+    """The same with g for the credit: the positive control, 1 but for the curvature of the loss."""
+    fresh_rho: Series = ()
+    """Mean over fresh draws of all feedback of ρ."""
+    fresh_rho_sd: Series = ()
+    """Its standard deviation over the draws."""
     descent: Series = ()
     """Best decrease of the loss along −a at the tap, over that along −g."""
     descent_null: Series = ()
     """Mean of the same for credit turned by random rotations."""
     descent_null_sd: Series = ()
     """Its standard deviation over the rotations."""
+    fresh_descent: Series = ()
+    """Mean of the same for the credit of fresh feedback, over as many draws."""
+    fresh_descent_sd: Series = ()
+    """Its standard deviation over the draws."""
     descent_stage: Series = ()
     """Best decrease along the rule's gradient of the stage's weights, over that along BP's."""
     probe: Series = ()

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from creditscope.errors import CreditscopeError
-from creditscope.record.schema import LATER_FIELDS, SCHEMA_VERSION, Facts, Provenance, RunSpec, Snapshot
+from creditscope.record.schema import SCHEMA_VERSION, Facts, Provenance, Snapshot
+from creditscope.record.spec import LATER_FIELDS, RunSpec
 
 SPEC, SNAPSHOTS, PROVENANCE, WEIGHTS, LOCK = (
     "spec.json",

@@ -1,16 +1,18 @@
 """A study states its runs as partial specs; records are matched against them without planning a run."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.options import declared_options
 from creditscope.record import Record, RunSpec, load_records
+from creditscope.record.spec import MEASURING_FIELDS
+from creditscope.record.view import richness
 from creditscope.registry import TASKS
 
-NOT_ASKED = ("data_version", "net_source", "rule_source")
+NOT_ASKED = ("data_version", "net_source", "rule_source", *MEASURING_FIELDS)
 DEFAULTS = {f.name: f.default for f in fields(RunSpec) if f.default is not MISSING}
 
 
@@ -29,7 +31,7 @@ class Study:
 
 
 def matches(spec: RunSpec, wanted: dict[str, Any]) -> bool:
-    """Whether a stored spec is the wanted run."""
+    """Whether a stored spec is the wanted run, measured at least as richly."""
     for name, default in DEFAULTS.items():
         if name not in NOT_ASKED and getattr(spec, name) != wanted.get(name, default):
             return False
@@ -37,12 +39,18 @@ def matches(spec: RunSpec, wanted: dict[str, Any]) -> bool:
         return False
     if spec.data_version != getattr(TASKS.get(spec.task), "data_version", ""):
         return False
+    if not spec.measures(replace(spec, **_measuring(wanted))):
+        return False
     asked_of_others = all(
         getattr(spec, options).get(name) == value
         for options in ("net_options", "rule_options")
         for name, value in wanted.get(options, {}).items()
     )
     return asked_of_others and _same_data(spec, wanted.get("task_options", {}))
+
+
+def _measuring(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: wanted.get(name, DEFAULTS[name]) for name in MEASURING_FIELDS}
 
 
 def _same_data(spec: RunSpec, asked: Mapping[str, Any]) -> bool:
@@ -64,9 +72,18 @@ def find_missing(study: Study, records: Sequence[Record]) -> list[dict[str, Any]
 
 
 def find_wanted(study: Study, records: Sequence[Record]) -> list[Record]:
-    """The records of the study's runs."""
-    wanted = _sorted_in((w, w) for w in study.runs)
-    return [r for r in records if r.spec and any(fits(r, w) for w in wanted.get(_kind(vars(r.spec)), ()))]
+    """One record for each of the study's runs that has any: of several, the one measured just as asked, or the richest.
+
+    They come in the order of the study.
+    """
+    known = _sorted_in((r.spec and vars(r.spec), r) for r in records)
+    found: dict[int, Record] = {}
+    for wanted in study.runs:
+        fitting = [r for r in known.get(_kind(wanted), ()) if fits(r, wanted)]
+        if fitting:
+            best = max(fitting, key=lambda r: (_measuring(vars(r.spec)) == _measuring(wanted), richness(r)))
+            found.setdefault(id(best), best)
+    return list(found.values())
 
 
 def _kind(given: Mapping[str, Any]) -> tuple:

@@ -7,7 +7,8 @@ from typing import Any
 
 from creditscope.record import RunSpec
 from creditscope.studies import Study, choose_scale, register_study
-from creditscope.studies.bp_bottleneck import DEPTHS, PLAIN, RECIPE, TINY, TWENTY_SEEDS
+from creditscope.studies._recipes import TWENTY_SEEDS
+from creditscope.studies.bp_bottleneck import DEPTHS, PLAIN, RECIPE, TINY
 from creditscope.studies.graph_depth import SQRT2
 
 NET = {name: PLAIN[name] for name in ("gain", "residual", "norm", "propagate")}

@@ -5,10 +5,9 @@ from itertools import product
 from typing import Any
 
 from creditscope.studies import Study, choose_scale, register_study
-from creditscope.studies.audit_hero import SEEDS
+from creditscope.studies._recipes import SEEDS, TWENTY_SEEDS
 
 DEPTHS = (6, 10, 20)
-TWENTY_SEEDS = (*SEEDS, *range(1, 18))
 RECIPE = {
     "task": "cora",
     "task_options": {"normalisation": "symmetric"},

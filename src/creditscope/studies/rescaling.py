@@ -6,14 +6,13 @@ from pathlib import Path
 from creditscope.record import Record
 from creditscope.studies import Study, choose_scale, register_study
 from creditscope.studies._derived import derive_records
-from creditscope.studies.audit_hero import DEMO, SEEDS
-from creditscope.studies.demo import BASELINE
+from creditscope.studies._recipes import AT_THE_END, DEMO, PAPER, SEEDS
 
 FACTORS = tuple(10.0**k for k in range(9))
 """c, by which the stream is multiplied after training."""
 SCALES = {
     "demo": DEMO,
-    "paper": {**DEMO, "task": "cifar10", "net_options": {**DEMO["net_options"], "width": 256}, "epochs": 100},
+    "paper": PAPER,
     "test": {
         **DEMO,
         "net_options": {"depth": 2, "width": 16, "terminal_norm": True},
@@ -26,10 +25,10 @@ SCALES = {
 
 @register_study("rescaling")
 def rescaling(scale: str = "demo", *, seeds: Sequence[int] = SEEDS) -> Study:
-    """BP over seeds and its frozen baseline (both are runs of the demo); the rescaled nets are derived from it."""
+    """BP over seeds and its frozen baseline (both are runs of other studies); the rescaled nets are derived from it."""
     recipe = {**choose_scale(SCALES, scale), "rule": "bp"}
     trained = [{**recipe, "seed": seed} for seed in seeds]
-    frozen = [{**recipe, **BASELINE, "seed": seed, "frozen": True} for seed in seeds]
+    frozen = [{**recipe, **AT_THE_END, "seed": seed, "frozen": True} for seed in seeds]
     return Study("rescaling", (*trained, *frozen), derive=measure_rescaled)
 
 

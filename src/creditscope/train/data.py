@@ -15,7 +15,7 @@ from torch import Tensor
 from creditscope.errors import CreditscopeError
 from creditscope.graph import Adjacency
 from creditscope.measure.probe import spread_rows
-from creditscope.record.schema import RunSpec
+from creditscope.record.spec import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator
 from creditscope.stack import PerSeed

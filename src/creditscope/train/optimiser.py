@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from creditscope.record.schema import RunSpec
+from creditscope.record.spec import RunSpec
 from creditscope.stack import Net
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.options import declared_options, resolve_options
-from creditscope.record.schema import RunSpec
+from creditscope.record.spec import RunSpec, listed_epochs
 from creditscope.registry import NETS, TASKS
 from creditscope.rules import rule_class, rule_source
 from creditscope.train.comparisons import add_controls, depth_ladder, plain_bp, with_frozen
@@ -101,21 +101,6 @@ def check_spec(spec: RunSpec) -> RunSpec:
             "frozen."
         )
     return spec
-
-
-def listed_epochs(text: str) -> tuple[int, ...]:
-    """Epochs written as a list.
-
-    >>> listed_epochs("1, 5,20")
-    (1, 5, 20)
-    """
-    try:
-        epochs = tuple(int(word) for word in text.split(","))
-    except ValueError:
-        epochs = (-1,)
-    if min(epochs) < 0:
-        raise CreditscopeError(f"Expected snapshot_at to be 'log' or epochs such as '1,5,20', but got {text!r}.")
-    return epochs
 
 
 def plan_runs(

@@ -5,7 +5,7 @@ import threading
 import time
 from typing import Protocol
 
-from creditscope.record.schema import RunSpec
+from creditscope.record.spec import RunSpec
 
 
 class Progress(Protocol):

@@ -18,7 +18,8 @@ from creditscope.measure.observation import exact_weight_gradients, observe
 from creditscope.measure.snapshot import StepTensors, take_snapshot, take_snapshots
 from creditscope.measure.subject import Labelled, Subject, subjects_of
 from creditscope.nets._dropout import seed_dropout, set_dropout_step
-from creditscope.record.schema import Facts, RunSpec, Snapshot
+from creditscope.record.schema import Facts, Snapshot
+from creditscope.record.spec import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator, global_stream
 from creditscope.rules import Application, apply_rule, feedback_state, rule_class

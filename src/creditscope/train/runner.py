@@ -1,4 +1,4 @@
-"""Train a set of runs: those on record are reused, the others go to one single-threaded worker per core, or to CUDA."""
+"""Train a set of runs: those on record are reused, the others go to worker processes, a thread each."""
 
 import json
 import math
@@ -35,8 +35,9 @@ WORKER_ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(2**30),
     "MALLOC_TRIM_THRESHOLD_": str(2**30),
 }
-
-
+CUDA_JOBS = 6
+"""Workers that share a GPU: while one measures on its CPU core, or runs kernels too small to fill the device, others
+train."""
 STOPPING = "stopping at the end of the epoch; Ctrl-C again stops at once"
 
 
@@ -68,7 +69,7 @@ def run_all(
         check_data(load_task(spec.task, **spec.task_options), spec)
     root.mkdir(parents=True, exist_ok=True)
     place = choose_device(device)
-    cores = 1 if place.type == "cuda" else jobs or available_cores()
+    cores = jobs or min(available_cores(), CUDA_JOBS if place.type == "cuda" else available_cores())
     here = cores == 1 or any(map(_only_in_this_process, missing))
     groups = group_runs(missing, root, device=place, engine=engine, workers=1 if here else cores)
     failures: list[str] = []
@@ -79,7 +80,7 @@ def run_all(
             if here or len(groups) == 1:
                 _run_here(groups, root, progress, failures, deadline, place)
             else:
-                _run_in_workers(groups, root, progress, failures, deadline, min(cores, len(groups)))
+                _run_in_workers(groups, root, progress, failures, deadline, place, min(cores, len(groups)))
         finally:
             progress.close()
     if failures:
@@ -198,13 +199,19 @@ def reason_of(error: Exception) -> str:
 
 
 def _run_in_workers(
-    groups: Sequence[Group], root: Path, progress: Progress, failures: list[str], deadline: float, count: int
+    groups: Sequence[Group],
+    root: Path,
+    progress: Progress,
+    failures: list[str],
+    deadline: float,
+    device: torch.device,
+    count: int,
 ) -> None:
     todo: queue.SimpleQueue[Group] = queue.SimpleQueue()
     for group in groups:
         todo.put(group)
     stopping = threading.Event()
-    workers = [_Worker(root, todo, progress, failures, stopping) for _ in range(count)]
+    workers = [_Worker(root, device, todo, progress, failures, stopping) for _ in range(count)]
     for worker in workers:
         worker.start()
     try:
@@ -236,13 +243,15 @@ class _Worker(threading.Thread):
     def __init__(
         self,
         root: Path,
+        device: torch.device,
         todo: "queue.SimpleQueue[Group]",
         progress: Progress,
         failures: list[str],
         stopping: threading.Event,
     ):
         super().__init__(daemon=True)
-        self.root, self.todo, self.progress, self.failures, self.stopping = root, todo, progress, failures, stopping
+        self.root, self.device, self.todo = root, device, todo
+        self.progress, self.failures, self.stopping = progress, failures, stopping
         self.process: subprocess.Popen[str] | None = None
 
     def run(self) -> None:
@@ -297,7 +306,7 @@ class _Worker(threading.Thread):
 
     def _launch(self) -> "subprocess.Popen[str]":
         return subprocess.Popen(
-            [sys.executable, "-m", "creditscope.train.worker", str(self.root)],
+            [sys.executable, "-m", "creditscope.train.worker", str(self.root), str(self.device)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

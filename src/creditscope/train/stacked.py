@@ -16,7 +16,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors, errors_function
 from creditscope.measure.observation import observe
 from creditscope.nets._dropout import HashDropout
-from creditscope.record.schema import RunSpec
+from creditscope.record.spec import RunSpec
 from creditscope.rules import AppliedTapRule, feedback_state
 from creditscope.stack import StackedNet
 from creditscope.train.data import Batch, EpochPlan

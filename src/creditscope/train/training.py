@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from creditscope.record.schema import RunSpec, Snapshot
-from creditscope.train.plan import listed_epochs
+from creditscope.record.schema import Snapshot
 from creditscope.train.run import LastStep, Run, snapshot_run
 
 OnEpoch = Callable[[int, Sequence[float]], None]
@@ -15,22 +14,6 @@ OnSnapshots = Callable[[Sequence[Snapshot | None]], None]
 """Called with the snapshots of all seeds; None for a seed that has ended."""
 OnEnd = Callable[[int, int | None], None]
 """Called once for every seed, by its place: the epoch in which it diverged, or None."""
-
-
-def snapshot_due(spec: RunSpec, epoch: int) -> bool:
-    """Before training, at the end, and as `snapshot_at` says or else every `snapshot_every` epochs (0: never).
-
-    >>> spec = RunSpec(task="t", net="n", rule="r", epochs=10, snapshot_at="log")
-    >>> [epoch for epoch in range(11) if snapshot_due(spec, epoch)]
-    [0, 1, 2, 4, 8, 10]
-    """
-    if epoch in (0, spec.epochs):
-        return True
-    if spec.snapshot_at == "log":
-        return epoch & (epoch - 1) == 0
-    if spec.snapshot_at:
-        return epoch in listed_epochs(spec.snapshot_at)
-    return spec.snapshot_every > 0 and epoch % spec.snapshot_every == 0
 
 
 def train_run(
@@ -49,7 +32,7 @@ def train_run(
     spec, alive = run.spec, [True] * len(run.specs)
 
     def snap(epoch: int, train_loss: Tensor | None, last: LastStep | None) -> None:
-        if audit and snapshot_due(spec, epoch):
+        if audit and spec.snapshot_due(epoch):
             taken = snapshot_run(run, epoch, train_loss=train_loss, last=last)
             if on_snapshots:
                 on_snapshots([snapshot if lives else None for snapshot, lives in zip(taken, alive, strict=True)])
@@ -62,7 +45,7 @@ def train_run(
     if start == 0:
         snap(0, None, None)
     for epoch in range(start, spec.epochs):
-        keep = audit and snapshot_due(spec, epoch + 1)
+        keep = audit and spec.snapshot_due(epoch + 1)
         train_loss, last = run.train_epoch(epoch, keep_last=keep)
         losses: list[float] = train_loss.tolist()
         for seed, loss in enumerate(losses):

@@ -27,7 +27,7 @@ def main() -> None:
     torch.set_num_threads(1)
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a user's rule prints must not look like an event
-    root = Path(sys.argv[1])
+    root, device = Path(sys.argv[1]), torch.device(sys.argv[2])
 
     def send(**event) -> None:
         events.write(json.dumps(event) + "\n")
@@ -45,6 +45,7 @@ def main() -> None:
             record_group(
                 group,
                 root,
+                device=device,
                 on_epoch=lambda spec, done, loss: send(event="epoch", run=spec.digest(), done=done, loss=loss),
                 on_end=end,
                 should_stop=stop.is_set,

@@ -1,0 +1,53 @@
+"""Runs that only the reproduction table needs: other settings behind published numbers, one thing changed at a time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from creditscope.studies import Study, choose_scale, register_study
+from creditscope.studies._recipes import AT_THE_END, DEMO, PAPER, SEEDS, TEST, without_norm
+from creditscope.studies.penalty_rescue import penalty_rescue
+
+NORMALISED = ("batch", "sample")
+SCALES: dict[str, dict[str, Any]] = {
+    "demo": {"recipe": DEMO, "short": 30, "width": 256, "seeds": SEEDS},
+    "paper": {"recipe": PAPER, "short": 30, "width": 512, "seeds": SEEDS},
+    "test": {"recipe": TEST, "short": 1, "width": 24, "seeds": SEEDS[:2]},
+}
+
+
+@register_study("reproduction")
+def reproduction(scale: str = "demo", *, seeds: Sequence[int] = ()) -> Study:
+    """Credit norms, feedback through the head, trainers of the baseline, width, random targets, the depth ladder."""
+    chosen = choose_scale(SCALES, scale)
+    conditions = _conditions(chosen["recipe"], width=chosen["width"], short=chosen["short"])
+    seeds = seeds or chosen["seeds"]
+    runs = [{**condition, "seed": seed} for condition in conditions for seed in seeds]
+    for norm in NORMALISED:
+        runs += penalty_rescue(scale, seeds=seeds, credit_norm=norm).runs
+    return Study("reproduction", tuple(runs))
+
+
+def _conditions(recipe: dict[str, Any], *, width: int, short: int) -> list[dict[str, Any]]:
+    plain, wide = without_norm(recipe), {**recipe, "net_options": {**recipe["net_options"], "width": width}}
+    brief = {**recipe, **AT_THE_END, "epochs": short}
+    normalised = [{"credit_norm": norm} for norm in NORMALISED]
+    norms = [{"credit_norm": "none"}, *normalised]
+    frozen = {**AT_THE_END, "frozen": True}
+    return [
+        *({**recipe, "rule": "dfa", **norm} for norm in normalised),
+        *({**recipe, "rule": "block_fa", **norm} for norm in normalised),
+        *({**plain, "rule": "dfa", **norm} for norm in normalised),
+        {**recipe, "rule": "fa"},
+        {**recipe, "rule": "fa", "rule_options": {"head": "exact"}},
+        *({**recipe, **frozen, "rule": "dfa", **norm} for norm in norms),
+        *({**net, **frozen, "rule": "bp"} for net in (recipe, plain)),
+        *({**recipe, **frozen, "rule": rule} for rule in ("fa", "block_fa")),
+        {**plain, **frozen, "rule": "dfa"},
+        *({**wide, "rule": rule} for rule in ("bp", "dfa")),
+        {**recipe, "rule": "dfa", "targets": "random"},
+        *({**brief, "rule": rule, "train_last": last} for rule in ("bp", "dfa") for last in range(1, _depth(recipe))),
+    ]
+
+
+def _depth(recipe: dict[str, Any]) -> int:
+    return recipe["net_options"]["depth"]
