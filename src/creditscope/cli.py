@@ -12,6 +12,7 @@ from creditscope.commands.doctor import Doctor
 from creditscope.commands.export import Export
 from creditscope.commands.figure import Figure
 from creditscope.commands.list import List
+from creditscope.commands.pack import Pack
 from creditscope.commands.run import Run
 from creditscope.errors import CreditscopeError
 
@@ -21,6 +22,7 @@ Command = (
     | Annotated[Audit, tyro.conf.subcommand("audit")]
     | Annotated[Figure, tyro.conf.subcommand("figure")]
     | Annotated[Export, tyro.conf.subcommand("export")]
+    | Annotated[Pack, tyro.conf.subcommand("pack")]
     | Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Doctor, tyro.conf.subcommand("doctor")]
 )

@@ -75,7 +75,7 @@ class Run(Recipe):
         if not all(map(is_baseline, runs.records)):
             show_audit(runs.audit(), as_json=self.json)  # which names the problems too
             return
-        accuracies = {r.path.name: r.last.accuracy for r in runs.records if r.path}
+        accuracies = {r.name: r.last.accuracy for r in runs.records}
         if self.json:
             print(json.dumps(accuracies, indent=1))
         else:

@@ -105,14 +105,16 @@ def collect(
     *,
     train: bool,
     problems: list[str],
+    records: Sequence[Record] | None = None,
     quiet: bool = True,
     **how: Any,
 ) -> list[Record]:
-    """The study's records under `root`, then what it derives from them.
+    """The study's records under `root` (or of `records`, if they were loaded), then what it derives from them.
 
     Missing runs are trained (`how`: see `run_all`) and missing measurements made, or named in `problems`.
     """
-    records = load_records(root, problems=problems) if root.is_dir() else []
+    if records is None:
+        records = load_records(root, problems=problems) if root.is_dir() else []
     missing = find_missing(study, records)
     if missing and train:
         from creditscope.train.plan import plan_run
@@ -121,7 +123,7 @@ def collect(
 
         specs = [plan_run(**wanted) for wanted in missing]
         progress = choose_progress(quiet=quiet)
-        records += run_all(specs, root, progress=progress, problems=problems, **how)
+        records = [*records, *run_all(specs, root, progress=progress, problems=problems, **how)]
     elif missing:
         problems.append(f"{len(missing)} of {len(study.runs)} runs are not on record: {_words(missing)}.")
     found = find_wanted(study, records)
