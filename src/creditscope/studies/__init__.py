@@ -2,7 +2,7 @@
 
 from creditscope.registry import STUDIES
 from creditscope.studies._derived import DerivedRecord
-from creditscope.studies._scales import resolve_study, studies_at
+from creditscope.studies._scales import resolve_study, studies_at, study_on_record
 from creditscope.studies._study import Study, choose_scale, collect, find_missing
 
 register_study = STUDIES.register
@@ -16,4 +16,5 @@ __all__ = [
     "register_study",
     "resolve_study",
     "studies_at",
+    "study_on_record",
 ]

@@ -14,6 +14,7 @@ from creditscope.registry import TASKS
 
 NOT_ASKED = ("data_version", "net_source", "rule_source", *MEASURING_FIELDS)
 DEFAULTS = {f.name: f.default for f in fields(RunSpec) if f.default is not MISSING}
+ASKED = tuple(name for name in DEFAULTS if name not in NOT_ASKED)
 
 
 @dataclass(frozen=True)
@@ -32,21 +33,19 @@ class Study:
 
 def matches(spec: RunSpec, wanted: dict[str, Any]) -> bool:
     """Whether a stored spec is the wanted run, measured at least as richly."""
-    for name, default in DEFAULTS.items():
-        if name not in NOT_ASKED and getattr(spec, name) != wanted.get(name, default):
-            return False
-    if any(getattr(spec, name) != wanted[name] for name in ("task", "net", "rule")):
-        return False
-    if spec.data_version != getattr(TASKS.get(spec.task), "data_version", ""):
-        return False
-    if not spec.measures(replace(spec, **_measuring(wanted))):
+    if _kind(vars(spec)) != _kind(wanted):
         return False
     asked_of_others = all(
         getattr(spec, options).get(name) == value
         for options in ("net_options", "rule_options")
         for name, value in wanted.get(options, {}).items()
     )
-    return asked_of_others and _same_data(spec, wanted.get("task_options", {}))
+    return (
+        asked_of_others
+        and spec.data_version == getattr(TASKS.get(spec.task), "data_version", "")
+        and _same_data(spec, wanted.get("task_options", {}))
+        and spec.measures(replace(spec, **_measuring(wanted)))
+    )
 
 
 def _measuring(wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,8 +86,8 @@ def find_wanted(study: Study, records: Sequence[Record]) -> list[Record]:
 
 
 def _kind(given: Mapping[str, Any]) -> tuple:
-    """What tells most runs apart, so that few are compared field by field."""
-    return given["task"], given["net"], given["rule"], given.get("seed", DEFAULTS["seed"])
+    """All that is asked of a run but options; it tells most runs apart, so that few are compared further."""
+    return given["task"], given["net"], given["rule"], *[given.get(name, DEFAULTS[name]) for name in ASKED]
 
 
 def _sorted_in(items: Iterable[tuple[Mapping[str, Any] | None, Any]]) -> dict[tuple, list]:
