@@ -203,7 +203,10 @@ DAMAGED_LINES = {
     "huge real": (in_text('"loss":0.9', f'"loss":1{"0" * 400}'), "finite number"),
     "huge count": (in_text('"rows":1000', f'"rows":1{"0" * 40}'), "Expected counts from 0 to"),
     "negative count": (in_text('"rows_used":[1000', '"rows_used":[-1'), "Expected counts from 0 to"),
-    "huge spec": (in_text('"batch":128', f'"batch":1{"0" * 40}'), "Expected numbers of at most"),
+    "huge spec": (
+        in_text('"batch":128', f'"batch":1{"0" * 40}'),
+        "Expected finite numbers in the spec, whole ones of at most",
+    ),
     "text for a number": (in_text('"loss":0.9', '"loss":"0.9"'), "valid number"),
     "truth for a count": (in_text('"rows":1000', '"rows":true'), "valid integer"),
     "missing list": (in_text('"h_rms":', '"other":'), "Field required"),

@@ -1,5 +1,6 @@
 """What types cannot say of a record: that its lines and lists are all there, and its numbers such as runs have."""
 
+import math
 from dataclasses import fields
 
 from creditscope.errors import CreditscopeError
@@ -16,7 +17,7 @@ WEIGHT_COUNTS = tuple(f.name for f in fields(WeightMeasures) if f.type in (Count
 def check_whole(name: str, spec: RunSpec, provenance: Provenance, snapshots: tuple[Snapshot, ...]) -> None:
     """Refuse a record whose lines or lists are not all there, or whose whole numbers cannot be."""
     if not all(_is_possible(value) for value in _asked(spec)):
-        raise _refusal(name, f"numbers of at most {LARGEST} in the spec", "others")
+        raise _refusal(name, f"finite numbers in the spec, whole ones of at most {LARGEST}", "others")
     if provenance.status == "complete" and (not snapshots or snapshots[-1].epoch != spec.epochs):
         last = snapshots[-1].epoch if snapshots else "none"
         raise _refusal(name, f"snapshots to epoch {spec.epochs}", f"the last is {last}", got=False)
@@ -39,8 +40,8 @@ def _asked(spec: RunSpec) -> list:
 
 
 def _is_possible(value: object) -> bool:
-    """False for a number that is huge, infinite or none."""
-    return not isinstance(value, int | float) or abs(value) <= LARGEST
+    """False for a whole number that is huge, and for one that is infinite or none."""
+    return math.isfinite(value) if isinstance(value, float) else not isinstance(value, int) or abs(value) <= LARGEST
 
 
 def _is_even(snapshot: Snapshot, taps: int, weights: int) -> bool:
