@@ -6,6 +6,7 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test lint format bench clean
 
+# Called from here, the demo also draws the figures of the records in results/paper.
 demo: $(READY)
 	$(BIN)/creditscope demo --out out
 

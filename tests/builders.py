@@ -1,10 +1,11 @@
 """Records made in memory: a healthy run by default, any field overridden by keyword."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from creditscope.options import declared_options
 from creditscope.record import (
     Facts,
     Provenance,
@@ -17,6 +18,7 @@ from creditscope.record import (
     WeightFact,
     WeightMeasures,
 )
+from creditscope.registry import TASKS
 
 LABELS = {"bp": "BP", "fa": "FA", "block_fa": "block FA", "dfa": "DFA"}
 HEALTHY = {
@@ -152,6 +154,18 @@ def make_record(
     status = status or ("complete" if diverged is None else "diverged")
     provenance = Provenance(facts=known, status=status, diverged_epoch=diverged)  # pyright: ignore[reportArgumentType]
     return Record(make_spec(rule=rule, seed=seed, frozen=frozen, **spec), provenance, tuple(snapshots))
+
+
+def make_wanted(wanted: Mapping[str, Any], *, accuracy: float = 0.7, **others: Any) -> Record:
+    """A finished record of a run that a study wants, with every snapshot that its spec asks for."""
+    task = TASKS.get(wanted["task"])
+    options = {**declared_options(task), **wanted.get("task_options", {})}
+    facts = make_facts(rule=wanted["rule"], depth=wanted["net_options"]["depth"])
+    record = make_record(**{**wanted, "task_options": options, "data_version": task.data_version})
+    assert record.spec is not None
+    due = [e for e in range(record.spec.epochs + 1) if record.spec.snapshot_due(e)]
+    snapshots = [make_snapshot(facts, epoch=e, accuracy=accuracy, **others) for e in due]
+    return replace(record, provenance=replace(record.provenance, facts=facts), snapshots=tuple(snapshots))
 
 
 def make_family(

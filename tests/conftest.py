@@ -1,6 +1,7 @@
 """Common to all tests. That this file is here puts `tests` on the path, so that tests can import `builders`."""
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -28,3 +29,21 @@ def either_path(request, monkeypatch):
     if request.param == "many rows":
         monkeypatch.setattr(linear, "PARTS", 4)
         monkeypatch.setattr(linear, "_many_rows", lambda x: x.ndim == 3)
+
+
+@pytest.fixture
+def call(capsys):
+    """Run a command; gives its exit code, standard output and standard error."""
+
+    from creditscope.cli import main
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        code = 0
+        try:
+            main([str(a) for a in arguments])
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return run

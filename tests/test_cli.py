@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from builders import make_family, make_record, write_record
 
-from creditscope.cli import main
 from creditscope.errors import CreditscopeError
 from creditscope.record import read_record
 from creditscope.registry import TASKS
@@ -19,22 +18,6 @@ from creditscope.tasks import Task, check_task, register_task
 
 TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--jobs", "1", "--quiet")
 DEMO = {"net_options": {"depth": 4, "width": 128, "terminal_norm": True}, "epochs": 60, "snapshot_every": 5}
-
-
-@pytest.fixture
-def call(capsys):
-    """Run a command; gives its exit code, standard output and standard error."""
-
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        code = 0
-        try:
-            main([str(a) for a in arguments])
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return run
 
 
 def trained(folder: Path) -> list[Path]:
@@ -50,7 +33,9 @@ class TestImports:
         assert done.returncode == 0
         assert "creditscope.cli" in imported
         assert [name for name in imported if name.split(".")[0] in ("torch", "matplotlib", "pandas", "xarray")] == []
-        assert all(name in done.stdout for name in ("demo", "run", "audit", "figure", "list", "doctor"))
+        assert all(
+            name in done.stdout for name in ("demo", "run", "audit", "figure", "reproduce", "pack", "list", "doctor")
+        )
 
     def test_stored_records_need_no_torch(self, tmp_path):
         """audit, list and figure in one process of their own."""

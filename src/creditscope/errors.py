@@ -15,3 +15,11 @@ class UnknownNameError(CreditscopeError):
         super().__init__(
             f"Expected the name of {'an' if kind[0] in 'aeiou' else 'a'} {kind}, but got {name!r}. Choices: {listed}."
         )
+
+
+class UnfinishedError(CreditscopeError):
+    """The time was over before the runs were; so many are left."""
+
+    def __init__(self, message: str, *, left: int):
+        super().__init__(message)
+        self.left = left

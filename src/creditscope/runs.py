@@ -18,7 +18,7 @@ class Runs:
     problems: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        names = ", ".join(r.path.name for r in self.records[:3] if r.path)
+        names = ", ".join(r.name for r in self.records[:3])
         return f"Runs({len(self.records)}: {names}{', …' * (len(self.records) > 3)})"
 
     def audit(self, **options: Any) -> Audit:

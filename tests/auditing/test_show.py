@@ -8,7 +8,7 @@ from builders import QUICK, make_family, make_record, make_snapshot
 from scipy import stats
 
 from creditscope.auditing import Audit, Thresholds, audit
-from creditscope.cli import show_audit
+from creditscope.commands._printing import show_audit
 from creditscope.errors import CreditscopeError
 
 COS = (0.14, 0.25, 0.03, -0.05, 0.06)

@@ -164,9 +164,9 @@ def _gather(source: Any, problems: list[str]) -> list[Record]:
             f"Expected a folder, records, runs or a scope to audit, but got {type(source).__name__}."
         )
     empty = [r for r in records if not r.snapshots]
-    problems += [f"Record {r.path.name if r.path else '?'} holds no snapshot; left out." for r in empty]
+    problems += [f"Record {r.name} holds no snapshot; left out." for r in empty]
     running = [r for r in records if r.snapshots and r.spec is not None and not r.finished]
-    problems += [f"Record {r.path.name if r.path else '?'} did not finish; left out." for r in running]
+    problems += [f"Record {r.name} did not finish; left out." for r in running]
     records = [r for r in records if r.snapshots and r not in running]
     if not records:
         detail = f" {' '.join(problems)}" if problems else ""

@@ -166,7 +166,7 @@ def _interacting_rows(method: Method, found: MethodAudit) -> Answer:
 
 
 def _typed_numbers(method: Method, found: MethodAudit) -> Answer:
-    named = [record.path.name for record in method.runs.values() if record.path]
+    named = [record.name for record in method.runs.values() if record.path]
     commits = sorted({r.provenance.commit[:9] for r in method.runs.values() if r.provenance.commit})
     where = f"records {', '.join(named)}" if named else "records in memory"
     return "avoided", f"read from {where}" + (f"; commit {', '.join(commits)}" if commits else "")

@@ -1,5 +1,7 @@
 """Records: what is on disk; JSON that a person can read and code can check. Importing it imports no torch."""
 
+from creditscope.record.bundle import read_bundle, write_bundle
+from creditscope.record.load import load_records
 from creditscope.record.schema import (
     SCHEMA_VERSION,
     Facts,
@@ -16,7 +18,6 @@ from creditscope.record.store import (
     Record,
     RecordWriter,
     begun_by,
-    load_records,
     read_record,
     run_folder,
     stored_record,
@@ -37,7 +38,9 @@ __all__ = [
     "WeightMeasures",
     "begun_by",
     "load_records",
+    "read_bundle",
     "read_record",
     "run_folder",
     "stored_record",
+    "write_bundle",
 ]

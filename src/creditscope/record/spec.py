@@ -113,8 +113,13 @@ class RunSpec(Recipe):
             TIERS.index(self.tier) >= TIERS.index(other.tier)
             and self.noise >= other.noise
             and self.eval_rows == other.eval_rows
-            and all(self.snapshot_due(epoch) for epoch in range(other.epochs + 1) if other.snapshot_due(epoch))
+            and self._snapshots_of(other)
         )
+
+    def _snapshots_of(self, other: "RunSpec") -> bool:
+        """Whether every snapshot of `other` is one of this run, too."""
+        alike = all(getattr(self, name) == getattr(other, name) for name in ("snapshot_every", "snapshot_at", "epochs"))
+        return alike or all(self.snapshot_due(e) for e in range(other.epochs + 1) if other.snapshot_due(e))
 
     def stack_key(self) -> str:
         """Equal for runs that differ only in their seed."""

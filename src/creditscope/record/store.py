@@ -12,6 +12,7 @@ from typing import Any
 from creditscope.errors import CreditscopeError
 from creditscope.record.schema import SCHEMA_VERSION, Facts, Provenance, Snapshot
 from creditscope.record.spec import LATER_FIELDS, RunSpec
+from creditscope.record.whole import check_whole
 
 SPEC, SNAPSHOTS, PROVENANCE, WEIGHTS, LOCK = (
     "spec.json",
@@ -44,13 +45,19 @@ class Record:
         return self.snapshots[-1]
 
     @property
+    def name(self) -> str:
+        """The run's name, as its folder has it."""
+        return self.spec.name() if self.spec else self.path.name if self.path else "?"
+
+    @property
     def finished(self) -> bool:
         """Whether the run came to its end, well or diverged."""
         return self.provenance.status != "running"
 
 
 @cache
-def _adapter(kind: type) -> Any:
+def adapter(kind: type) -> Any:
+    """What checks a file's content against a dataclass."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
@@ -105,7 +112,7 @@ class RecordWriter:
     def read_provenance(self) -> Provenance | None:
         """What is on disk of it, if it can be read."""
         try:
-            return _adapter(Provenance).validate_json((self.folder / PROVENANCE).read_bytes())
+            return adapter(Provenance).validate_json((self.folder / PROVENANCE).read_bytes())
         except (OSError, ValueError):
             return None
 
@@ -160,10 +167,15 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not a number")
 
 
+def first_words(error: Exception) -> str:
+    """What an error says, in one line of bounded length."""
+    return (" ".join(str(error).split()) or type(error).__name__)[:300].rstrip(".")
+
+
 def read_record(folder: Path) -> Record:
     """One record; a folder that is not a whole, valid record raises with what is wrong."""
     try:
-        spec = _adapter(RunSpec).validate_json((folder / SPEC).read_bytes())
+        spec = adapter(RunSpec).validate_json((folder / SPEC).read_bytes())
         raw = json.loads((folder / PROVENANCE).read_bytes())
         if not isinstance(raw, dict):
             raise CreditscopeError(f"Expected an object in {PROVENANCE}, but got {type(raw).__name__}")
@@ -172,15 +184,12 @@ def read_record(folder: Path) -> Record:
                 f"Expected schema version {SCHEMA_VERSION}, but got {raw.get('schema_version')}; "
                 "read it with the creditscope that wrote it"
             )
-        provenance = _adapter(Provenance).validate_python(raw)
+        provenance = adapter(Provenance).validate_python(raw)
         lines = (folder / SNAPSHOTS).read_text(encoding="utf-8").splitlines()
-        snapshots = tuple(
-            _adapter(Snapshot).validate_python(json.loads(line, parse_constant=_refuse)) for line in lines
-        )
+        snapshots = tuple(adapter(Snapshot).validate_python(json.loads(line, parse_constant=_refuse)) for line in lines)
     except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise CreditscopeError(f"Record {folder.name} cannot be read: {reason[:300]}.") from error
-    _check_whole(folder, spec, provenance, snapshots)
+        raise CreditscopeError(f"Record {folder.name} cannot be read: {first_words(error)}.") from error
+    check_whole(folder.name, spec, provenance, snapshots)
     if not folder.name.endswith(spec.digest()):
         raise CreditscopeError(
             f"Record {folder.name} cannot be read: Expected a spec with the hash in its name, "
@@ -189,55 +198,10 @@ def read_record(folder: Path) -> Record:
     return Record(spec, provenance, snapshots, folder)
 
 
-def _check_whole(folder: Path, spec: RunSpec, provenance: Provenance, snapshots: tuple[Snapshot, ...]) -> None:
-    """Refuse a record whose lines or lists are not all there."""
-    if provenance.status == "complete" and (not snapshots or snapshots[-1].epoch != spec.epochs):
-        last = snapshots[-1].epoch if snapshots else "none"
-        raise CreditscopeError(
-            f"Record {folder.name} cannot be read: Expected snapshots to epoch {spec.epochs}, but the last is {last}."
-        )
-    taps, weights = len(provenance.facts.taps), len(provenance.facts.weights)
-    for snapshot in snapshots:
-        uneven = any(values and len(values) != taps for values in vars(snapshot.taps).values())
-        if snapshot.weights:
-            uneven |= any(values and len(values) != weights for values in vars(snapshot.weights).values())
-        if snapshot.layers:
-            count = len(snapshot.layers.z_grad)
-            lists = (snapshot.layers.rms, snapshot.layers.dispersion, snapshot.layers.probe or snapshot.layers.rms)
-            uneven |= any(len(values) != count + 1 for values in lists)
-        if uneven:
-            raise CreditscopeError(
-                f"Record {folder.name} cannot be read: Expected {taps} taps and {weights} weights in every list of "
-                f"epoch {snapshot.epoch}, but got other lengths."
-            )
-
-
-def load_records(root: str | Path, *, problems: list[str] | None = None) -> list[Record]:
-    """All finished records under a folder, by name; what could not be used is named in `problems`, or raised."""
-    root = Path(root)
-    if not root.is_dir():
-        raise CreditscopeError(f"Expected a folder of records, but {root} does not exist.")
-    records = []
-    for folder in sorted(path.parent for path in root.rglob(SPEC)):
-        try:
-            unfinished = not (folder / PROVENANCE).exists() or _is_unfinished(folder)
-            record = None if unfinished else read_record(folder)
-        except CreditscopeError as error:
-            if problems is None:
-                raise
-            problems.append(str(error))
-            continue
-        if record is not None and record.finished:
-            records.append(record)
-        elif problems is not None:
-            problems.append(f"Record {folder.name} is incomplete: its run did not finish. Run it again.")
-    return records
-
-
 def stored_record(root: Path, spec: RunSpec, *, problems: list[str]) -> Record | None:
     """The finished record of this very run, if there is one; a damaged one is set aside and named."""
     folder = run_folder(root, spec)
-    if not (folder / PROVENANCE).exists() or _is_unfinished(folder):
+    if not (folder / PROVENANCE).exists() or is_unfinished(folder):
         return None  # the writer goes on from its checkpoint, or starts anew
     try:
         record = read_record(folder)
@@ -257,13 +221,13 @@ def stored_record(root: Path, spec: RunSpec, *, problems: list[str]) -> Record |
 def begun_by(root: Path, spec: RunSpec) -> str | None:
     """The engine that an unfinished run was begun with (loop or stacked), if it was begun."""
     folder = run_folder(root, spec)
-    if not _is_unfinished(folder):
+    if not is_unfinished(folder):
         return None
     engine = json.loads((folder / PROVENANCE).read_bytes()).get("engine")
     return "loop" if engine == "loop" else "stacked"
 
 
-def _is_unfinished(folder: Path) -> bool:
+def is_unfinished(folder: Path) -> bool:
     """Whether the record itself says that its run has not come to its end."""
     try:
         raw = json.loads((folder / PROVENANCE).read_bytes())

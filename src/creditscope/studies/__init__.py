@@ -2,8 +2,19 @@
 
 from creditscope.registry import STUDIES
 from creditscope.studies._derived import DerivedRecord
+from creditscope.studies._scales import resolve_study, studies_at, study_on_record
 from creditscope.studies._study import Study, choose_scale, collect, find_missing
 
 register_study = STUDIES.register
 
-__all__ = ["DerivedRecord", "Study", "choose_scale", "collect", "find_missing", "register_study"]
+__all__ = [
+    "DerivedRecord",
+    "Study",
+    "choose_scale",
+    "collect",
+    "find_missing",
+    "register_study",
+    "resolve_study",
+    "studies_at",
+    "study_on_record",
+]

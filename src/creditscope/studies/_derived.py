@@ -8,13 +8,13 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import SCHEMA_VERSION, Provenance, Record, Snapshot
-from creditscope.record.store import WEIGHTS, write_atomically
+from creditscope.record.bundle import rounded
+from creditscope.record.store import WEIGHTS, adapter, first_words, write_atomically
 
 Measure = Callable[[Record, Sequence[float]], tuple[Provenance, list[Snapshot]]]
 """Snapshots of a run's final weights under each of the conditions, and what measured them."""
@@ -46,13 +46,6 @@ class Line:
     snapshot: Snapshot
 
 
-@cache
-def _adapter(kind: type) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
-
 def derived_path(root: Path, study: str, record: Record) -> Path:
     """Where the measurements of a run lie."""
     assert record.spec is not None
@@ -67,8 +60,12 @@ def digest_weights(record: Record) -> str:
 
 def write_derived(path: Path, source: Source, lines: Sequence[Line]) -> None:
     """All lines at once, so that a file is whole or not there."""
+    _write(path, [asdict(line) for line in (source, *lines)])
+
+
+def _write(path: Path, lines: Sequence[dict[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, "".join(json.dumps(asdict(line), allow_nan=False) + "\n" for line in (source, *lines)))
+    write_atomically(path, "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines))
 
 
 def read_derived(
@@ -79,11 +76,9 @@ def read_derived(
     if not path.exists():
         return [], "not measured yet"
     try:
-        first, *others = path.read_text(encoding="utf-8").splitlines()
-        source = _adapter(Source).validate_json(first)
-        lines = [_adapter(Line).validate_json(line) for line in others]
+        source, lines = _read_file(path)
     except (OSError, ValueError) as error:
-        return [], f"{path} cannot be read: {' '.join(str(error).split())[:200]}"
+        return [], f"{path} cannot be read: {first_words(error)}"
     if source.provenance.schema_version != SCHEMA_VERSION:
         return [], f"measured under schema version {source.provenance.schema_version}, not {SCHEMA_VERSION}"
     if source.weights != (digest_weights(record) or source.weights):
@@ -93,6 +88,29 @@ def read_derived(
         return [], "measured under other conditions"
     untrained = [s for s in record.snapshots if s.epoch == 0]
     return [DerivedRecord(record.spec, record.provenance, (*untrained, found[c]), path, c) for c in conditions], ""
+
+
+def _read_file(path: Path) -> tuple[Source, list[Line]]:
+    first, *others = path.read_text(encoding="utf-8").splitlines()
+    return adapter(Source).validate_json(first), [adapter(Line).validate_json(line) for line in others]
+
+
+def ship_derived(study: str, record: Record, root: Path, out: Path, *, digits: int) -> Path | None:
+    """Copy what was measured on a run to another root, rounded; None if nothing was, or on other weights.
+
+    Who reads the copy has no weights to compare it with, so that is done here.
+    """
+    path, target = derived_path(root, study, record), derived_path(out, study, record)
+    if not path.exists():
+        return None
+    try:
+        source, lines = _read_file(path)
+    except ValueError as error:
+        raise CreditscopeError(f"Expected measurements in {path}, but {first_words(error)}.") from None
+    if source.weights != (digest_weights(record) or source.weights):
+        return None
+    _write(target, [rounded(asdict(line), digits) for line in (source, *lines)])
+    return target
 
 
 def derive_records(

@@ -14,6 +14,7 @@ from creditscope.registry import TASKS
 
 NOT_ASKED = ("data_version", "net_source", "rule_source", *MEASURING_FIELDS)
 DEFAULTS = {f.name: f.default for f in fields(RunSpec) if f.default is not MISSING}
+ASKED = tuple(name for name in DEFAULTS if name not in NOT_ASKED)
 
 
 @dataclass(frozen=True)
@@ -32,21 +33,19 @@ class Study:
 
 def matches(spec: RunSpec, wanted: dict[str, Any]) -> bool:
     """Whether a stored spec is the wanted run, measured at least as richly."""
-    for name, default in DEFAULTS.items():
-        if name not in NOT_ASKED and getattr(spec, name) != wanted.get(name, default):
-            return False
-    if any(getattr(spec, name) != wanted[name] for name in ("task", "net", "rule")):
-        return False
-    if spec.data_version != getattr(TASKS.get(spec.task), "data_version", ""):
-        return False
-    if not spec.measures(replace(spec, **_measuring(wanted))):
+    if _kind(vars(spec)) != _kind(wanted):
         return False
     asked_of_others = all(
         getattr(spec, options).get(name) == value
         for options in ("net_options", "rule_options")
         for name, value in wanted.get(options, {}).items()
     )
-    return asked_of_others and _same_data(spec, wanted.get("task_options", {}))
+    return (
+        asked_of_others
+        and spec.data_version == getattr(TASKS.get(spec.task), "data_version", "")
+        and _same_data(spec, wanted.get("task_options", {}))
+        and spec.measures(replace(spec, **_measuring(wanted)))
+    )
 
 
 def _measuring(wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,8 +86,8 @@ def find_wanted(study: Study, records: Sequence[Record]) -> list[Record]:
 
 
 def _kind(given: Mapping[str, Any]) -> tuple:
-    """What tells most runs apart, so that few are compared field by field."""
-    return given["task"], given["net"], given["rule"], given.get("seed", DEFAULTS["seed"])
+    """All that is asked of a run but options; it tells most runs apart, so that few are compared further."""
+    return given["task"], given["net"], given["rule"], *[given.get(name, DEFAULTS[name]) for name in ASKED]
 
 
 def _sorted_in(items: Iterable[tuple[Mapping[str, Any] | None, Any]]) -> dict[tuple, list]:
@@ -105,14 +104,16 @@ def collect(
     *,
     train: bool,
     problems: list[str],
+    records: Sequence[Record] | None = None,
     quiet: bool = True,
     **how: Any,
 ) -> list[Record]:
-    """The study's records under `root`, then what it derives from them.
+    """The study's records under `root` (or of `records`, if they were loaded), then what it derives from them.
 
     Missing runs are trained (`how`: see `run_all`) and missing measurements made, or named in `problems`.
     """
-    records = load_records(root, problems=problems) if root.is_dir() else []
+    if records is None:
+        records = load_records(root, problems=problems) if root.is_dir() else []
     missing = find_missing(study, records)
     if missing and train:
         from creditscope.train.plan import plan_run
@@ -121,7 +122,7 @@ def collect(
 
         specs = [plan_run(**wanted) for wanted in missing]
         progress = choose_progress(quiet=quiet)
-        records += run_all(specs, root, progress=progress, problems=problems, **how)
+        records = [*records, *run_all(specs, root, progress=progress, problems=problems, **how)]
     elif missing:
         problems.append(f"{len(missing)} of {len(study.runs)} runs are not on record: {_words(missing)}.")
     found = find_wanted(study, records)

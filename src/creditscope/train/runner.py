@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from creditscope.errors import CreditscopeError
+from creditscope.errors import CreditscopeError, UnfinishedError
 from creditscope.record import Record, RunSpec, stored_record
 from creditscope.registry import NETS, RULES, TASKS
 from creditscope.tasks import load_task
@@ -90,7 +90,8 @@ def run_all(
     if left:
         why = "Stopped" if time_limit is None else f"Stopped at the time limit of {time_limit:g} s"
         raise UnfinishedError(
-            f"{why}: {len(unique) - left} of {len(unique)} runs are finished. The same command goes on from here."
+            f"{why}: {len(unique) - left} of {len(unique)} runs are finished. The same command goes on from here.",
+            left=left,
         )
     return [record for spec in specs if (record := found[spec.digest()]) is not None]
 
@@ -102,10 +103,6 @@ def _merged(failures: list[str]) -> list[str]:
         run, _, reason = failure.partition(" failed: ")
         runs.setdefault(reason, []).append(run)
     return [f"{names[0]}{f' and {len(names) - 1} more' * (len(names) > 1)} failed: {r}" for r, names in runs.items()]
-
-
-class UnfinishedError(CreditscopeError):
-    """The time was over before the runs were."""
 
 
 def available_cores() -> int:

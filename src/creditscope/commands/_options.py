@@ -1,0 +1,22 @@
+"""Options that several commands have."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+DataRoot = Annotated[
+    Path | None,
+    tyro.conf.arg(metavar="DIR", help="Folder of data files; default CREDITSCOPE_DATA or the user's cache."),
+]
+TimeLimit = Annotated[
+    float | None, tyro.conf.arg(metavar="SECONDS", help="Stop cleanly after this long; the same command goes on.")
+]
+Device = Annotated[
+    str, tyro.conf.arg(metavar="NAME", help="Where to train: auto (CUDA where there is one), cpu, cuda.")
+]
+Engine = Annotated[
+    Literal["auto", "loop", "stacked"],
+    tyro.conf.arg(help="Seeds one by one or all at once; auto takes the faster for the case."),
+]
+Jobs = Annotated[int | None, tyro.conf.arg(metavar="N", help="Worker processes; default one per core, on CUDA 6.")]

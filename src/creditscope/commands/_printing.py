@@ -1,0 +1,18 @@
+"""How commands speak."""
+
+import json
+from typing import Any
+
+
+def say(lines: list[str]) -> None:
+    """Plain lines on standard output."""
+    for line in lines:
+        print(line)
+
+
+def show_audit(found: Any, *, as_json: bool) -> None:
+    """Print an audit for a person or for a machine."""
+    if as_json:
+        print(json.dumps(found.to_dict(), indent=1, ensure_ascii=False))
+    else:
+        found.show()

@@ -1,0 +1,67 @@
+"""`creditscope audit`."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from creditscope.settings import read_number, split_pair
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Judge stored records; needs no torch, so thresholds can be tried in a second.
+
+    Example: creditscope audit out/records --set growth=20 --table
+    """
+
+    records: tyro.conf.Positional[Path] = Path("out/records")
+    """A folder of records."""
+    set: tuple[str, ...] = ()
+    """Other thresholds, as NAME=VALUE (creditscope list thresholds)."""
+    mute: tuple[str, ...] = ()
+    """Codes to leave out of the verdict; they are named beside it."""
+    interval: Literal["t", "bootstrap"] = "t"
+    """How per-tap intervals over seeds are made."""
+    table: bool = False
+    """Print the decision table instead: what each way of judging concludes, and when it first fired."""
+    sensitivity: bool = False
+    """Print instead how far each threshold could move before a verdict changes."""
+    card: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Write a reporting card per method (Markdown and JSON) into this folder."""
+    strict: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[METHOD ...]")] = None
+    """Exit with 1 if a method is not trustworthy: those named, or all."""
+    json: bool = False
+    """Print JSON: methods, per-tap intervals and decisions; with --sensitivity the ranges too."""
+
+    def run(self) -> None:
+        """Load, judge, print."""
+        from creditscope.auditing import Thresholds, audit
+        from creditscope.auditing.strict import expect_trust
+
+        changed = {name: read_number(name, value) for name, value in map(split_pair, self.set)}
+        limits = Thresholds().changed(**changed)
+        found = audit(self.records, limits=limits, mute=self.mute, interval=self.interval)
+        failures = [] if self.strict is None else expect_trust(found, self.strict)
+        self._print(found)
+        if self.card:
+            from creditscope.auditing.card import write_cards
+
+            for path in write_cards(found.cards(), self.card):
+                print(f"wrote {path}", file=sys.stderr if self.json else sys.stdout)
+        for failure in failures:
+            print(f"creditscope: {failure}", file=sys.stderr)
+        if failures:
+            raise SystemExit(1)
+
+    def _print(self, found: Any) -> None:
+        if self.json:
+            ranges = {"sensitivity": found.sensitivity().to_dicts()} if self.sensitivity else {}
+            print(json.dumps(found.to_dict() | ranges, indent=1, ensure_ascii=False))
+            return
+        asked = [found.decisions] * self.table + [found.sensitivity] * self.sensitivity
+        for shown in [one() for one in asked] or [found]:
+            shown.show()

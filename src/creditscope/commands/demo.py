@@ -1,0 +1,65 @@
+"""`creditscope demo`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from creditscope.commands._options import Device, Engine, Jobs, TimeLimit
+from creditscope.commands._printing import say
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Train BP, FA, block FA and DFA on embedded data, print the verdicts, draw the figure (a few minutes).
+
+    Then draw all figures of the records that ship with the repository, if it is called from there.
+
+    Example: creditscope demo --out out
+    """
+
+    out: Path = Path("out")
+    """Where records and figures go; records that are there are reused."""
+    shipped: Path = Path("results/paper")
+    """Records of the published scale, relative to where the command is called; if they are there, all their figures are
+    drawn too, into OUT/figures/paper."""
+    time_limit: TimeLimit = None
+    device: Device = "auto"
+    engine: Engine = "auto"
+    jobs: Jobs = None
+    quiet: bool = False
+    """No progress."""
+
+    def run(self) -> None:
+        """Collect, audit, draw."""
+        from creditscope.auditing import audit
+        from creditscope.auditing.show import make_console, print_audit
+        from creditscope.figures import save_figure
+        from creditscope.figures.audit_hero import plot_audit_hero
+        from creditscope.studies import collect
+        from creditscope.studies.demo import demo
+
+        problems: list[str] = []
+        how = {name: getattr(self, name) for name in ("quiet", "jobs", "time_limit", "device", "engine")}
+        records = collect(demo(), self.out / "records", train=True, problems=problems, **how)
+        console = make_console()
+        print_audit(audit(records), console)
+        main_task = [r for r in records if r.spec and r.spec.task == "mnist1d"]
+        for path in save_figure(plot_audit_hero(main_task), self.out / "figures", "audit_hero"):
+            console.print(f"wrote {path}")
+        console.print(f"records in {self.out / 'records'}; judge them again: creditscope audit {self.out / 'records'}")
+        for problem in problems:
+            console.print(f"note: {problem}")
+        if self.shipped.is_dir():
+            self._draw_shipped()
+
+    def _draw_shipped(self) -> None:
+        """What fails here is said and costs the demo nothing."""
+        from creditscope.commands._drawing import draw_figures, drawable
+        from creditscope.record import load_records
+        from creditscope.studies import study_on_record
+
+        problems: list[str] = []
+        records = load_records(self.shipped, problems=problems)
+        say([f"figures of the {len(records)} runs in {self.shipped}:"])
+        out = self.out / "figures" / "paper"
+        draw_figures(drawable(), records, self.shipped, out, find_study=lambda name: study_on_record(name, records))
+        say([f"note: {problem}" for problem in problems])

@@ -1,0 +1,36 @@
+"""`creditscope export`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from creditscope.commands._printing import say
+from creditscope.errors import CreditscopeError
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write result files in the shapes that other people's figure scripts read; needs no torch.
+
+    Example: creditscope export --records out/records --out out/export
+    """
+
+    records: Path = Path("out/records")
+    out: Path = Path("out/export")
+    only: tuple[str, ...] = ()
+    """Families of results (creditscope list exports); default all."""
+    scale: str = "paper"
+    """Scale of the studies whose runs are exported."""
+
+    def run(self) -> None:
+        """Load, write, and say what is missing; an error if that is everything."""
+        from creditscope.exports import write_exports
+        from creditscope.record import load_records
+
+        problems: list[str] = []
+        records = load_records(self.records, problems=problems)
+        written, missing = write_exports(records, self.out, scale=self.scale, names=self.only)
+        say([f"wrote {path}" for path in written])
+        say([f"missing: {what}" for what in missing])
+        say([f"note: {problem}" for problem in problems])
+        if not written:
+            raise CreditscopeError(f"Expected records of a whole study under {self.records}, but nothing was written.")

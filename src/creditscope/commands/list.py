@@ -1,0 +1,36 @@
+"""`creditscope list`."""
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+import tyro
+
+from creditscope.commands._printing import say
+
+
+@dataclass(frozen=True)
+class List:
+    """List what there is: rules, nets, tasks, checks, figures, exports, thresholds.
+
+    Example: creditscope list rules
+    """
+
+    kind: tyro.conf.Positional[
+        Literal["all", "rules", "nets", "tasks", "checks", "figures", "exports", "thresholds"]
+    ] = "all"
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        """Names and first docstring lines, read without importing the files."""
+        from creditscope.listing import list_everything
+
+        found = {kind: rows for kind, rows in list_everything().items() if self.kind in ("all", kind)}
+        if self.json:
+            print(json.dumps(found, indent=1, ensure_ascii=False))
+            return
+        for kind, rows in found.items():
+            print(kind)
+            width = max(len(name) for name in rows)
+            say([f"  {name:<{width}}  {summary}" for name, summary in rows.items()])

@@ -1,0 +1,136 @@
+"""`creditscope reproduce`."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from creditscope.commands._options import DataRoot, Device, Engine, Jobs, TimeLimit
+from creditscope.commands._printing import say
+from creditscope.errors import UnfinishedError
+
+if TYPE_CHECKING:
+    from creditscope.record import Record
+    from creditscope.studies import Study
+
+SUMMARY = "reproduce.json"
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Train the runs of all studies that are not on record, each once, then draw all figures and say what it took.
+
+    Example: creditscope reproduce --scale paper --records out/records --out out/figures
+    """
+
+    scale: str = "demo"
+    """Scale of the studies: demo (embedded data), paper (CIFAR-10 and citation graphs; made for a GPU)."""
+    only: tuple[str, ...] = ()
+    """These studies (docs/studies.md); default all but demo."""
+    records: Path = Path("out/records")
+    """Where records are and go; reproduce.json there says what it took."""
+    out: Path = Path("out/figures")
+    train: bool = True
+    """Train what is missing; with --no-train only draw."""
+    data_root: DataRoot = None
+    time_limit: TimeLimit = None
+    device: Device = "auto"
+    engine: Engine = "auto"
+    jobs: Jobs = None
+    quiet: bool = False
+    """No progress."""
+
+    def run(self) -> None:
+        """Plan the union, train it, draw, sum up."""
+        from creditscope.record import load_records
+        from creditscope.studies import resolve_study, studies_at
+        from creditscope.studies._union import plan_union, train_union
+
+        clock, problems = _Clock(self.records / SUMMARY), []
+        studies = [resolve_study(name, self.scale) for name in self.only] if self.only else studies_at(self.scale)
+        there = self.records.is_dir() or not self.train
+        records = load_records(self.records, problems=problems) if there else []
+        specs = plan_union(studies, records) if self.train else []
+        say([f"{len(studies)} studies at scale {self.scale!r}: {len(specs)} runs to train"])
+        how = {name: getattr(self, name) for name in ("quiet", "jobs", "time_limit", "device", "engine")}
+        with clock.timed(bool(specs)):
+            records += train_union(specs, self.records, problems=problems, **how)
+            self._draw(studies, records)
+            clock.summary = self._sum_up(studies, records)
+        say([f"note: {problem}" for problem in problems])
+        _show(clock.summary["studies"], clock)
+
+    def _draw(self, studies: Sequence["Study"], records: Sequence["Record"]) -> None:
+        from creditscope.commands._drawing import draw_figures, drawable
+
+        by_name = {study.name: study for study in studies}
+        draw_figures(
+            drawable(list(by_name)),
+            records,
+            self.records,
+            self.out,
+            find_study=by_name.__getitem__,
+            measure=self.train,
+            device=self.device,
+        )
+
+    def _sum_up(self, studies: Sequence["Study"], records: Sequence["Record"]) -> dict[str, Any]:
+        from creditscope.studies._effort import describe_machine, sum_up
+        from creditscope.studies._study import find_wanted
+
+        by_study = {study.name: find_wanted(study, records) for study in studies}
+        used = [record for found in by_study.values() for record in found]
+        return {"scale": self.scale, "studies": sum_up(by_study), "machine": describe_machine(used)}
+
+
+def _show(rows: dict[str, dict[str, float]], clock: "_Clock") -> None:
+    width = max(map(len, rows))
+    say([f"{'study':<{width}}  {'runs':>5}  worker seconds"])
+    say([f"{name:<{width}}  {row['runs']:>5}  {row['worker_seconds']:>14.1f}" for name, row in rows.items()])
+    if earlier := clock.commands():
+        say([f"wall seconds: {sum(c['seconds'] for c in earlier):.1f}, see {clock.path}"])
+
+
+class _Clock:
+    """The wall time of a command, added in the summary file to that of the commands that it goes on from."""
+
+    def __init__(self, path: Path):
+        self.path, self.began = path, time.monotonic()
+        self.started = datetime.now(UTC).isoformat(timespec="seconds")
+        self.summary: dict[str, Any] = {}
+
+    @contextmanager
+    def timed(self, write: bool) -> Iterator[None]:
+        """Inside, the work is done; afterwards, however it ended, the file says so, if there was something to train."""
+        try:
+            yield
+        except UnfinishedError as error:
+            left = f"{error.left} runs are left; figures are drawn when all are on record."
+            raise UnfinishedError(f"{error} {left}", left=error.left) from None
+        finally:
+            if write:
+                self._write()
+
+    def commands(self) -> list[dict[str, Any]]:
+        """Those in the file; a file that is none of ours counts for nothing."""
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))["commands"]
+            return [command for command in found if isinstance(command["seconds"], float)]
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+
+    def _write(self) -> None:
+        from creditscope.record.store import write_atomically
+
+        seconds = round(time.monotonic() - self.began, 3)
+        this = {"started": self.started, "seconds": seconds, "finished": bool(self.summary)}
+        commands = [*self.commands(), this]
+        wall = round(sum(command["seconds"] for command in commands), 3)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(
+            self.path, json.dumps({**self.summary, "wall_seconds": wall, "commands": commands}, indent=1) + "\n"
+        )

@@ -1,0 +1,208 @@
+"""Bundles: the records of many runs as one compressed file of lines, rounded and thinned, to be shipped.
+
+The first line is a header, each further one a run: spec, provenance, snapshots. Weights are not in it.
+"""
+
+import json
+import lzma
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from creditscope.errors import CreditscopeError
+from creditscope.record.schema import SCHEMA_VERSION, Provenance, Snapshot
+from creditscope.record.spec import RunSpec
+from creditscope.record.store import Record, adapter, first_words
+from creditscope.record.whole import check_whole
+
+SUFFIX = ".jsonl.xz"
+FORMAT = "creditscope bundle"
+EVERY_EPOCH = (42, 123, 456)
+"""Seeds of which all snapshots are kept."""
+DIGITS = 6
+LONGEST_LINE = 2**26
+"""Bytes of a line beyond which a file is no bundle of ours, so that a small file cannot fill the memory."""
+STRICT = {"allow_inf_nan": False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """The first line."""
+
+    format: str
+    schema_version: int
+    runs: int
+    """Lines that follow."""
+    digits: int
+    """Significant digits that numbers were rounded to."""
+    every_epoch: tuple[int, ...]
+    """Seeds whose runs keep all their snapshots; those of the others were thinned."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One run."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+
+    run: str
+    """Its name, with the hash of its spec."""
+    left_out: int
+    """Snapshots that were thinned out."""
+    spec: RunSpec
+    provenance: Provenance
+    snapshots: tuple[Snapshot, ...]
+
+
+def is_kept(epoch: int) -> bool:
+    """Whether a thinned run keeps an epoch: 0 to 6, and (4, 5 or 6)·2^j.
+
+    >>> [epoch for epoch in range(101) if is_kept(epoch)]
+    [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96]
+    """
+    while epoch > 6 and epoch % 2 == 0:
+        epoch //= 2
+    return epoch <= 6
+
+
+def thin(record: Record, *, every_epoch: Sequence[int] = EVERY_EPOCH) -> tuple[Snapshot, ...]:
+    """The snapshots that are shipped: weights at the first, the last and powers of two, answers at the last only."""
+    assert record.spec is not None
+    *before, last = record.snapshots
+    whole = record.spec.seed in every_epoch
+    kept = [replace(s, correct=None) for s in before if whole or is_kept(s.epoch)]
+    first = before[0] if before else last
+    return (*(s if s.epoch == first.epoch or _is_power(s.epoch) else replace(s, weights=None) for s in kept), last)
+
+
+def _is_power(epoch: int) -> bool:
+    return epoch & (epoch - 1) == 0
+
+
+def rounded(value: Any, digits: int) -> Any:
+    """Every float in nested containers to so many significant digits; what is not 0 does not become 0."""
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}")
+    if isinstance(value, dict):
+        return {name: rounded(v, digits) for name, v in value.items()}
+    return [rounded(v, digits) for v in value] if isinstance(value, list | tuple) else value
+
+
+def write_bundle(
+    records: Sequence[Record], path: Path, *, digits: int = DIGITS, every_epoch: Sequence[int] = EVERY_EPOCH
+) -> int:
+    """Write finished runs as one file, whole or not at all; returns its size in bytes. Specs are not rounded."""
+    for record in records:
+        if record.spec is None or not record.finished or not record.snapshots:
+            raise CreditscopeError(f"Expected records of finished runs to bundle, but {record.name} is none.")
+    header = Header(
+        format=FORMAT,
+        schema_version=SCHEMA_VERSION,
+        runs=len(records),
+        digits=digits,
+        every_epoch=tuple(every_epoch),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    with lzma.open(part, "wt", encoding="utf-8", newline="\n") as file:
+        file.write(json.dumps(asdict(header)) + "\n")
+        for record in records:
+            line = _line(record, digits=digits, every_epoch=every_epoch)
+            file.write(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n")
+    os.replace(part, path)
+    return path.stat().st_size
+
+
+def _line(record: Record, *, digits: int, every_epoch: Sequence[int]) -> dict[str, Any]:
+    assert record.spec is not None
+    kept = thin(record, every_epoch=every_epoch)
+    return {
+        "run": record.spec.name(),
+        "left_out": len(record.snapshots) - len(kept),
+        "spec": asdict(record.spec),
+        "provenance": rounded(asdict(record.provenance), digits),
+        "snapshots": [rounded(asdict(s), digits) for s in kept],
+    }
+
+
+def read_bundle(path: Path, *, problems: list[str] | None = None) -> list[Record]:
+    """The runs of a bundle, with its path as theirs; lines that cannot be used are named in `problems`, or raised.
+
+    A file that was cut short gives the runs before the cut; one whose checksum is wrong gives none, because nobody
+    knows which of its numbers are.
+    """
+    found: list[Record] = []
+    refused: list[str] = []
+    try:
+        lines = _lines(path)
+        header = _read_header(next(lines))
+        for number, text in enumerate(lines, start=1):
+            try:
+                found.append(_read_line(path, number, text))
+            except CreditscopeError as error:
+                refused.append(str(error))
+        if len(found) + len(refused) != header.runs:
+            came = len(found) + len(refused)
+            refused.append(f"Bundle {path} is not whole: Expected {header.runs} runs, but got {came}.")
+    except EOFError:
+        refused.append(f"Bundle {path} is cut short: the {len(found)} runs before the cut are read.")
+    except (OSError, lzma.LZMAError, CreditscopeError) as error:
+        found = []
+        refused = [f"Bundle {path} cannot be read: {first_words(error)}."]
+    if refused and problems is None:
+        raise CreditscopeError(refused[0])
+    if problems is not None:
+        problems += refused
+    return found
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Line by line, each of a length that a run can have; at least one."""
+    empty = True
+    with lzma.open(path, "rb") as file:
+        while line := file.readline(LONGEST_LINE):
+            if len(line) == LONGEST_LINE:
+                raise CreditscopeError(f"Expected lines shorter than {LONGEST_LINE} bytes, but got a longer one")
+            empty = False
+            yield line
+    if empty:
+        raise CreditscopeError("Expected a header, but got an empty file")
+
+
+def _read_header(text: bytes) -> Header:
+    try:
+        header = adapter(Header).validate_json(text)
+    except ValueError as error:
+        raise CreditscopeError(f"Expected the header of a bundle, but {first_words(error)}") from error
+    if header.format != FORMAT:
+        raise CreditscopeError(f"Expected format {FORMAT!r}, but got {header.format[:40]!r}")
+    if header.schema_version != SCHEMA_VERSION:
+        raise CreditscopeError(
+            f"Expected schema version {SCHEMA_VERSION}, but got {header.schema_version}; "
+            "read it with the creditscope that wrote it"
+        )
+    return header
+
+
+def _read_line(path: Path, number: int, text: bytes) -> Record:
+    try:
+        line = adapter(Line).validate_json(text, strict=True)
+    except ValueError as error:
+        raise CreditscopeError(f"Run {number} of bundle {path.name} cannot be read: {first_words(error)}.") from error
+    name = f"{line.run[:120]} in bundle {path.name}"
+    if line.provenance.schema_version != SCHEMA_VERSION:
+        raise CreditscopeError(
+            f"Record {name} cannot be read: Expected schema version {SCHEMA_VERSION}, but got "
+            f"{line.provenance.schema_version}."
+        )
+    check_whole(name, line.spec, line.provenance, line.snapshots)
+    if line.run != line.spec.name():
+        raise CreditscopeError(
+            f"Record {name} cannot be read: Expected a spec with the hash in its name, but got {line.spec.digest()}; "
+            "it was edited."
+        )
+    if not line.snapshots or line.provenance.status == "running":
+        raise CreditscopeError(f"Record {name} cannot be read: Expected a finished run, but it is not.")
+    return Record(line.spec, line.provenance, line.snapshots, path)

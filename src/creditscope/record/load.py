@@ -1,0 +1,46 @@
+"""Find all records under a folder: folders of runs, and bundles."""
+
+from pathlib import Path
+
+from creditscope.errors import CreditscopeError
+from creditscope.record.bundle import SUFFIX, read_bundle
+from creditscope.record.store import PROVENANCE, SPEC, Record, is_unfinished, read_record
+
+
+def load_records(root: str | Path, *, problems: list[str] | None = None) -> list[Record]:
+    """All finished records under a folder (or in a bundle), by name; what could not be used is named in `problems`.
+
+    Without `problems` it is raised. A run that has a folder is read from there, whatever bundles hold of it.
+    """
+    root = Path(root)
+    if root.is_file() and root.name.endswith(SUFFIX):
+        return read_bundle(root, problems=problems)
+    if not root.is_dir():
+        raise CreditscopeError(f"Expected a folder of records, but {root} does not exist.")
+    records = _load_folders(root, problems)
+    known = {r.spec.digest() for r in records if r.spec}
+    for path in sorted(root.rglob(f"*{SUFFIX}")):
+        for record in read_bundle(path, problems=problems):
+            assert record.spec is not None
+            if (digest := record.spec.digest()) not in known:
+                known.add(digest)
+                records.append(record)
+    return records
+
+
+def _load_folders(root: Path, problems: list[str] | None) -> list[Record]:
+    records = []
+    for folder in sorted(path.parent for path in root.rglob(SPEC)):
+        try:
+            unfinished = not (folder / PROVENANCE).exists() or is_unfinished(folder)
+            record = None if unfinished else read_record(folder)
+        except CreditscopeError as error:
+            if problems is None:
+                raise
+            problems.append(str(error))
+            continue
+        if record is not None and record.finished:
+            records.append(record)
+        elif problems is not None:
+            problems.append(f"Record {folder.name} is incomplete: its run did not finish. Run it again.")
+    return records

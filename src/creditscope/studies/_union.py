@@ -1,0 +1,80 @@
+"""The runs of several studies together: each is trained once, and a richer one serves all who want it plainer."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from creditscope.record import Record, RunSpec
+from creditscope.record.spec import MEASURING_FIELDS
+from creditscope.studies._study import Study, find_missing
+
+if TYPE_CHECKING:
+    from creditscope.tasks import AnyTask
+
+
+def plan_union(studies: Sequence[Study], records: Sequence[Record]) -> list[RunSpec]:
+    """What is not on record of any study's runs, each once, the longest first."""
+    missing = [wanted for study in studies for wanted in find_missing(study, records)]
+    if not missing:
+        return []
+    from creditscope.train.plan import plan_run
+
+    specs = {spec.digest(): spec for spec in (plan_run(**wanted) for wanted in missing)}
+    return longest_first(drop_served(list(specs.values())))
+
+
+def drop_served(specs: Sequence[RunSpec]) -> list[RunSpec]:
+    """Those that no other of them serves: trained alike, and measured at least as richly."""
+    alike: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        training = {name: value for name, value in asdict(spec).items() if name not in MEASURING_FIELDS}
+        alike.setdefault(str(training), []).append(spec)
+    kept: list[RunSpec] = []
+    for together in alike.values():
+        left = list(together)
+        for spec in together:
+            if any(other.measures(spec) for other in left if other is not spec):
+                left.remove(spec)
+        kept += left
+    return kept
+
+
+def longest_first(specs: Sequence[RunSpec]) -> list[RunSpec]:
+    """Transformers, then by training steps, then by how many seeds are trained alike: so that no core waits at the end.
+
+    The order of runs that differ only in their seed is kept.
+    """
+    from creditscope.tasks import load_task
+
+    together: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        together.setdefault(spec.stack_key(), []).append(spec)
+    steps: dict[str, int] = {}
+    for spec in sorted(specs, key=lambda s: (s.task, str(s.task_options))):  # a task's data are read once
+        steps[spec.digest()] = _steps(spec, load_task(spec.task, **spec.task_options))
+    groups = sorted(
+        together.values(), key=lambda group: (group[0].net == "vit", steps[group[0].digest()], len(group)), reverse=True
+    )
+    return [spec for group in groups for spec in group]
+
+
+def _steps(spec: RunSpec, task: "AnyTask") -> int:
+    from creditscope.tasks import GraphTask
+
+    return spec.epochs * (1 if isinstance(task, GraphTask) else len(task.y_train) // spec.batch)
+
+
+def train_union(
+    specs: Sequence[RunSpec], root: Path, *, problems: list[str], quiet: bool = True, **how: Any
+) -> list[Record]:
+    """Train the runs in one go (`how`: see `run_all`); what `problems` says of them as unfinished is taken back."""
+    if not specs:
+        return []
+    from creditscope.train.progress import choose_progress
+    from creditscope.train.runner import run_all
+
+    records = run_all(specs, root, progress=choose_progress(quiet=quiet), problems=problems, **how)
+    finished = tuple(f"Record {record.name} is incomplete" for record in records)
+    problems[:] = [problem for problem in problems if not problem.startswith(finished)]
+    return records

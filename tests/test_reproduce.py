@@ -1,0 +1,137 @@
+"""`creditscope reproduce`: the runs of several studies, each trained once, and what it says it took."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from builders import make_record, make_wanted
+
+from creditscope.record import load_records
+from creditscope.studies import Study
+from creditscope.studies._effort import sum_up, worker_seconds
+from creditscope.studies._study import find_wanted
+from creditscope.studies._union import drop_served, longest_first, plan_union
+from creditscope.train.plan import plan_run
+
+RUN = {
+    "task": "mnist1d",
+    "net": "resmlp",
+    "net_options": {"depth": 2, "width": 8, "terminal_norm": True},
+    "rule": "bp",
+    "epochs": 4,
+}
+AT_THE_END = {"snapshot_every": 0, "tier": "quick", "noise": False}
+WORDS = ("reproduce", "--scale", "test", "--only", "bp_bottleneck", "rescaling")
+
+
+class TestUnion:
+    def test_a_richer_wanted_run_serves_a_plainer_one(self):
+        plain, rich = Study("plain", ({**RUN, **AT_THE_END},)), Study("rich", (RUN,))
+        (spec,) = plan_union([plain, rich], [])
+        assert (spec.tier, spec.snapshot_every) == ("standard", 1)
+        record = make_wanted(RUN)
+        assert [find_wanted(study, [record]) for study in (plain, rich)] == [[record]] * 2
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"seed": 1},
+            {"frozen": True},
+            {"epochs": 5},
+            {"eval_rows": 512, **AT_THE_END},
+            {"tier": "full", "snapshot_every": 0},
+            {"targets": "random", **AT_THE_END},
+        ],
+    )
+    def test_no_run_serves_another_that_is_trained_or_measured_otherwise(self, other):
+        specs = [plan_run(**RUN), plan_run(**{**RUN, **other})]
+        assert drop_served(specs) == specs
+
+    def test_of_two_that_serve_each_other_one_is_trained(self):
+        every, listed = plan_run(**RUN), plan_run(**RUN, snapshot_every=0, snapshot_at="1,2,3")
+        assert every.measures(listed)
+        assert listed.measures(every)
+        assert len(drop_served([every, listed])) == 1
+
+    def test_what_is_on_record_or_wanted_twice_is_not_planned(self):
+        one, two = ({**RUN, "seed": seed} for seed in (1, 2))
+        specs = plan_union([Study("a", (one, two)), Study("b", (two, one))], [make_wanted(one)])
+        assert [spec.seed for spec in specs] == [2]
+        assert plan_union([Study("a", (one,))], [make_wanted(one)]) == []
+
+    def test_the_longest_come_first_and_seeds_stay_in_order(self):
+        vit = {"task": "digits", "net": "vit", "net_options": {}, "epochs": 1}
+        graph = {"task": "sbm", "net": "gcn", "net_options": {}, "epochs": 100}
+        short, long = {**RUN, "epochs": 1}, {**RUN, "epochs": 20}
+        specs = [plan_run(**{**run, "seed": seed}) for run in (graph, short, vit, long) for seed in (7, 3)]
+        order = [(spec.net, spec.epochs, spec.seed) for spec in longest_first(specs)]
+        runs = (("vit", 1), ("resmlp", 20), ("gcn", 100), ("resmlp", 1))
+        assert order == [(net, epochs, seed) for net, epochs in runs for seed in (7, 3)]
+
+
+class TestEffort:
+    def made(self, seed: int, seconds: float, stack: tuple[int, ...] = (), **others):
+        record = make_record(seed=seed, **others)
+        return replace(record, provenance=replace(record.provenance, seconds=seconds, stack=stack))
+
+    def test_a_stack_counts_once(self):
+        stacked = [self.made(seed, seconds, (1, 2, 3)) for seed, seconds in ((1, 10.0), (2, 10.5), (3, 4.0))]
+        others = [self.made(seed, 2.0, (4, 5)) for seed in (4, 5)]
+        alone = [self.made(seed, 1.25) for seed in (6, 7)]
+        assert worker_seconds([*stacked, *others, *alone]) == 10.5 + 2 + 2.5
+        assert worker_seconds([*stacked, self.made(1, 7.0, (1, 2, 3), epochs=2)]) == 17.5
+
+    def test_a_shared_run_counts_once_together(self):
+        one, two = self.made(1, 1.0), self.made(2, 2.0)
+        found = sum_up({"a": [one, two], "b": [two]})
+        assert found["b"] == {"runs": 1, "worker_seconds": 2.0}
+        assert found["together"] == {"runs": 2, "worker_seconds": 3.0}
+
+
+class TestCommand:
+    def test_it_stops_at_the_limit_and_goes_on(self, call, tmp_path):
+        words = (*WORDS, "--records", tmp_path / "records", "--out", tmp_path / "figures", "--jobs", "1", "--quiet")
+        summary = tmp_path / "records" / "reproduce.json"
+        code, out, err = call(*words, "--time-limit", "0")
+        assert (code, "2 studies at scale 'test': 10 runs to train" in out) == (2, True)
+        left = re.search(r"Stopped at the time limit of 0 s: (\d+) of 10 .* (\d+) runs are left", err)
+        assert left
+        assert int(left[1]) + int(left[2]) == 10
+        assert int(left[2]) > 0
+        assert not (tmp_path / "figures").exists()
+        (stopped,) = json.loads(summary.read_text())["commands"]
+        assert stopped["finished"] is False
+
+        code, out, _ = call(*words)
+        assert (code, "is incomplete" in out) == (0, False)
+        assert {path.name for path in (tmp_path / "figures").iterdir()} == {
+            f"{name}.{kind}" for name in ("bp_bottleneck", "rescaling") for kind in ("png", "pdf")
+        }
+        assert len(list((tmp_path / "records" / "rescaling").iterdir())) == 3
+        found = json.loads(summary.read_text())
+        records = load_records(tmp_path / "records")
+        assert [c["finished"] for c in found["commands"]] == [False, True]
+        assert found["wall_seconds"] == pytest.approx(sum(c["seconds"] for c in found["commands"]))
+        assert {name: row["runs"] for name, row in found["studies"].items()} == {
+            "bp_bottleneck": 4,
+            "rescaling": 6,
+            "together": 10,
+        }
+        spent = sum(r.provenance.seconds for r in records)
+        assert found["studies"]["together"]["worker_seconds"] == pytest.approx(spent, abs=0.01)
+        assert found["machine"]["devices"] == sorted({r.provenance.device for r in records})
+        assert re.search(r"^together +10 +\d+\.\d$", out, re.M)
+
+        before = summary.read_bytes()
+        code, out, _ = call(*words)
+        assert (code, "0 runs to train" in out, summary.read_bytes() == before) == (0, True, True)
+
+    def test_unknown_words(self, call, tmp_path):
+        code, _, err = call("reproduce", "--only", "nope", "--records", tmp_path)
+        assert (code, "Expected the name of a study, but got 'nope'. Choices: audit_hero" in err) == (2, True)
+        code, _, err = call("reproduce", "--scale", "huge", "--records", tmp_path)
+        assert (code, "Expected a scale that studies have" in err) == (2, True)
+        code, _, err = call("reproduce", "--only", "audit_hero", "--no-train", "--records", tmp_path / "nowhere")
+        assert (code, "Expected a folder of records" in err) == (2, True)
+        assert list(tmp_path.iterdir()) == []

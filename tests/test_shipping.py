@@ -1,0 +1,214 @@
+"""Records are packed, shipped and drawn from: `creditscope pack`, `figure all`, and the demo's look at what ships."""
+
+import math
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import make_record, make_snapshot, make_wanted, write_record
+
+from creditscope.commands._drawing import drawable
+from creditscope.errors import CreditscopeError
+from creditscope.record import Provenance, Record, load_records
+from creditscope.registry import FIGURES, STUDIES
+from creditscope.studies import DerivedRecord, collect, resolve_study, studies_at, study_on_record
+from creditscope.studies._derived import Line, Source, derived_path, write_derived
+from creditscope.studies.audit_hero import audit_hero
+from creditscope.studies.bp_bottleneck import bp_bottleneck
+from creditscope.studies.demo import demo
+from creditscope.studies.normalisation import normalisation
+from creditscope.studies.rescaling import FACTORS, rescaling
+
+
+def write_study(root: Path, study) -> list[Record]:
+    """Records of all its runs; accuracies scatter over seeds and rules."""
+    records = [make_wanted(w, accuracy=0.5 + 0.3 * math.sin(w["seed"] + len(w["rule"]))) for w in study.runs]
+    for record in records:
+        write_record(root, record)
+    return records
+
+
+def write_measured(root: Path, records: list[Record], *, weights: str = "") -> None:
+    """What study `rescaling` measures on its trained runs."""
+    for record in records:
+        assert record.spec is not None
+        if record.spec.frozen:
+            continue
+        scale = dict(zip(("h_norm", "g_norm"), ((11.0 / 3,) * 3, (1 / 3,) * 3), strict=True))
+        lines = [
+            Line(condition=c, snapshot=make_snapshot(record.facts, epoch=2, loss=c / 3, taps=scale)) for c in FACTORS
+        ]
+        source = Source(
+            study="rescaling", run=record.spec.name(), weights=weights, provenance=Provenance(facts=record.facts)
+        )
+        write_derived(derived_path(root, "rescaling", record), source, lines)
+
+
+class TestPack:
+    def test_each_run_once_and_runs_of_no_study_left_out(self, call, tmp_path):
+        hero, norm = audit_hero("test"), normalisation("test")
+        for study in (hero, norm, bp_bottleneck("test")):
+            write_study(tmp_path / "records", study)
+        own = write_record(tmp_path / "records", make_record(seed=77))
+        code, out, _ = call("pack", "--records", tmp_path / "records", "--out", tmp_path / "shipped", "--scale", "test")
+        bundles = sorted(path.name for path in (tmp_path / "shipped").iterdir())
+        assert (code, bundles) == (0, [f"{name}.jsonl.xz" for name in ("audit_hero", "bp_bottleneck", "normalisation")])
+        kept = load_records(tmp_path / "shipped")
+        whole = load_records(tmp_path / "records")
+        names = [r.name for r in kept]
+        assert len(names) == len(set(names))
+        assert {r.name for r in whole} - set(names) == {own.name}
+        assert f"left out: 1 runs of no study at scale 'test': {own.name}" in out
+        size = sum(path.stat().st_size for path in (tmp_path / "shipped").iterdir())
+        assert f"{len(names)} runs, {size:,} bytes together" in out
+
+    def test_a_run_that_two_studies_want_is_in_the_first(self, call, tmp_path):
+        """`snapshot_resmlp` wants BP and DFA of `audit_hero`."""
+        write_study(tmp_path / "records", resolve_study("snapshot_resmlp", "test"))
+        call("pack", "--records", tmp_path / "records", "--out", tmp_path / "shipped", "--scale", "test")
+        first = load_records(tmp_path / "shipped" / "audit_hero.jsonl.xz")
+        assert {r.spec.net_options["terminal_norm"] for r in first if r.spec} == {True}
+        assert len(first) == 4
+        study, problems = resolve_study("snapshot_resmlp", "test"), []
+        assert len(collect(study, tmp_path / "shipped", train=False, problems=problems)) == len(study.runs)
+        assert problems == []
+
+    def test_what_was_measured_on_runs_comes_along_without_their_weights(self, call, tmp_path):
+        records = write_study(tmp_path / "records", rescaling("test"))
+        write_measured(tmp_path / "records", records)
+        call("pack", "--records", tmp_path / "records", "--out", tmp_path / "shipped", "--scale", "test")
+        problems: list[str] = []
+        found = collect(rescaling("test"), tmp_path / "shipped", train=False, problems=problems)
+        derived = [r for r in found if isinstance(r, DerivedRecord)]
+        assert ([r.condition for r in derived], problems) == ([*FACTORS] * 3, [])
+        assert derived[1].last.loss == 3.33333
+        assert list(tmp_path.glob("shipped/**/*.safetensors")) == []
+
+    def test_what_was_measured_on_other_weights_does_not(self, call, tmp_path):
+        records = write_study(tmp_path / "records", rescaling("test"))
+        write_measured(tmp_path / "records", records, weights="0" * 16)
+        for record in records:
+            (tmp_path / "records" / record.name / "weights.safetensors").write_bytes(b"others")
+        call("pack", "--records", tmp_path / "records", "--out", tmp_path / "shipped", "--scale", "test")
+        assert not (tmp_path / "shipped" / "rescaling").exists()
+
+    def test_nothing_to_pack_is_an_error(self, call, tmp_path):
+        write_record(tmp_path / "records", make_record())
+        code, _, err = call("pack", "--records", tmp_path / "records", "--out", tmp_path / "shipped")
+        assert (code, "Expected records of a study at scale 'paper' under" in err) == (2, True)
+        assert not (tmp_path / "shipped").exists()
+
+
+class TestScales:
+    def test_every_study_with_scales_but_the_demo(self):
+        names = [study.name for study in studies_at("paper")]
+        assert names == sorted(names)
+        assert set(names) == set(STUDIES.names()) - {"demo"}
+        with pytest.raises(
+            CreditscopeError, match="Expected a scale that studies have, such as demo or paper, but got"
+        ):
+            studies_at("huge")
+
+    def test_a_study_without_scales(self):
+        assert resolve_study("demo") == resolve_study("demo", "demo") == demo()
+        with pytest.raises(CreditscopeError, match="Expected a study with several scales, but got scale 'paper' for"):
+            resolve_study("demo", "paper")
+
+    def test_the_largest_scale_on_record(self):
+        paper, small = (make_wanted(audit_hero(scale).runs[0]) for scale in ("paper", "demo"))
+        assert study_on_record("audit_hero", [small, paper]) == audit_hero("paper")
+        assert study_on_record("audit_hero", [small]) == audit_hero("demo")
+        assert study_on_record("audit_hero", []) == audit_hero()
+
+
+class TestFigureAll:
+    def test_figures_with_records_are_drawn_and_the_others_named(self, call, tmp_path):
+        """A damaged bundle among them is named, too."""
+        study = audit_hero("test")
+        write_study(tmp_path / "records", replace(study, runs=tuple(w for w in study.runs if w["rule"] == "block_fa")))
+        (tmp_path / "records" / "other.jsonl.xz").write_bytes(b"nothing")
+        words = ("--records", tmp_path / "records", "--out", tmp_path / "figures", "--no-train", "--scale", "test")
+        code, out, _ = call("figure", "all", *words)
+        assert code == 0
+        assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == ["audit_hero.pdf", "audit_hero.png"]
+        assert "audit_hero: 2 of 6 runs, wrote" in out
+        assert "  note: 4 of 6 runs are not on record: bp seed 42" in out
+        assert "bp_bottleneck: not drawn. Expected records of study 'bp_bottleneck'" in out
+        assert re.search("note: Bundle .*other.jsonl.xz cannot be read", out)
+        assert {line.partition(":")[0] for line in out.splitlines() if line[0] != " "} == {*drawable(), "note"}
+
+    def test_shipped_records_give_the_same_figure_at_their_own_scale(self, call, tmp_path):
+        """Every number has few digits here, so that rounding changes none: the files are equal."""
+        for wanted in audit_hero("paper", seeds=(42, 1)).runs:
+            write_record(tmp_path / "records", make_wanted(wanted))
+        write_study(tmp_path / "records", audit_hero("demo"))  # a smaller scale beside it
+        call("pack", "--records", tmp_path / "records", "--out", tmp_path / "shipped")
+        drawn = []
+        for root in ("records", "shipped"):
+            words = ("--records", tmp_path / root, "--out", tmp_path / f"{root} drawn", "--no-train")
+            code, out, _ = call("figure", "audit_hero", *words)
+            assert (code, "note: 54 of 60 runs are not on record" in out) == (0, True)
+            drawn.append((tmp_path / f"{root} drawn" / "audit_hero.png").read_bytes())
+        assert drawn[0] == drawn[1]
+
+    def test_nothing_drawn_is_an_error(self, call, tmp_path):
+        write_record(tmp_path, make_record())
+        code, out, err = call("figure", "all", "--records", tmp_path, "--out", tmp_path / "out", "--no-train")
+        assert (code, "Expected records of at least one study under" in err) == (2, True)
+        assert out.count("not drawn") == len(drawable())
+        code, _, err = call("figure", "all", "--records", tmp_path / "nowhere", "--no-train")
+        assert (code, "Expected a folder of records, but" in err) == (2, True)
+
+    def test_stored_records_need_no_torch(self, tmp_path):
+        records = write_study(tmp_path / "records", rescaling("test"))
+        write_measured(tmp_path / "records", records)
+        places = [str(tmp_path / name) for name in ("records", "shipped", "figures")]
+        code = f"""
+import sys
+from creditscope.cli import main
+records, shipped, figures = {places!r}
+for words in (["pack", "--records", records, "--out", shipped, "--scale", "test"],
+              ["figure", "all", "--records", shipped, "--out", figures, "--no-train", "--scale", "test"],
+              ["reproduce", "--only", "rescaling", "--records", shipped, "--out", figures, "--no-train"]):
+    main(words if "--scale" in words else [*words, "--scale", "test"])
+    assert "torch" not in sys.modules, words
+"""
+        done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("rescaling: 6 of 6 runs, wrote") == 2
+
+    def test_figures_and_studies_that_go_together(self):
+        assert set(drawable()) == set(FIGURES.names()) & set(STUDIES.names())
+        assert drawable(["audit_hero", "reproduction"]) == ["audit_hero"]
+
+
+class TestDemo:
+    """On synthetic records of its own study, so that nothing is trained."""
+
+    @pytest.fixture
+    def ready(self, tmp_path, monkeypatch) -> Path:
+        monkeypatch.chdir(tmp_path)
+        write_study(tmp_path / "out" / "records", demo())
+        return tmp_path
+
+    def test_without_shipped_records(self, call, ready):
+        code, out, _ = call("demo", "--quiet")
+        assert (code, "audit_hero.png" in out) == (0, True)
+        assert not (ready / "out" / "figures" / "paper").exists()
+
+    def test_shipped_records_are_drawn_too(self, call, ready):
+        for wanted in audit_hero("paper", seeds=(42, 1)).runs:
+            write_record(ready / "whole", make_wanted(wanted))
+        call("pack", "--records", ready / "whole", "--out", ready / "results" / "paper")
+        code, out, _ = call("demo", "--quiet")
+        assert (code, "figures of the 6 runs in results/paper:" in out) == (0, True)
+        assert (ready / "out" / "figures" / "paper" / "audit_hero.pdf").is_file()
+        assert (ready / "out" / "figures" / "audit_hero.pdf").is_file()
+
+    def test_an_empty_folder_costs_nothing(self, call, ready):
+        (ready / "results" / "paper").mkdir(parents=True)
+        code, out, _ = call("demo", "--quiet")
+        assert (code, out.count("not drawn")) == (0, len(drawable()))
