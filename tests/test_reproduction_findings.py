@@ -10,6 +10,7 @@ from reproduced import change, everything, is_seed
 from scipy import stats
 
 from creditscope.record import Record
+from creditscope.reproduction import write_reproduction
 from creditscope.reproduction._conditions import gcn
 from creditscope.reproduction._shelf import Shelf
 from creditscope.reproduction.artefacts import (
@@ -22,6 +23,8 @@ from creditscope.reproduction.artefacts import (
 )
 from creditscope.reproduction.claims import list_claims
 from creditscope.studies import DerivedRecord
+from creditscope.studies._derived import Line, Source, derived_path, write_derived
+from creditscope.studies.rescaling import FACTORS
 
 
 def claims(records) -> dict[str, tuple[bool | None, str]]:
@@ -87,6 +90,19 @@ class TestArtefacts:
         other = [*derived[:-1], replace(derived[-1], snapshots=(replace(derived[-1].last, accuracy=0.5),))]
         assert "at most 10.00 pp" in change_of_units(other)
         assert "crossed" in list_artefacts(Shelf([]), derived)["A change of units"]
+
+    def test_rescaled_nets_are_found_beside_their_records(self, tmp_path):
+        base = next(r for r in everything() if is_seed(r, "bp", (123,)))
+        lines = []
+        for c in FACTORS:
+            taps = replace(base.last.taps, g_norm=(1.0, 1.0, 1.0, 1.0, 0.02 / c))
+            lines.append(Line(condition=c, snapshot=replace(base.last, taps=taps)))
+        source = Source(study="rescaling", run=base.spec.name(), weights="", provenance=base.provenance)
+        write_derived(derived_path(tmp_path, "rescaling", base), source, lines)
+        page = write_reproduction(everything(), tmp_path / "page.md", root=tmp_path).read_text()
+        assert "multiplied by c = 1 to 1e+08, 1 seed: the published floor (1.28e-05 per sample) is crossed from" in page
+        assert "(c = 10000, by seed) on" in page
+        assert "9 measurements of rescaled nets" in page
 
     def test_gamma_without_the_exact_tap(self):
         gammas = [0.25 + 0.01 * i for i in range(20)]
