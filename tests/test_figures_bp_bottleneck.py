@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ from creditscope.studies import collect, find_missing
 from creditscope.studies.bp_bottleneck import bp_bottleneck
 
 ROOT = Path(__file__).parents[1]
+export_rows = partial(write_exports, scale="test", names=("diag_section23",))
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +293,7 @@ class TestFigure:
 
 class TestExport:
     def test_the_file_has_the_shape_that_scripts_read(self, records, tmp_path):
-        written, missing = write_exports(records, tmp_path, scale="test")
+        written, missing = export_rows(records, tmp_path)
         assert (written, missing) == ([tmp_path / PATH], [])
         found = json.loads(written[0].read_text())
         assert list(found) == ["L=3", "L=5"]
@@ -314,7 +316,7 @@ class TestExport:
 
     def test_a_gap_in_a_probe_is_the_bare_token(self, records, tmp_path):
         gaps = altered(records, 3, layers=lambda m: {"probe": (0.5, 0.5, None, None)})
-        (path,), _ = write_exports(gaps, tmp_path, scale="test")
+        (path,), _ = export_rows(gaps, tmp_path)
         text = path.read_text()
         assert '"probe_acc": [0.5, 0.5, NaN, NaN]' in text
         assert "null" not in text
@@ -353,22 +355,20 @@ class TestExport:
 
     def test_what_is_missing_is_said(self, records, tmp_path):
         few = [r for r in records if (depth_of(r), r.spec.seed) != (5, 2)]
-        written, missing = write_exports(few, tmp_path, scale="test")
-        assert len(written) == 1
-        assert missing == ["diag_section23: L=5, not on record: seeds 2."]
-        written, missing = write_exports([r for r in records if depth_of(r) == 3], tmp_path / "none", scale="test")
-        assert written == []
-        assert missing[-1] == f"diag_section23: {PATH} is not written: nothing of L=5."
+        written, missing = export_rows(few, tmp_path)
+        assert (len(written), missing) == (1, ["diag_section23: L=5, not on record: seeds 2."])
+        written, missing = export_rows([r for r in records if depth_of(r) == 3], tmp_path / "none")
+        assert (written, missing[-1]) == ([], f"diag_section23: {PATH} is not written: nothing of L=5.")
         lost = altered(records, 3, layers=lambda m: {"rms": (None, *m.rms[1:])})
-        _, missing = write_exports(lost, tmp_path, scale="test")
+        _, missing = export_rows(lost, tmp_path)
         assert missing[0] == "diag_section23: L=3, not finite: seeds 1, 2."
         older = [replace(r, snapshots=(replace(r.last, layers=None),)) for r in records]
-        _, missing = write_exports(older, tmp_path, scale="test")
+        _, missing = export_rows(older, tmp_path)
         assert missing[0] == "diag_section23: L=3, not measured layer by layer: seeds 1, 2."
 
     def test_the_command_writes_and_says(self, root, tmp_path, capsys):
         main(["export", "--records", str(root), "--out", str(tmp_path), "--scale", "test"])
-        assert capsys.readouterr().out == f"wrote {tmp_path / PATH}\n"
+        assert capsys.readouterr().out.startswith(f"wrote {tmp_path / PATH}\nmissing: ")
         with pytest.raises(SystemExit):
             main(["export", "--records", str(root), "--out", str(tmp_path / "paper"), "--only", "diag_section23"])
         said = capsys.readouterr()

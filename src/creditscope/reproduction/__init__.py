@@ -1,0 +1,44 @@
+"""Published numbers beside measured ones: one page, made from records. No torch."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from creditscope.errors import CreditscopeError
+from creditscope.record import Record
+from creditscope.record.store import write_atomically
+
+
+def write_reproduction(
+    records: Sequence[Record],
+    path: str | Path,
+    *,
+    derived: Sequence[Record] | None = None,
+    root: str | Path | None = None,
+) -> Path:
+    """Write the page to `path`.
+
+    `derived` are the rescaled nets of study `rescaling`; without them they are looked for under `root`, the folder the
+    records came from.
+    """
+    from creditscope.reproduction.page import render_page
+
+    if derived is None:
+        derived = _load_rescaled(records, Path(root)) if root is not None else []
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, render_page(records, derived))
+    return path
+
+
+def _load_rescaled(records: Sequence[Record], root: Path) -> list[Record]:
+    """What is on disk of study `rescaling` at scale "paper"; nothing if nothing is."""
+    from creditscope.studies._study import find_wanted
+    from creditscope.studies.rescaling import measure_rescaled, rescaling
+
+    try:
+        return measure_rescaled(find_wanted(rescaling("paper"), records), root, measure=False, problems=[])
+    except CreditscopeError:
+        return []
+
+
+__all__ = ["write_reproduction"]

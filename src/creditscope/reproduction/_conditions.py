@@ -1,0 +1,56 @@
+"""The conditions that published numbers belong to, as fields of specs of the studies at scale "paper"."""
+
+from typing import Any
+
+from creditscope.reproduction._readers import Reader
+from creditscope.reproduction._readings import read
+from creditscope.reproduction._shelf import Wanted
+from creditscope.reproduction.compare import Alternative
+from creditscope.studies import reproduction
+from creditscope.studies._recipes import AT_THE_END, PAPER, VIT, without_norm
+from creditscope.studies.bp_bottleneck import PLAIN, RECIPE
+from creditscope.studies.cross_architecture import TEACHER
+from creditscope.studies.graph_depth import Method
+from creditscope.studies.penalty_rescue import EARLY, STRONG, WEAK
+
+Condition = dict[str, Any]
+END = {**PAPER, **AT_THE_END}
+"""ResMLP d = 256, L = 4, 100 epochs, read at its end: any record of the run serves."""
+BRIEF = {**END, "epochs": 30}
+WIDE = {**END, "net_options": {**PAPER["net_options"], "width": reproduction.SCALES["paper"]["width"]}}
+BARE = without_norm(END)
+BP, DFA, BLOCK_FA = ({**END, "rule": rule} for rule in ("bp", "dfa", "block_fa"))
+BRIEF_BP, BRIEF_DFA = ({**BRIEF, "rule": rule} for rule in ("bp", "dfa"))
+WHOLE = {"snapshot_every": 1}
+"""Measured after every epoch."""
+TESTED = {"tier": "standard", "noise": True}
+"""With the controls that are measured at the end."""
+EARLY_DFA = {**BRIEF_DFA, **TESTED, "tier": "full", "snapshot_at": ",".join(map(str, EARLY))}
+STRONG_DFA, WEAK_DFA = ({**BRIEF_DFA, **TESTED, "penalty": penalty} for penalty in (STRONG, WEAK))
+VIT_END = {**END, "net": "vit", "net_options": VIT}
+STUDENT = {**TEACHER, **AT_THE_END, **WHOLE}
+FROZEN = {"frozen": True}
+NORMS = ("batch", "sample")
+
+
+def normed(wanted: Wanted, reader: Reader) -> tuple[Alternative, ...]:
+    """The same with credit normalised."""
+    return tuple(Alternative(f"credit norm {norm}", read({**wanted, "credit_norm": norm}, reader)) for norm in NORMS)
+
+
+def other(label: str, wanted: Wanted, reader: Reader) -> tuple[Alternative, ...]:
+    """One other condition."""
+    return (Alternative(label, read(wanted, reader)),)
+
+
+def ladder(rule: str) -> list[Condition]:
+    """Frozen blocks, then the last 1, 2, … trained, then all: 30 epochs."""
+    depth = PAPER["net_options"]["depth"]
+    rungs = [{"frozen": True}, *({"train_last": last} for last in range(1, depth)), {}]
+    return [{**BRIEF, "rule": rule, **rung} for rung in rungs]
+
+
+def gcn(depth: int, *, rule: str = "bp", gain: float = 1.0, residual: bool = False, decay: bool = True) -> Condition:
+    """A deep GCN on Cora, as in study `graph_depth`."""
+    method = Method(rule, gain, residual, decay)
+    return {**method.fields(RECIPE, width=PLAIN["width"], depth=depth), "task": "cora"}

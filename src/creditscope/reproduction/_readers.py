@@ -1,0 +1,128 @@
+"""What is read from a finished run: a number, or in words why there is none."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from creditscope.auditing.checks.cs001_overwritten_stream import growths
+from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH, USUAL_GAMMA
+from creditscope.record import Record, Snapshot, TapMeasures
+
+Answer = float | str
+Reader = Callable[[Record], Answer]
+Fires = Callable[[Record, Snapshot], bool | None]
+"""Whether a published diagnostic fires at a moment; None if that cannot be said."""
+
+FLOOR_ROWS = 128
+"""Rows of the mean that the published floor is stated for."""
+FLOOR = PUBLISHED_FLOOR / FLOOR_ROWS
+EARLY_UNTIL = 5
+NOT_MEASURED, NEVER = "not measured", "never fires"
+THINNED = "not every epoch before it is on record"
+
+
+def sizes(snapshot: Snapshot) -> TapMeasures:
+    """Per-tap measures of the class token, in a net that has one, else of the whole sample."""
+    return snapshot.class_token or snapshot.taps
+
+
+def accuracy(record: Record) -> Answer:
+    """On the whole test set, at the end."""
+    return _or_missing(record.last.accuracy)
+
+
+def gamma(record: Record) -> Answer:
+    """Γ over taps 1..L at the end."""
+    return _or_missing(record.last.gamma)
+
+
+def at_tap(name: str, tap: int, *, rows: int = 1) -> Reader:
+    """A per-tap measure at the end; `rows`: divided by so many, as under a loss that is a mean over them."""
+
+    def read(record: Record) -> Answer:
+        values = getattr(sizes(record.last), name)
+        value = values[tap] if values else None
+        return NOT_MEASURED if value is None else value / rows
+
+    return read
+
+
+def deep(name: str, *, early: bool = False) -> Reader:
+    """Mean over taps 2..L, at the end or early."""
+
+    def read(record: Record) -> Answer:
+        snapshot = early_snapshot(record) if early else record.last
+        values = getattr(snapshot.taps, name)[2:]
+        if not values or None in values:
+            return NOT_MEASURED
+        return sum(values) / len(values)
+
+    return read
+
+
+def early_snapshot(record: Record) -> Snapshot:
+    """The last snapshot before the growth limit or the published floor fires, at latest at epoch 5."""
+    chosen = record.snapshots[0]
+    for snapshot in record.snapshots:
+        fires = grows(record, snapshot) or under_floor(FLOOR_ROWS)(record, snapshot)
+        if snapshot.epoch > EARLY_UNTIL or (fires and snapshot.epoch > 0):
+            break
+        chosen = snapshot
+    return chosen
+
+
+def under_floor(rows: int) -> Fires:
+    """‖g_L‖ of a loss that is a mean over `rows` is below the published floor."""
+
+    def fires(record: Record, snapshot: Snapshot) -> bool | None:
+        top = sizes(snapshot).g_norm[-1]
+        return None if top is None else top / rows < FLOOR
+
+    return fires
+
+
+def grows(record: Record, snapshot: Snapshot) -> bool | None:
+    """A block's growth is above the published limit."""
+    largest = largest_growth(record, snapshot)
+    return None if largest is None else largest > PUBLISHED_GROWTH
+
+
+def largest_growth(record: Record, snapshot: Snapshot) -> float | None:
+    """RMS(h_l)/RMS(h_{l−1}), the largest over residual blocks."""
+    return max(growths(record.facts, replace(snapshot, taps=sizes(snapshot))).values(), default=None)
+
+
+def greatest_growth(record: Record) -> Answer:
+    """The largest growth of any block at any snapshot."""
+    found = [g for s in record.snapshots if (g := largest_growth(record, s)) is not None]
+    return max(found, default=NOT_MEASURED)
+
+
+def first_epoch(fires: Fires) -> Reader:
+    """The first epoch of training at which it fires, if the epoch before is on record, too."""
+
+    def read(record: Record) -> Answer:
+        before = 0
+        for snapshot in record.snapshots:
+            if snapshot.epoch > 0 and fires(record, snapshot):
+                return float(snapshot.epoch) if snapshot.epoch - before <= 1 else THINNED
+            before = snapshot.epoch
+        return NEVER
+
+    return read
+
+
+def never(fires: Fires) -> Reader:
+    """1 if it fires at no snapshot after training began, else 0."""
+    return lambda record: float(not any(fires(record, s) for s in record.snapshots if s.epoch > 0))
+
+
+def pair_accepts(record: Record) -> Answer:
+    """1 if accuracy is above chance and Γ positive, as the usual pair asks."""
+    last, chance = record.last, record.facts.chance
+    if last.accuracy is None or last.gamma is None or chance is None:
+        return NOT_MEASURED
+    return float(last.accuracy > chance and last.gamma > USUAL_GAMMA)
+
+
+def _or_missing(value: float | None) -> Answer:
+    return NOT_MEASURED if value is None else value

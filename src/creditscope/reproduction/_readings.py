@@ -1,0 +1,63 @@
+"""A reading: from all records to one value per seed, and what of it is lacking."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from creditscope.reproduction._readers import Reader, accuracy
+from creditscope.reproduction._shelf import Shelf, Wanted
+
+
+@dataclass(frozen=True)
+class Values:
+    """One number per seed; `lacking` counts in words the seeds without one."""
+
+    by_seed: Mapping[int, float]
+    lacking: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def numbers(self) -> list[float]:
+        """In the order of seeds."""
+        return list(self.by_seed.values())
+
+    def words(self) -> str:
+        """What is lacking: "1 diverged, 2 not measured"."""
+        return ", ".join(f"{count} {why}" for why, count in self.lacking)
+
+
+Reading = Callable[[Shelf], Values]
+
+
+def read(wanted: Wanted, reader: Reader) -> Reading:
+    """A reader on every seed of a condition."""
+
+    def find(shelf: Shelf) -> Values:
+        found = shelf.find(wanted)
+        answers = {seed: reader(record) for seed, record in found.runs.items()}
+        numbers = {seed: answer for seed, answer in answers.items() if not isinstance(answer, str)}
+        reasons = Counter(answer for answer in answers.values() if isinstance(answer, str))
+        reasons.update({"diverged": len(found.diverged)} if found.diverged else {})
+        return Values(numbers, tuple(reasons.items()))
+
+    return find
+
+
+def difference(wanted: Wanted, baseline: Wanted, reader: Reader = accuracy) -> Reading:
+    """The same of a condition minus that of another, paired by seed."""
+
+    def find(shelf: Shelf) -> Values:
+        own, other = (read(w, reader)(shelf).by_seed for w in (wanted, baseline))
+        return Values({seed: own[seed] - other[seed] for seed in own if seed in other})
+
+    return find
+
+
+def first_is_best(conditions: Sequence[Wanted]) -> Reading:
+    """1 for a seed whose accuracy is highest under the first of the conditions, on the seeds that have all."""
+
+    def find(shelf: Shelf) -> Values:
+        first, *others = (read(wanted, accuracy)(shelf).by_seed for wanted in conditions)
+        shared = [seed for seed in first if all(seed in other for other in others)]
+        return Values({seed: float(all(first[seed] > other[seed] for other in others)) for seed in shared})
+
+    return find

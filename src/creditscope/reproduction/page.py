@@ -1,0 +1,142 @@
+"""The page: a table of every published number beside ours, artefacts, and what must hold."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from creditscope.record import Record
+from creditscope.reproduction._shelf import Shelf, seeds_of
+from creditscope.reproduction._words import count, size
+from creditscope.reproduction.artefacts import list_artefacts
+from creditscope.reproduction.claims import list_claims
+from creditscope.reproduction.compare import Comparison, Published, compare
+from creditscope.reproduction.published import PUBLISHED, WHERE
+
+COMMAND = "creditscope reproduction --records results/paper --out docs/reproduction.md"
+HEAD = """# Reproduction of published numbers
+
+Made from records by `{command}`.
+Nothing on this page is typed in by hand but the published numbers, which are only ever compared with.
+
+**Measured** is a mean over all seeds on record with its 95 % t interval (ddof 1, over seeds; test set fixed), for sizes
+a geometric mean. **Inside**: the published value lies in the 95 % prediction interval for a mean of the published
+number m of seeds, mean ± t·sd·√(1/n + 1/m), with mean, sd and n measured, on log10 for sizes; the interval is given. A
+published number stands for all that round to it, a range for all within it; where the number of seeds is not stated,
+m = 1. A claim is inside if every seed bears it out. A wide interval makes it easy to be inside, so for accuracies it is
+also said whether the mean is within 1.5 pp. Where a number is not inside, the last column gives what other runs say
+under the setting named: a reason that was tried, not guessed. Published gradient norms are of a mean over N rows; ours,
+per sample, are divided by the N named.
+"""
+COLUMNS = ("quantity", "published", "measured", "n", "inside", "other settings")
+
+
+def render_page(records: Sequence[Record], derived: Sequence[Record] = ()) -> str:
+    """The page as Markdown."""
+    shelf = Shelf(records)
+    rows = {published.id: compare(published, published.reading(shelf)) for published in PUBLISHED}
+    parts = [HEAD.format(command=COMMAND), _summary(rows)]
+    for part, entries in groupby(PUBLISHED, key=lambda published: published.part):
+        lines = [_row(published, rows[published.id], shelf) for published in entries]
+        parts.append(f"## {part}\nSaid in: {WHERE[part]}.\n\n{_table(COLUMNS, lines)}")
+    artefacts = [f"- **{title}.** {text}" for title, text in list_artefacts(shelf, derived).items()]
+    parts.append("## Readings that are artefacts\n" + "\n".join(artefacts) + "\n")
+    claims = [(c.text, {True: "yes", False: "**no**", None: "–"}[c.holds], c.numbers) for c in list_claims(shelf)]
+    parts.append(f"## What must hold\n{_table(('claim', 'holds', 'measured'), claims)}")
+    parts.append(_provenance(shelf, derived))
+    return "\n".join(parts)
+
+
+def _summary(rows: dict[str, Comparison]) -> str:
+    answers = [row.inside for row in rows.values()]
+    single = sum(row.inside is None and row.n > 0 for row in rows.values())
+    return (
+        f"Of {len(rows)} published numbers {answers.count(True)} are inside and {answers.count(False)} are not; "
+        f"{answers.count(None) - single} have no run on record, {single} have a single seed and no interval.\n"
+    )
+
+
+def _row(published: Published, found: Comparison, shelf: Shelf) -> tuple[str, ...]:
+    others = "" if found.inside else _others(published, shelf, tried_only=not found.n)
+    measured = _measured(published, found), str(found.n), _inside(published, found)
+    return published.quantity, _said(published), *measured, others
+
+
+def _said(published: Published) -> str:
+    if published.kind == "claim":
+        return published.said[0]
+    text = (", " if published.kind == "seeds" else "–").join(published.said)
+    text += f" ± {published.sd}" if published.sd else ""
+    known = published.n is not None or published.kind == "seeds"
+    return f"{text} (n = {published.seeds})" if known else text
+
+
+def _number(published: Published, value: float) -> str:
+    """As many digits as were published, and one more."""
+    if published.scale == "log10":
+        return size(value)
+    decimals = max(len(text.partition("e")[0].partition(".")[2]) for text in published.said)
+    return f"{value:.{decimals + 1}f}"
+
+
+def _measured(published: Published, found: Comparison) -> str:
+    lacking = f" ({found.values.words()})" if found.values.lacking else ""
+    if not found.n:
+        return f"not on record{lacking}"
+    if published.kind == "claim":
+        return f"holds for {sum(found.values.numbers):.0f} of {count('seed', found.n)}{lacking}"
+    if found.mean is None:
+        return f"0 in some seeds{lacking}"
+    text = _number(published, found.mean)
+    if found.half is not None and published.scale == "log10":
+        ends = (found.mean * 10.0**sign for sign in (-found.half, found.half))
+        text += f" [{', '.join(size(end) for end in ends)}]"
+    elif found.half is not None:
+        text += f" ± {_number(published, found.half)}"
+    return text + lacking
+
+
+def _inside(published: Published, found: Comparison) -> str:
+    if found.inside is None:
+        answer = "–" if not found.n else "one seed, no interval"
+    else:
+        answer = "yes" if found.inside else "**no**"
+    if found.low is not None and found.high is not None:
+        answer += f" [{_number(published, found.low)}, {_number(published, found.high)}]"
+    if found.close is not None:
+        answer += f"; {'within' if found.close else 'not within'} 1.5 pp"
+    return answer
+
+
+def _others(published: Published, shelf: Shelf, *, tried_only: bool) -> str:
+    """The same number under every other setting; those without a run are named unless `tried_only`."""
+    said = []
+    for alternative in published.alternatives:
+        found = compare(published, alternative.reading(shelf))
+        if found.n or found.values.lacking:
+            answer = {True: "inside", False: "not inside", None: "no interval"}[found.inside]
+            near = {True: ", within 1.5 pp", False: ", not within 1.5 pp", None: ""}[found.close]
+            said.append(f"{alternative.label}: {_measured(published, found)}, n = {found.n}, {answer}{near}")
+        elif not tried_only:
+            said.append(f"{alternative.label}: not run")
+    return "; ".join(said) or ("" if tried_only else "no other setting was tried")
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', '∣') for cell in line)} |\n" for line in lines)
+
+
+def _provenance(shelf: Shelf, derived: Sequence[Record]) -> str:
+    read = list(shelf.read.values())
+    text = f"## Where it comes from\n{count('run', len(shelf.records))} on record, {len(read):,} of them read here"
+    text += f", on {count('seed', len(seeds_of(read)))}" if read else ""
+    text += f"; {len(derived)} measurements of rescaled nets" if derived else ""
+    if not read:
+        return f"{text}.\n"
+    facts = [("device", "device"), ("torch", "torch"), ("NumPy", "numpy"), ("Python", "python")]
+    facts += [("creditscope", "creditscope"), ("commit", "commit")]
+    listed = []
+    for label, name in facts:
+        values = sorted({str(getattr(r.provenance, name))[:40] for r in read} - {""})
+        values = [value[:9] for value in values] if name == "commit" else values
+        listed += [f"{label} {', '.join(values)}"] if values else []
+    return f"{text}. {'; '.join(listed)}.\n" if listed else f"{text}.\n"
