@@ -21,8 +21,8 @@ from creditscope.train.training import train_run
 TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 2, "eval_rows": 300}
 GRAPH = {"task": "sbm", "task_options": {"nodes": 200}, "net": "gcn", "net_options": {"depth": 3, "width": 8}}
 CHEAP = {"common", "common_a", "drift", "permuted_cos"}
-DEAR = {"rho", "descent", "descent_null", "descent_null_sd", "descent_stage", "probe", "skip_one"}
-FRESH = {"fresh_cos", "fresh_sd"}
+DEAR = {"rho", "rho_exact", "descent", "descent_null", "descent_null_sd", "descent_stage", "probe", "skip_one"}
+FRESH = {"fresh_cos", "fresh_sd", "fresh_rho", "fresh_rho_sd", "fresh_descent", "fresh_descent_sd"}
 NEW = CHEAP | DEAR | FRESH
 
 

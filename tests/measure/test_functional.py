@@ -13,6 +13,7 @@ from creditscope.measure import descent as descent_module
 from creditscope.measure import rho as rho_module
 from creditscope.measure.alignment import measure_alignment
 from creditscope.measure.descent import SIZES, measure_descent, measure_stage_descent
+from creditscope.measure.fresh import FRESH_MOVES
 from creditscope.measure.functional import Twin, first_rows, held_states, make_twin, replaced_states, row_losses
 from creditscope.measure.rho import measure_rho, pearson
 from creditscope.rng import generator
@@ -53,8 +54,8 @@ def test_rho_of_the_gradient_is_one_and_of_random_credit_zero(learnt, factor):
     net, x, y = learnt
     twin = twin_of(rescaled(net, factor), x, y)
     assert twin.seen.output.dtype == torch.float64
-    assert float(measure_rho(twin).min()) > 0.99
-    nothing = measure_rho(with_credits(twin, random_like(twin.seen.exact)))
+    assert float(measure_rho(twin)["rho"].min()) > 0.99
+    nothing = measure_rho(with_credits(twin, random_like(twin.seen.exact)))["rho"]
     assert float(nothing.abs().max()) < 0.02
 
 
@@ -67,7 +68,7 @@ def test_rho_estimates_cos_F_of_rows_weighted_by_their_states(learnt):
     """The steps are relative to ‖h‖, so that a row weighs ‖h‖² as much."""
     twin = twin_of(*learnt)
     credits = noisy_gradients(twin)
-    rho = measure_rho(with_credits(twin, credits))
+    rho = measure_rho(with_credits(twin, credits))["rho"]
     for found, a, g, h in zip(rho.tolist(), credits, twin.seen.exact, twin.seen.states, strict=True):
         size = h.norm(dim=1, keepdim=True)
         assert found == pytest.approx(float(measure_alignment(size * a, size * g)["cos_F"]), abs=0.02)
@@ -82,7 +83,7 @@ def test_rho_estimates_cos_F_where_states_have_one_size(learnt):
     credits = noisy_gradients(twin)
     expected = float(measure_alignment(credits[0], twin.seen.exact[0])["cos_F"])
     assert 0.4 < expected < 0.7
-    assert float(measure_rho(with_credits(twin, credits))) == pytest.approx(expected, abs=0.02)
+    assert float(measure_rho(with_credits(twin, credits))["rho"]) == pytest.approx(expected, abs=0.02)
 
 
 def test_rho_against_differences_taken_by_hand(learnt, monkeypatch):
@@ -90,7 +91,7 @@ def test_rho_against_differences_taken_by_hand(learnt, monkeypatch):
     net, x, y = learnt
     twin = twin_of(net, x[:40], y[:40], "dfa")
     monkeypatch.setattr(rho_module, "DIRECTIONS", 5)
-    found = measure_rho(twin)
+    found = measure_rho(twin)["rho"]
     upper, stream = copy.deepcopy(net).double(), generator(0, "directions")
     h, a = twin.seen.states[1], twin.seen.credits[1].numpy()
     told, done = [], []
@@ -200,7 +201,7 @@ def test_credit_that_is_zero_has_no_descent(learnt):
     net, x, y = learnt
     twin = twin_of(net, x[:32], y[:32])
     found = measure_descent(with_credits(twin, [torch.zeros_like(g) for g in twin.seen.exact]))
-    assert all(value.isnan().all() for value in found.values())
+    assert all(found[name].isnan().all() for name in ("descent", "descent_null", "descent_null_sd"))
 
 
 def test_holding_states_is_the_same_as_computing_them(learnt):
@@ -256,7 +257,7 @@ def test_interacting_rows_are_one_sample(monkeypatch):
     monkeypatch.setattr(rho_module, "JOINT_DIRECTIONS", 64)
     twin = make_twin(make_subject(net, x, y, "bp", taps=("0", "1")))
     assert twin.subject.applied.anatomy.rows_interact
-    assert float(measure_rho(twin).min()) > 0.99
+    assert float(measure_rho(twin)["rho"].min()) > 0.99
     assert measure_descent(twin)["descent"].tolist() == [1.0, 1.0]
     assert first_rows(twin.subject, 4) is twin.subject
 
@@ -277,7 +278,7 @@ def test_a_net_that_casts_is_measured_in_its_own_precision_and_said_to_be():
     twin = make_twin(make_subject(Casts(), torch.randn(64, 8), torch.arange(64) % 4, "bp", taps=("stem",)))
     assert twin.seen.output.dtype == torch.float32
     assert "float32" in twin.note
-    assert float(measure_rho(twin).min()) > 0.99
+    assert float(measure_rho(twin)["rho"].min()) > 0.99
 
 
 def test_rows_of_descent_are_those_with_a_loss(learnt):
@@ -287,3 +288,29 @@ def test_rows_of_descent_are_those_with_a_loss(learnt):
     assert torch.equal(first_rows(masked, 50).target, y[900:950])
     assert torch.equal(first_rows(subject, 50).inputs, x[:50])
     assert descent_module.ROWS == 256
+
+
+def fresh_by_hand(twin: Twin, draws: int):
+    """DFA's credit e Bᵀ with B drawn here from the named streams."""
+    error = twin.seen.errors.error
+    for draw in range(draws):
+        stream = generator(twin.subject.seed, "fresh feedback", draw)
+        yield [error @ (torch.randn(h.shape[-1], 4, generator=stream) / 2).double().T for h in twin.seen.states]
+
+
+def test_the_nulls_of_rho_and_descent_are_those_of_credit_from_fresh_feedback(learnt):
+    twin = twin_of(*learnt, "dfa")
+    rho, descent = measure_rho(twin), measure_descent(twin)
+    drawn = [with_credits(twin, credits) for credits in fresh_by_hand(twin, FRESH_MOVES)]
+    for found, name, one in ((rho, "rho", measure_rho), (descent, "descent", measure_descent)):
+        by_hand = torch.stack([one(fresh)[name] for fresh in drawn])
+        torch.testing.assert_close(found[f"fresh_{name}"], by_hand.mean(0))
+        torch.testing.assert_close(found[f"fresh_{name}_sd"], by_hand.std(0))
+    exact = measure_rho(with_credits(twin, twin.seen.exact))["rho"]
+    torch.testing.assert_close(rho["rho_exact"], exact)
+    assert float(exact.min()) > 0.99
+
+
+def test_without_feedback_there_is_nothing_to_draw_anew():
+    twin = twin_of(*make_net(steps=1))
+    assert not any(name.startswith("fresh") for name in {**measure_rho(twin), **measure_descent(twin)})

@@ -91,6 +91,7 @@ def _feedback_angles(pairs: list[tuple[Tensor, Tensor] | None]) -> Measured:
     return {"feedback_angle": torch.stack([weight_angle(*pair) if pair else nothing for pair in pairs])}
 
 
+DESCENT_FIELDS = ("descent", "descent_null", "descent_null_sd", "fresh_descent", "fresh_descent_sd")
 INSTRUMENTS = (
     Instrument("common", "cheap", ("gradient_rows", "credit_rows"), _common, ("common", "common_a")),
     Instrument("drift", "cheap", ("gradient_rows", "facts"), _drift, ("drift",)),
@@ -98,8 +99,8 @@ INSTRUMENTS = (
     Instrument("weight z", "cheap", ("rule_gradients",), _weight_z, ("z",), of="weights"),
     Instrument("feedback_angle", "cheap", ("feedback_pairs",), _feedback_angles, ("feedback_angle",), of="weights"),
     Instrument("fresh_cos", "dear", ("subject", "seen", "gradient_rows"), measure_fresh, ("fresh_cos", "fresh_sd")),
-    Instrument("rho", "dear", ("twin",), lambda twin: {"rho": measure_rho(twin)}, ("rho",)),
-    Instrument("descent", "dear", ("small_twin",), measure_descent, ("descent", "descent_null", "descent_null_sd")),
+    Instrument("rho", "dear", ("twin",), measure_rho, ("rho", "rho_exact", "fresh_rho", "fresh_rho_sd")),
+    Instrument("descent", "dear", ("small_twin",), measure_descent, DESCENT_FIELDS),
     Instrument(
         "descent_stage",
         "dear",

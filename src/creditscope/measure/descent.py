@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from creditscope.measure.fresh import FRESH_MOVES, fresh_credits, fresh_streams, has_feedback
 from creditscope.measure.functional import Twin
 from creditscope.measure.nulls import turned_rows
 from creditscope.measure.numerics import flat_rows
@@ -23,13 +24,17 @@ SIZES = tuple(10 ** (-4 + 4 * i / 11) for i in range(12))
 
 
 def measure_descent(twin: Twin) -> dict[str, Tensor]:
-    """Best decrease of the mean loss along −a_l at every tap over that along −g_l; and for credit turned at random.
+    """Best decrease of the mean loss along −a_l at every tap over that along −g_l; and for nulls of credit.
 
     All rows move at once, by t·(‖H‖/‖A‖)·a_i for t in `SIZES`, so that they keep their proportions. 1 for a = g; 0 if
-    no step helps. The null turns all credit by one Haar rotation; mean and sd (ddof 1) are over 8 of them.
+    no step helps. One null turns all credit by one Haar rotation; mean and sd (ddof 1) are over 8 of them. The other,
+    for a rule with feedback, is the credit of fresh draws of it.
     """
     base, stream = twin.mean_of(twin.losses()).detach(), generator(twin.subject.seed, "rotations")
-    own, null = [], []
+    own, null, drawn_anew = [], [], []
+    redrawn = has_feedback(twin.subject)
+    streams = fresh_streams(twin.subject, FRESH_MOVES if redrawn else 0)
+    fresh = fresh_credits(twin.subject, twin.seen, streams) if redrawn else [()] * len(twin.seen.states)
     for tap, (h, a, g) in enumerate(zip(twin.seen.states, twin.seen.credits, twin.seen.exact, strict=True)):
         losses = twin.from_tap(tap)
 
@@ -41,8 +46,15 @@ def measure_descent(twin: Twin) -> dict[str, Tensor]:
         own.append(_share(reference if a is g else best(a), reference))
         turned = [best(turned_rows(flat_rows(a), stream).view_as(a)) for _ in range(DESCENT_TURNS)]
         null.append(_share(torch.stack(turned), reference))
-    nulls = torch.stack(null)
-    return {"descent": torch.stack(own), "descent_null": nulls.mean(1), "descent_null_sd": nulls.std(1)}
+        drawn_anew += [_share(torch.stack([best(one) for one in fresh[tap]]), reference)] if redrawn else []
+    found = {"descent": torch.stack(own), **_mean_and_sd("descent_null", null)}
+    return found | (_mean_and_sd("fresh_descent", drawn_anew) if redrawn else {})
+
+
+def _mean_and_sd(name: str, values: list[Tensor]) -> dict[str, Tensor]:
+    """Over what was drawn, at every tap; ddof 1."""
+    stacked = torch.stack(values)
+    return {name: stacked.mean(1), f"{name}_sd": stacked.std(1)}
 
 
 def measure_stage_descent(twin: Twin) -> Tensor:

@@ -4,7 +4,7 @@ The rule's own cosine less this one is the alignment that training acquired; the
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -22,45 +22,69 @@ from creditscope.taps import Anatomy, watch_forward
 
 FRESH_DRAWS = 20
 """Draws of all feedback."""
+FRESH_MOVES = 4
+"""Those of them that ρ and descent are measured with."""
+Take = Callable[[Sequence[Tensor]], Sequence[Tensor]]
+"""What is wanted of the credits at all taps."""
 
 
 def measure_fresh(subject: Subject, seen: Observation, gradients: Sequence[BatchRows]) -> dict[str, Tensor]:
     """Mean and sd (ddof 1) over draws of the cosine per tap; nothing for a rule without feedback."""
-    applied = subject.applied
-    if not (applied.feedback if isinstance(applied, AppliedTapRule) else feedback_names(subject.net)):
+    if not has_feedback(subject):
         return {}
-    streams = [generator(subject.seed, "fresh feedback", draw) for draw in range(FRESH_DRAWS)]
-    cos = fresh_cosines(subject, seen, gradients, streams)
+    cos = fresh_cosines(subject, seen, gradients, fresh_streams(subject, FRESH_DRAWS))
     return {"fresh_cos": cos.mean(0), "fresh_sd": cos.std(0), "fresh_draws": torch.tensor(FRESH_DRAWS).to(cos.device)}
+
+
+def has_feedback(subject: Subject) -> bool:
+    """Whether there is anything to draw anew."""
+    applied = subject.applied
+    return bool(applied.feedback if isinstance(applied, AppliedTapRule) else feedback_names(subject.net))
+
+
+def fresh_streams(subject: Subject, draws: int) -> list[torch.Generator]:
+    """Where the first so many draws come from."""
+    return [generator(subject.seed, "fresh feedback", draw) for draw in range(draws)]
 
 
 def fresh_cosines(
     subject: Subject, seen: Observation, gradients: Sequence[BatchRows], streams: Sequence[torch.Generator]
 ) -> Tensor:
     """Cosine at every tap with the feedback that each stream gives, (draws, taps); the gradients are the given ones."""
+    (found,) = _of_fresh(subject, seen, streams, lambda credits: [mean_cosines(credits, gradients)])
+    return found
+
+
+def fresh_credits(subject: Subject, seen: Observation, streams: Sequence[torch.Generator]) -> list[Tensor]:
+    """The credit that the feedback of each stream gives at every tap, each (draws, *state)."""
+    return _of_fresh(subject, seen, streams, list)
+
+
+def _of_fresh(subject: Subject, seen: Observation, streams: Sequence[torch.Generator], take: Take) -> list[Tensor]:
+    """What `take` makes of the credits at all taps, for each draw, stacked over draws."""
     entries = sum(h.numel() for h in seen.states)
     chunk = together(seen.output.device, entries)
     if isinstance(subject.applied, AppliedTapRule):
-        return _tap_rule_cosines(subject, subject.applied, seen, gradients, streams, chunk)
+        return _tap_rule(subject, subject.applied, seen, streams, take, chunk)
     drawn = _redrawn_weights(subject, streams)
-    parts = [drawn[i : i + chunk] for i in range(0, len(drawn), chunk)]
-    return torch.cat([_weight_rule_cosines(subject, seen, gradients, part) for part in parts])
+    parts = [_weight_rule(subject, seen, drawn[i : i + chunk], take) for i in range(0, len(drawn), chunk)]
+    return [torch.cat(found) for found in zip(*parts, strict=True)]
 
 
-def _tap_rule_cosines(
+def _tap_rule(
     subject: Subject,
     applied: AppliedTapRule,
     seen: Observation,
-    gradients: Sequence[BatchRows],
     streams: Sequence[torch.Generator],
+    take: Take,
     chunk: int,
-) -> Tensor:
+) -> list[Tensor]:
     """No forward is needed: only the feedback is another."""
     rule, anatomy = applied.rule, applied.anatomy
     drawn = [rule.draw_feedback(anatomy.shapes, anatomy.classes, stream) for stream in streams]
     stacked = [torch.stack(b).to(own) for b, own in zip(zip(*drawn, strict=True), applied.feedback, strict=True)]
 
-    def cosines(*feedback: Tensor) -> Tensor:
+    def taken(*feedback: Tensor) -> tuple[Tensor, ...]:
         context = CreditContext(
             error=seen.errors.error,
             output=seen.errors.output,
@@ -72,31 +96,31 @@ def _tap_rule_cosines(
             mask=subject.mask,
             class_token=anatomy.class_token,
         )
-        return mean_cosines(rule.credit(context), gradients)
+        return tuple(take(rule.credit(context)))
 
-    return mapped(cosines, *stacked, chunk=chunk)
+    return list(mapped(taken, *stacked, chunk=chunk))
 
 
-def _weight_rule_cosines(
-    subject: Subject, seen: Observation, gradients: Sequence[BatchRows], drawn: Sequence[dict[str, Tensor]]
-) -> Tensor:
+def _weight_rule(subject: Subject, seen: Observation, drawn: Sequence[dict[str, Tensor]], take: Take) -> list[Tensor]:
     """One backward per draw, all of them at once as seeds of a stack, where the net can be stacked."""
     error, draws = seen.errors.error, len(drawn)
     if draws == 1:
         forward = watch_forward(subject.net, subject.taps, subject.inputs, {**subject.tensors, **drawn[0]})
         credits = torch.autograd.grad(forward.output, forward.states, error, allow_unused=True)
         found = [torch.zeros_like(h) if a is None else a for h, a in zip(forward.states, credits, strict=True)]
-        return mean_cosines(found, gradients).unsqueeze(0)
+        return [one.unsqueeze(0) for one in take(found)]
     buffers = {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
     shared = {name: t.expand(draws, *t.shape) for name, t in subject.tensors.items() if name not in buffers}
     stack = StackedNet(subject.net, shared, buffers)  # pyright: ignore[reportArgumentType]
     try:
         forward = watch_forward(stack, subject.taps, subject.inputs)
     except (RuntimeError, NotImplementedError, ValueError):  # they cannot be mapped, or do not fit together
-        return torch.cat([_weight_rule_cosines(subject, seen, gradients, [one]) for one in drawn])
+        parts = [_weight_rule(subject, seen, [one], take) for one in drawn]
+        return [torch.cat(found) for found in zip(*parts, strict=True)]
     credits = torch.autograd.grad(forward.output, forward.states, error.expand(draws, *error.shape), allow_unused=True)
     found = [torch.zeros_like(h) if a is None else a for h, a in zip(forward.states, credits, strict=True)]
-    return torch.stack([mean_cosines([a[i] for a in found], gradients) for i in range(draws)])
+    taken = [take([a[i] for a in found]) for i in range(draws)]
+    return [torch.stack(one) for one in zip(*taken, strict=True)]
 
 
 def mean_cosines(credits: Sequence[Tensor], gradients: Sequence[BatchRows]) -> Tensor:
@@ -143,6 +167,7 @@ def _plain_linear(layer: FeedbackLinear) -> nn.Linear:
 def _resized(drawn: dict[str, Tensor], subject: Subject) -> dict[str, Tensor]:
     resized = {}
     for name, fresh in drawn.items():
-        unit, size = Direction.of(fresh), Direction.of(subject.tensors[name]).norm
+        own = subject.tensors[name]
+        unit, size = Direction.of(fresh.to(own)), Direction.of(own).norm
         resized[name] = (unit.scaled * (size / unit.length)).view_as(fresh)
     return resized

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -95,8 +95,11 @@ class Twin:
         return mapped(function, *stacked, chunk=self.together(entries))
 
 
+Tensors = TypeVar("Tensors", Tensor, tuple[Tensor, ...])
+
+
 @torch.no_grad()
-def mapped(function: Callable[..., Tensor], *stacked: Tensor, chunk: int) -> Tensor:
+def mapped(function: Callable[..., Tensors], *stacked: Tensor, chunk: int) -> Tensors:
     """`function` of every slice, `chunk` of them at once by `vmap`, so that what does not differ is computed once.
 
     One by one where something in it cannot be mapped: the numbers are the same.
@@ -108,7 +111,10 @@ def mapped(function: Callable[..., Tensor], *stacked: Tensor, chunk: int) -> Ten
         except (RuntimeError, NotImplementedError, ValueError) as error:
             if isinstance(error, torch.OutOfMemoryError):
                 raise
-    return torch.stack([function(*slices) for slices in zip(*stacked, strict=True)])
+    found = [function(*slices) for slices in zip(*stacked, strict=True)]
+    if isinstance(found[0], Tensor):
+        return torch.stack(found)  # pyright: ignore[reportReturnType, reportArgumentType]
+    return tuple(map(torch.stack, zip(*found, strict=True)))  # pyright: ignore[reportReturnType]
 
 
 def make_twin(subject: Subject) -> Twin:

@@ -36,11 +36,17 @@ def turned_rows(x: Tensor, generator: torch.Generator) -> Tensor:
     """
     n, d = x.shape
     if n >= d:
-        return x @ haar_frame(d, d, generator).to(x)
-    return torch.linalg.qr(x.mT, mode="r").R.mT @ haar_frame(d, n, generator).to(x).mT
+        return x @ haar_frame(d, d, generator, device=x.device).to(x)
+    return torch.linalg.qr(x.mT, mode="r").R.mT @ haar_frame(d, n, generator, device=x.device).to(x).mT
 
 
-def haar_frame(d: int, n: int, generator: torch.Generator, dtype: torch.dtype = torch.float64) -> Tensor:
-    """n ≤ d orthonormal columns, Haar-distributed: QR of a d×n Gaussian with the sign fix."""
-    q, r = torch.linalg.qr(torch.randn(d, n, generator=generator, dtype=dtype))
+def haar_frame(
+    d: int,
+    n: int,
+    generator: torch.Generator,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | None = None,
+) -> Tensor:
+    """n ≤ d orthonormal columns, Haar-distributed: QR, on the device, of a d×n Gaussian with the sign fix."""
+    q, r = torch.linalg.qr(torch.randn(d, n, generator=generator, dtype=dtype).to(device))
     return q * r.diagonal().sign()

@@ -7,6 +7,7 @@ For isotropic v the products ⟨a, v⟩ and ⟨g, v⟩ correlate as a and g do, 
 import torch
 from torch import Tensor
 
+from creditscope.measure.fresh import FRESH_MOVES, fresh_credits, fresh_streams, has_feedback
 from creditscope.measure.functional import Twin
 from creditscope.measure.numerics import flat_rows, row_norms
 from creditscope.rng import generator
@@ -19,26 +20,33 @@ STEP = 1e-3
 """ε over ‖h‖."""
 
 
-def measure_rho(twin: Twin) -> Tensor:
+def measure_rho(twin: Twin) -> dict[str, Tensor]:
     """Pearson over samples × directions v of ⟨a_l, εv⟩ with ℓ(h_l + εv) − ℓ(h_l), at every tap; ε_i = 1e-3 ‖h_{l,i}‖.
 
     Directions are drawn per sample on the CPU; taps of one shape share them. Where rows interact a direction is one of
-    the whole state, and ℓ the total loss.
+    the whole state, and ℓ the total loss. The same moves judge the exact gradient (the positive control) and, for a
+    rule with feedback, the credit of fresh draws of it, of which mean and sd (ddof 1) are given.
     """
     states = twin.seen.states
     by_shape: dict[torch.Size, list[int]] = {}
     for tap, h in enumerate(states):
         by_shape.setdefault(h.shape, []).append(tap)
+    judged = [torch.stack(pair) for pair in zip(twin.seen.credits, twin.seen.exact, strict=True)]
+    if has_feedback(twin.subject):
+        fresh = fresh_credits(twin.subject, twin.seen, fresh_streams(twin.subject, FRESH_MOVES))
+        judged = [torch.cat(both) for both in zip(judged, fresh, strict=True)]
     found = {}
     with torch.no_grad():
         base = twin.losses()
         for taps in by_shape.values():
-            found |= _correlations(twin, taps, base)
-    return torch.stack([found[tap] for tap in range(len(states))])
+            found |= _correlations(twin, taps, judged, base)
+    own, exact, *fresh = torch.stack([found[tap] for tap in range(len(states))]).unbind(-1)
+    null = {"fresh_rho": torch.stack(fresh).mean(0), "fresh_rho_sd": torch.stack(fresh).std(0)} if fresh else {}
+    return {"rho": own, "rho_exact": exact, **null}
 
 
-def _correlations(twin: Twin, taps: list[int], base: Tensor) -> dict[int, Tensor]:
-    """ρ at taps of one shape."""
+def _correlations(twin: Twin, taps: list[int], judged: list[Tensor], base: Tensor) -> dict[int, Tensor]:
+    """ρ at taps of one shape, of every credit that is judged there."""
     first = twin.seen.states[taps[0]]
     joint = twin.subject.applied.anatomy.rows_interact
     count = JOINT_DIRECTIONS if joint else DIRECTIONS
@@ -49,15 +57,25 @@ def _correlations(twin: Twin, taps: list[int], base: Tensor) -> dict[int, Tensor
     done: dict[int, list[Tensor]] = {tap: [] for tap in taps}
     for start in range(0, count, chunk):
         drawn = [torch.randn(first.shape, generator=stream) for _ in range(min(chunk, count - start))]
-        v = _unit(torch.stack(drawn).to(first), joint)
+        v = _unit(torch.stack(drawn).to(first.device).to(first.dtype), joint)
         for tap in taps:
-            h, a = twin.seen.states[tap], twin.seen.credits[tap]
+            h = twin.seen.states[tap]
             moves = v * _sizes(h, joint)
             change = twin.over(lambda move, h=h, tap=tap: losses[tap](h + move), moves, entries=first.numel()) - base
-            product = (moves * a).flatten(2).sum(-1)
-            told[tap].append(product.sum(-1) if joint else product)
+            told[tap].append(_products(judged[tap], moves, joint))
             done[tap].append(change.sum(-1) if joint else change)
-    return {tap: _correlation(torch.cat(told[tap]), torch.cat(done[tap]), twin, joint) for tap in taps}
+    found = {}
+    for tap in taps:
+        change, products = torch.cat(done[tap]), torch.cat(told[tap], dim=1)
+        found[tap] = torch.stack([_correlation(product, change, twin, joint) for product in products])
+    return found
+
+
+def _products(judged: Tensor, moves: Tensor, joint: bool) -> Tensor:
+    """⟨a, εv⟩ of every credit with every move, (credits, moves), and by row where rows are apart."""
+    if joint:
+        return torch.einsum("kn,mn->km", judged.flatten(1), moves.flatten(1))
+    return torch.einsum("krd,mrd->kmr", judged.flatten(2), moves.flatten(2))
 
 
 def _correlation(told: Tensor, done: Tensor, twin: Twin, joint: bool) -> Tensor:

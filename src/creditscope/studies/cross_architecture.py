@@ -1,4 +1,4 @@
-"""BP, FA and DFA over training in three architectures: a transformer, an MLP without terminal norm, one without norms."""
+"""BP, FA and DFA over training in three architectures: a transformer, an MLP without terminal norm, one without any."""
 
 from collections.abc import Sequence
 from itertools import product
