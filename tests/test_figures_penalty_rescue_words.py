@@ -99,6 +99,10 @@ class TestWords:
         assert "Early vanilla DFA yes, +0.40" in other
         assert "DFA with λ = 10⁻² below, −0.35" in other
 
+    def test_a_gradient_that_is_zero_is_under_the_floor(self):
+        said = said_of(make_study(strong={"at": {20: {"g_norm": 0.0}}}))
+        assert "3 of 3 seeds (first at epoch 20) under DFA with λ = 10⁻²" in said
+
     def test_footer(self):
         said = said_of(make_study())
         assert "mnist1d, resmlp (depth 4, width 8), 30 epochs, seeds 1, 2, 3 (n = 3), credit norm none." in said

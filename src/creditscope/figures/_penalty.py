@@ -94,11 +94,15 @@ class Rescue:
         return [one.snapshot for one in self.early] if key == "early" else [r.last for r in self.runs[key]]
 
     def trajectory(self, key: str, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Epochs that all seeds share, and log10 of a measure at tap L, (seeds, epochs); NaN for an exact zero."""
+        """Epochs that all seeds share, and a measure at tap L, (seeds, epochs); NaN where it was not measured."""
         found = [{s.epoch: getattr(s.taps, name)[-1] for s in record.snapshots} for record in self.runs[key]]
         epochs = sorted(set.intersection(*map(set, found))) if found else []
-        values = np.array([[run[epoch] for epoch in epochs] for run in found], dtype=float)
-        return np.array(epochs), np.log10(np.where(values > 0, values, np.nan))
+        return np.array(epochs), np.array([[run[epoch] for epoch in epochs] for run in found], dtype=float)
+
+
+def take_log(values: np.ndarray) -> np.ndarray:
+    """log10; NaN for an exact zero, too."""
+    return np.log10(np.where(values > 0, values, np.nan))
 
 
 def fires(record: Record, snapshot: Snapshot) -> bool:

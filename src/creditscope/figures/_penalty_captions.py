@@ -6,7 +6,7 @@ import numpy as np
 
 from creditscope.auditing.stats import Interval
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS, Thresholds
-from creditscope.figures._penalty import DEEP, KINDS, LATEST, Rescue
+from creditscope.figures._penalty import DEEP, KINDS, LATEST, Rescue, take_log
 from creditscope.figures._penalty_bars import METRICS, Metric, over_null, paired
 from creditscope.figures._selection import mean_sd, plural, spec_of
 from creditscope.figures._style import number, power, subscript
@@ -44,7 +44,7 @@ def _ends(found: Rescue, key: str) -> tuple[int, int]:
 
 
 def _orders(found: Rescue, key: str, name: str) -> str:
-    _, logs = found.trajectory(key, name)
+    logs = take_log(found.trajectory(key, name)[1])
     mean, sd = (float(value) for value in mean_sd(logs[:, -1] - logs[:, 0]))
     said = number(mean, digits=1)
     return f"{'+' * (mean >= 0)}{said}" + ("" if np.isnan(sd) else f"\u00a0±\u00a0{number(sd, digits=1)}")
@@ -52,8 +52,8 @@ def _orders(found: Rescue, key: str, name: str) -> str:
 
 def _crossing(found: Rescue, key: str) -> str:
     """How many seeds ever go under the floor, and when first."""
-    epochs, logs = found.trajectory(key, "g_norm")
-    under = 10**logs < PUBLISHED_FLOOR
+    epochs, sizes = found.trajectory(key, "g_norm")
+    under = sizes < PUBLISHED_FLOOR
     when = sorted({int(epochs[row.argmax()]) for row in under if row.any()})
     said = f"{int(under.any(1).sum())} of {len(under)} seeds"
     if not when:
@@ -182,7 +182,7 @@ def footer(found: Rescue) -> str:
     record, n = found.first, len(found.seeds)
     spec = spec_of(record)
     options = ", ".join(f"{name} {value}" for name, value in spec.net_options.items())
-    draws = sorted({moment.fresh_draws for moment in found.moments("early")})
+    draws = sorted({moment.fresh_draws for moment in found.moments("early")} - {0})
     band = "Band in a: mean ± sd of log10 over seeds; bars in b and c: ± sd over seeds (ddof 1)"
     null = f", of the null over {'–'.join(map(str, draws))} draws and seeds" if draws else ""
     bars = (

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS
 from creditscope.figures import _style, register_figure
 from creditscope.figures._page import AXIS_ROOM, Panel, compose_page
-from creditscope.figures._penalty import KINDS, Rescue, select_rescue
+from creditscope.figures._penalty import KINDS, Rescue, select_rescue, take_log
 from creditscope.figures._penalty_bars import COLUMNS, METRICS, measure_bar, note_missing
 from creditscope.figures._penalty_captions import (
     TRACED,
@@ -75,15 +75,15 @@ def draw_trajectory(ax: Axes, found: Rescue) -> None:
     right = ax.twinx()
     right.set_label("a right")
     right.spines["right"].set_visible(True)
-    sizes = {name: [found.trajectory(key, name)[1] for key in TRACED] for name in ("h_norm", "g_norm")}
+    sizes = {name: [take_log(found.trajectory(key, name)[1]) for key in TRACED] for name in ("h_norm", "g_norm")}
     _set_log_axis(ax, sizes["h_norm"], [], upper=True)
     _set_log_axis(right, sizes["g_norm"], [np.log10(PUBLISHED_FLOOR)], upper=False)
     for axis, name, line in ((ax, "h_norm", "-"), (right, "g_norm", "--")):
         for key in TRACED:
-            epochs, logs = found.trajectory(key, name)
+            epochs, values = found.trajectory(key, name)
             if not len(epochs):
                 continue
-            mean, sd = mean_sd(logs)
+            mean, sd = mean_sd(take_log(values))
             look = {"color": COLOURS[key], "ls": line, "marker": MARKERS[key], "ms": 2.8}
             every = max(1, len(epochs) // 6)
             axis.plot(epochs, 10**mean, lw=1.1, markevery=every, gid=f"{key} {name}", zorder=3, **look)
@@ -100,11 +100,11 @@ def draw_trajectory(ax: Axes, found: Rescue) -> None:
 
 def _label_floor(ax: Axes, found: Rescue) -> None:
     """Beside the line, on the side where the curves are farther from it."""
-    curves = [found.trajectory(key, "g_norm")[1] for key in TRACED if found.runs[key]]
+    curves = [take_log(found.trajectory(key, "g_norm")[1]) for key in TRACED if found.runs[key]]
     nearest = []
     for side in (np.s_[:, : _third(curves)], np.s_[:, -_third(curves) :]):
         away = [np.abs(logs[side] - np.log10(PUBLISHED_FLOOR)).ravel() for logs in curves]
-        nearest.append(np.nan_to_num(np.concatenate([[np.inf], *away])).min())
+        nearest.append(np.nanmin(np.concatenate([[np.inf], *away])))
     left = nearest[0] > nearest[1]
     where = {"transform": ax.get_yaxis_transform(), "size": SMALL, "color": GREY, "va": "bottom"}
     text = f"floor, N\u00a0=\u00a0{PUBLISHED_ROWS}"
