@@ -125,6 +125,7 @@ class TestGaps:
         in_b = {"weak": {"weak"}, "strong": {"strong"}}.get(key, set())
         in_b = {"early", "null", "exact"} if key in ("early", "dfa") else in_b
         assert gaps(fig, "b") == {f"{metric.own} {column}" for metric in METRICS for column in in_b}
+        assert ("not measured" in said) == bool(in_b)
         assert gaps(fig, "c") == {key} & {"bp", "bp strong", "dfa", "strong"}
         lines = {str(line.get_gid()) for line in panel(fig, "a").lines}
         assert ("strong h_norm" in lines) == (key != "strong")

@@ -1,12 +1,14 @@
 """Colours and keys of figure `penalty_rescue`."""
 
+from math import isnan
+
 from matplotlib.artist import Artist
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS
 from creditscope.figures._penalty import Rescue
-from creditscope.figures._penalty_bars import COLUMNS, EXACT, NULL, note_missing
+from creditscope.figures._penalty_bars import COLUMNS, EXACT, METRICS, NULL, measure_bar
 from creditscope.figures._penalty_captions import TRACED
 from creditscope.figures._style import FAINT, GREY, INK, power, subscript
 
@@ -46,7 +48,7 @@ def metric_keys(found: Rescue) -> list[Artist]:
         at = {"weak": ", end", "strong": ", end", NULL: ", same snapshots", EXACT: " (hollow: 1 by definition)"}
         said = found.label(column) if column in found.gaps else label + at.get(column, "")
         keys.append(Patch(facecolor=COLOURS[column], edgecolor=COLOURS[column], lw=0.7, label=said))
-    if note_missing(found) or found.gaps:
+    if any(isnan(measure_bar(found, metric, column).mean) for metric in METRICS for column in COLUMNS):
         keys.append(Line2D([], [], color=GREY, ls="", marker="x", ms=4, label="not measured"))
     bars = "± sd over seeds (null: and draws)" if len(found.seeds) > 1 else "± sd over draws"
     return [*keys, Line2D([], [], color=INK, ls="", marker="|", ms=5, label=bars)]

@@ -154,8 +154,8 @@ def draw_metrics(ax: Axes, found: Rescue) -> None:
 
 
 def _short(value: float) -> str:
-    """Two decimals without a leading zero."""
-    return number(value).replace("0.", ".", 1) if abs(value) < 1 else number(value)
+    """Two decimals, without a leading zero or the sign of a zero."""
+    return number(round(value, 2) + 0.0).replace("0.", ".", 1) if abs(value) < 1 else number(value)
 
 
 def _mark_gap(ax: Axes, x: float, colour: str, gid: str) -> None:
