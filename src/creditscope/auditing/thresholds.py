@@ -10,6 +10,8 @@ from creditscope.errors import CreditscopeError, UnknownNameError
 
 PUBLISHED_GROWTH, PUBLISHED_FLOOR, PUBLISHED_GAIN = 50.0, 1.28e-5, 0.02
 """The published protocol's thresholds; unlike ours they do not move."""
+PUBLISHED_ROWS = 128
+"""Rows N of the mean that the published floor was stated for; `PUBLISHED_FLOOR` is N times that, per sample."""
 USUAL_GAMMA = 0.0
 """What the usual pair asks of Γ beside an accuracy above chance."""
 
@@ -42,7 +44,7 @@ class Thresholds:
         PUBLISHED_FLOOR,
         ("CS002",),
         "median ‖g_L‖ per sample below this: a tip, for comparison only",
-        "1e-7 for a mean over N = 128 rows, i.e. 1.28e-5 per sample",
+        f"1e-7 for a mean over N = {PUBLISHED_ROWS} rows, i.e. 1.28e-5 per sample",
     )
     common: float = _limit(
         0.3,

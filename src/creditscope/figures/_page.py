@@ -28,6 +28,8 @@ class Panel:
     keys: Sequence[Artist]
     caption: str
     axis_room: float = AXIS_ROOM
+    right_room: float = 0.0
+    """For the labels of a second axis."""
 
 
 def add_axes(fig: Figure, x: float, y: float, width: float, height: float, *, label: str) -> Axes:
@@ -59,7 +61,8 @@ def compose_page(panels: Sequence[Panel], *, footer: Sequence[str], panel_height
     fig = Figure(figsize=(WIDTH, bottom + panel_height + 0.34))
     for i, (panel, lines) in enumerate(zip(panels, captions, strict=True)):
         edge = MARGIN + i * (column + GAP)
-        ax = add_axes(fig, edge + panel.axis_room, bottom, column - panel.axis_room, panel_height, label=panel.letter)
+        width = column - panel.axis_room - panel.right_room
+        ax = add_axes(fig, edge + panel.axis_room, bottom, width, panel_height, label=panel.letter)
         panel.draw(ax)
         heading = f"{panel.letter}   {panel.title}"
         where = {"transform": fig.dpi_scale_trans, "weight": "bold", "va": "bottom"}
