@@ -10,6 +10,12 @@ from creditscope.errors import CreditscopeError
 from creditscope.nets.student import StudentNet
 from creditscope.tasks import load_task
 from creditscope.tasks import teacher as teacher_module
+from creditscope.train.data import check_data
+from creditscope.train.plan import plan_run
+from creditscope.train.run import build_run
+from creditscope.train.training import train_run
+
+TINY_VIT = {"depth": 1, "width": 8, "heads": 2, "patch": 4}
 
 
 def test_the_teacher_is_a_student_net():
@@ -25,6 +31,21 @@ def test_the_teacher_is_a_student_net():
     task = load_task("teacher", alpha=0.5)
     y = (logits - logits.mean(0)).argmax(1)
     np.testing.assert_array_equal(np.concatenate([task.y_train, task.y_test]), y)
+
+
+def test_digits_are_vectors_or_images():
+    """The same pixels; as images they fit nets that cut them into patches."""
+    vectors, images = load_task("digits"), load_task("digits", image=True)
+    assert (vectors.kind, images.kind) == ("vectors", "images")
+    assert images.input_shape == (1, 8, 8)
+    np.testing.assert_array_equal(images.x_train.reshape(len(images.x_train), -1), vectors.x_train)
+    spec = plan_run(task="digits", net="vit", task_options={"image": True}, net_options=TINY_VIT, epochs=1)
+    check_data(images, spec)
+    with pytest.raises(CreditscopeError, match="Expected a net for vectors to learn task 'digits', but got 'vit'"):
+        check_data(vectors, spec)
+    run = build_run(spec)
+    train_run(run, audit=False)
+    assert all(torch.isfinite(tensor).all() for tensor in run.tensors().values())
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.25, 0.5, 1.0])

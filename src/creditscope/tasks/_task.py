@@ -23,7 +23,10 @@ class ImageSettings:
 
 @dataclass(frozen=True)
 class Task:
-    """Inputs and class labels, split into training and test rows; images are uint8 (rows, channels, y, x)."""
+    """Inputs and class labels, split into training and test rows; images are (rows, channels, y, x).
+
+    With `images` they are uint8 pixels, cropped and flipped in training; without, floats that are taken as they are.
+    """
 
     name: str
     x_train: np.ndarray
@@ -36,7 +39,7 @@ class Task:
     @property
     def kind(self) -> Kind:
         """What a net must accept."""
-        return "vectors" if self.images is None else "images"
+        return "images" if self.images or self.x_train.ndim == 4 else "vectors"
 
     @property
     def best_constant(self) -> float:
