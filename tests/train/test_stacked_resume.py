@@ -10,7 +10,9 @@ from stacking import assert_snapshots_agree, recorded, same_bytes, stop, train_o
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RecordWriter, RunSpec, Snapshot, read_record, run_folder
+from creditscope.train import stacked
 from creditscope.train.checkpoint import NAME
+from creditscope.train.run import build_run
 
 RESUMED = (
     ("dfa", {}),
@@ -39,6 +41,17 @@ class TestResuming:
         for spec in specs:
             assert read_record(run_folder(tmp_path, spec)).provenance.resumes == 3
             assert not (run_folder(tmp_path, spec) / NAME).exists()
+
+    def test_a_stack_stays_one_when_its_last_digits_have_grown(self, tmp_path, whole, monkeypatch):
+        """Of a stream that has exploded, stacked and lone gradients differ by more than a new net's may."""
+        specs = recorded((1, 2))
+        stop(specs, tmp_path, epochs=1)
+        monkeypatch.setitem(stacked.TOLERANCE, "float32", -1.0)
+        with pytest.raises(stacked.CannotStackError, match="learns otherwise"):
+            stacked.stack_runs([build_run(spec) for spec in specs])
+        assert train_on(specs, tmp_path) == ["complete"] * 2
+        assert [read_record(run_folder(tmp_path, spec)).provenance.engine for spec in specs] == ["stacked"] * 2
+        assert same_bytes(specs, tmp_path, whole(specs))
 
     def test_members_that_stand_at_different_epochs(self, tmp_path, whole):
         specs = recorded((1, 2, 3, 4))

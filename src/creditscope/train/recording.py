@@ -164,7 +164,8 @@ class _Session:
         run, note = None, ""
         if stacked:
             try:
-                run = stack_runs([recording.run for recording in ready])
+                compare = not all(recording.was_stacked for recording in ready)
+                run = stack_runs([recording.run for recording in ready], compare=compare)
             except CannotStackError as error:
                 note = f"not stacked: {error}"[:300]
         if run is not None:
@@ -242,7 +243,13 @@ class _Recording:
         self.run, self.spec, self.writer = run, run.spec, writer
         self.position = _resume(run, writer)
         self.lines, self.started = self.position.lines, time.perf_counter()
+        self.before = writer.read_provenance() if self.position.epoch else None
         self.provenance: Provenance | None = None
+
+    @property
+    def was_stacked(self) -> bool:
+        """Whether it goes on from a checkpoint of a stack."""
+        return self.before is not None and self.before.engine != "loop"
 
     def begin(self, run: Run, **others: str) -> None:
         """Say in the record that it is being made, and by what: alone, or as one seed of the stack `run`."""
@@ -254,9 +261,8 @@ class _Recording:
             parameters=sum(p.numel() for p in self.run.net.parameters()),
             **others,
         )
-        before = self.writer.read_provenance() if self.position.epoch else None
-        if before is not None:
-            provenance = replace(provenance, started=before.started, resumes=before.resumes + 1)
+        if self.before is not None:
+            provenance = replace(provenance, started=self.before.started, resumes=self.before.resumes + 1)
         self.provenance = provenance
         self.writer.write_provenance(provenance)
 
