@@ -35,7 +35,7 @@ WORKER_ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(2**30),
     "MALLOC_TRIM_THRESHOLD_": str(2**30),
 }
-CUDA_JOBS = 6
+CUDA_JOBS = 12
 """Workers that share a GPU: while one measures on its CPU core, or runs kernels too small to fill the device, others
 train."""
 STOPPING = "stopping at the end of the epoch; Ctrl-C again stops at once"
