@@ -19,7 +19,10 @@ SCALES: dict[str, dict[str, Any]] = {
 
 @register_study("reproduction")
 def reproduction(scale: str = "demo", *, seeds: Sequence[int] = ()) -> Study:
-    """Credit norms, feedback through the head, trainers of the baseline, width, random targets, the depth ladder."""
+    """Credit norms, feedback through the head, trainers of the baseline, width, random targets, the depth ladder.
+
+    Scale "paper" has deep GCNs on Cora, too.
+    """
     chosen = choose_scale(SCALES, scale)
     conditions = _conditions(chosen["recipe"], width=chosen["width"], short=chosen["short"])
     asked, seeds = seeds, seeds or chosen["seeds"]
