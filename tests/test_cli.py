@@ -55,7 +55,7 @@ for words in (["audit", records], ["audit", records, "--json", "--set", "growth=
 """
         done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        commands = "audit audit list audit figure reproduction".split()
+        commands = ["audit", "audit", "list", "audit", "figure", "reproduction"]
         assert re.findall("^done (.*)$", done.stdout, re.M) == commands
         assert "6 of 9 runs are not on record" in done.stdout
         names = sorted(path.name for path in (tmp_path / "figures").iterdir())
