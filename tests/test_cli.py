@@ -38,7 +38,7 @@ class TestImports:
         )
 
     def test_stored_records_need_no_torch(self, tmp_path):
-        """audit, list and figure in one process of their own."""
+        """audit, list, figure and reproduction in one process of their own."""
         for rule in ("bp", "block_fa", "dfa"):
             write_record(tmp_path / "records", make_record(rule=rule, **DEMO))
         code = f"""
@@ -47,14 +47,16 @@ from creditscope.cli import main
 records, figures = {str(tmp_path / "records")!r}, {str(tmp_path / "figures")!r}
 for words in (["audit", records], ["audit", records, "--json", "--set", "growth=20"], ["list"],
               ["audit", records, "--table", "--sensitivity", "--interval", "bootstrap", "--card", figures + "/cards"],
-              ["figure", "audit_hero", "--records", records, "--out", figures, "--no-train"]):
+              ["figure", "audit_hero", "--records", records, "--out", figures, "--no-train"],
+              ["reproduction", "--records", records, "--out", figures + "/cards/page.md"]):
     main(words)
     assert "torch" not in sys.modules, words
     print("done", words[0])
 """
         done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        assert re.findall("^done (.*)$", done.stdout, re.M) == ["audit", "audit", "list", "audit", "figure"]
+        commands = ["audit", "audit", "list", "audit", "figure", "reproduction"]
+        assert re.findall("^done (.*)$", done.stdout, re.M) == commands
         assert "6 of 9 runs are not on record" in done.stdout
         names = sorted(path.name for path in (tmp_path / "figures").iterdir())
         assert names == ["audit_hero.pdf", "audit_hero.png", "cards"]

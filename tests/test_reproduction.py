@@ -17,7 +17,6 @@ from creditscope.registry import STUDIES
 from creditscope.reproduction import write_reproduction
 from creditscope.reproduction._readers import (
     NEVER,
-    THINNED,
     deep,
     early_snapshot,
     first_epoch,
@@ -30,7 +29,9 @@ from creditscope.reproduction._readings import Values
 from creditscope.reproduction._shelf import Shelf
 from creditscope.reproduction.compare import Published, compare
 from creditscope.reproduction.page import render_page
-from creditscope.reproduction.published import PUBLISHED, WHERE
+from creditscope.reproduction.published import NOT_COMPARED, PUBLISHED, WHERE
+from creditscope.studies.graph_depth import graph_depth
+from creditscope.studies.reproduction import SCALES
 
 LACKING = {p.id for p in PUBLISHED if p.part.startswith("Deep GCNs")}
 
@@ -115,6 +116,7 @@ class TestSelectors:
     def test_ids_are_unique_and_every_part_says_where(self):
         assert len({p.id for p in PUBLISHED}) == len(PUBLISHED)
         assert {p.part for p in PUBLISHED} == set(WHERE)
+        assert set(NOT_COMPARED) <= set(WHERE)
 
     def test_the_studies_hold_a_run_for_every_number_on_images(self):
         shelf = Shelf(everything())
@@ -123,6 +125,18 @@ class TestSelectors:
         assert lacking - LACKING <= epochs  # read from runs that have two snapshots here and never fire
         for id in epochs & lacking:
             assert entry(id).reading(shelf).lacking, id
+
+    def test_the_studies_hold_a_run_for_every_number_on_graphs(self):
+        runs = [*graph_depth("paper", tasks=("cora",), seeds=(42,)).runs, *STUDIES.get("reproduction")("paper").runs]
+        shelf = Shelf([run_of(w) for w in runs if w["net"] == "gcn" and w["seed"] == 42])
+        for published in PUBLISHED:
+            if published.id in LACKING:
+                readings = [published.reading, *(a.reading for a in published.alternatives)]
+                assert [list(reading(shelf).by_seed) for reading in readings] == [[42]] * len(readings), published.id
+
+    def test_only_the_published_scale_needs_a_graph_from_disk(self):
+        tasks = {scale: {w["task"] for w in STUDIES.get("reproduction")(scale).runs} for scale in SCALES}
+        assert tasks == {"demo": {"mnist1d"}, "paper": {"cifar10", "cora"}, "test": {"mnist1d"}}
 
     def test_no_condition_is_read_twice_under_two_names(self):
         """The accuracies are told apart by condition, so equal means would be one run taken for another."""
@@ -171,9 +185,9 @@ class TestReaders:
         assert first_epoch(grows)(self.run()) == NEVER
         assert never(grows)(self.run()) == 1.0
 
-    def test_a_thinned_run_has_no_first_epoch(self):
+    def test_a_thinned_run_gives_the_middle_of_what_is_possible(self):
         thin = self.run(epochs=(0, 1, 2, 4, 8, 16), h=(1.0, 1.0, 1.0, 1.0, 60.0, 60.0))
-        assert first_epoch(grows)(thin) == THINNED
+        assert first_epoch(grows)(thin) == np.mean([5, 6, 7, 8])
         assert first_epoch(grows)(self.run(epochs=(0, 1, 2, 3, 8, 16), h=(1.0, 1.0, 1.0, 60.0, 60.0, 60.0))) == 3.0
 
     def test_early_is_before_anything_fires_and_at_latest_epoch_5(self):
@@ -219,12 +233,19 @@ class TestPage:
         far = change("h-dfa", taps=lambda i: {"h_norm": (8.0, 9.0, 1e2, 1e4, 1.0e7 + 1e5 * i)})
         cells = row_of(render_page(far), published)
         assert cells[4].startswith("**no**")
-        assert cells[5].startswith("credit norm batch: 1.1e1 [1.1e1, 1.1e1], n = 3, not inside; credit norm sample")
+        assert cells[5].startswith("credit norm batch: 1.1e1 [1.1e1, 1.1e1], n = 3, not inside<br>credit norm sample")
         near = change("h-dfa", taps=lambda i: {"h_norm": (8.0, 9.0, 1e2, 1e4, 3.0e8 + 2e7 * i)})
         cells = row_of(render_page(near), published)
         assert cells[4].startswith("yes")
         few = [r for r in far if r.spec.credit_norm == "none"]
-        assert row_of(render_page(few), published)[5] == "credit norm batch: not run; credit norm sample: not run"
+        assert row_of(render_page(few), published)[5] == "credit norm batch: not run<br>credit norm sample: not run"
+
+    @pytest.mark.parametrize(
+        ("id", "decimals"), [("acc-wide-bp", 4), ("cos-dfa-3", 4), ("acc-random", 4), ("growth-student", 2)]
+    )
+    def test_as_many_digits_for_numbers_of_a_kind(self, id, decimals):
+        cells = row_of(render_page(everything()), entry(id))
+        assert re.fullmatch(rf"-?\d+\.\d{{{decimals}}} ± \d+\.\d{{{decimals}}}", cells[2])
 
     def test_norms_are_divided_by_the_rows_they_name(self):
         published = entry("g4-dfa")

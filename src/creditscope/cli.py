@@ -14,6 +14,7 @@ from creditscope.commands.figure import Figure
 from creditscope.commands.list import List
 from creditscope.commands.pack import Pack
 from creditscope.commands.reproduce import Reproduce
+from creditscope.commands.reproduction import Reproduction
 from creditscope.commands.run import Run
 from creditscope.errors import CreditscopeError
 
@@ -23,6 +24,7 @@ Command = (
     | Annotated[Audit, tyro.conf.subcommand("audit")]
     | Annotated[Figure, tyro.conf.subcommand("figure")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Reproduction, tyro.conf.subcommand("reproduction")]
     | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Pack, tyro.conf.subcommand("pack")]
     | Annotated[List, tyro.conf.subcommand("list")]

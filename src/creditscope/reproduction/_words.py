@@ -18,7 +18,18 @@ def size(value: float) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
-def mean_of(values: Sequence[float], form: str = ".3f") -> str:
+def short(value: float) -> str:
+    """All its digits, with a short power of ten.
+
+    >>> short(1.28e-5), short(1e4), short(1.0)
+    ('1.28e-5', '1e4', '1')
+    """
+    text = f"{value:g}" if 1e-3 <= abs(value) < 1e4 or value == 0 else f"{value:.6e}"
+    mantissa, e, exponent = text.partition("e")
+    return mantissa if not e else f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+
+
+def mean_of(values: Sequence[float], form: str = ".4f") -> str:
     """Mean ± half width of its 95 % t interval, and n."""
     found = t_interval(values)
     return found.text(form) if found.low is None else f"{found.text(form)} (n = {found.n})"

@@ -9,7 +9,7 @@ from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.record import Record
 from creditscope.reproduction._conditions import BLOCK_FA, DFA, gcn
 from creditscope.reproduction._shelf import Shelf
-from creditscope.reproduction._words import count, mean_of, name_of, size
+from creditscope.reproduction._words import count, mean_of, name_of, short, size
 from creditscope.studies import DerivedRecord
 
 CLAMP = 1e-8
@@ -63,14 +63,15 @@ def clamped_cosine(shelf: Shelf) -> str:
     for tap, found in by_tap.items():
         cos, norm, product = (float(np.mean([getattr(c, n) for c in found])) for n in ("cos", "by_norm", "by_product"))
         g = float(np.median([c.g for c in found]))
-        lines.append(f"tap {tap} (‖g‖ {size(g)}): {cos:+.4f} → {norm:+.4f} and {product:+.6f}")
+        lines.append(f"tap {tap} (‖g‖ {size(g)}): {cos:+.4f} → {norm:+.4f} and {size(product)}")
     hit = [c for found in by_tap.values() for c in found if c.g < CLAMP or c.a < CLAMP]
     most = max((c.cos / c.by_norm for c in hit if c.by_norm), default=1.0)
     what = f"at most {most:.3g} times too small" if hit else "not changed by clamped norms: none is below the clamp"
     return (
         f"DFA with a terminal norm, {count('seed', len(runs))}, at the end: cosines from medians of ‖a‖ and ‖g‖ of a "
-        f"mean over N = {ROWS:,}, as measured → with each norm clamped at {CLAMP:.0e}, and with their product clamped: "
-        f"{'; '.join(lines)}. With clamped norms a cosine is {what}. Shown by {name_of(next(iter(runs.values())))}."
+        f"mean over N = {ROWS:,}, as measured → with each norm clamped at {short(CLAMP)}, and with their product "
+        f"clamped: {'; '.join(lines)}. With clamped norms a cosine is {what}. "
+        f"Shown by {name_of(next(iter(runs.values())))}."
     )
 
 
@@ -92,10 +93,11 @@ def change_of_units(derived: Sequence[Record]) -> str:
     if all(c is None for c in crossed):
         said = "the published floor is crossed at no c"
     else:
-        where = ", ".join("never" if c is None else f"c = {c:g}" for c in crossed)
-        said = f"the published floor ({PUBLISHED_FLOOR:g} per sample) is crossed from ({where}, by seed) on"
+        where = ["never" if c is None else f"c = {short(c)}" for c in crossed]
+        where = f"{where[0]} on in every seed" if len(set(where)) == 1 else f"({', '.join(where)}, by seed) on"
+        said = f"the published floor ({short(PUBLISHED_FLOOR)} per sample) is crossed from {where}"
     return (
-        f"BP's trained net with its stream multiplied by c = {factors[0]:g} to {factors[-1]:g}, "
+        f"BP's trained net with its stream multiplied by c = {short(factors[0])} to {short(factors[-1])}, "
         f"{count('seed', len(rows))}: {said}, while accuracy changes by at most {100 * spread:.2f} pp; ‖g_L‖ goes from "
         f"{size(tops[0, 0])} to {size(tops[0, -1])} per sample. Shown by {name_of(rows[0][0])}."
     )
@@ -109,8 +111,8 @@ def exact_tap(shelf: Shelf) -> str:
     with_it, without = ([getattr(r.last, n) or 0.0 for r in runs] for n in ("gamma", "gamma_inexact"))
     taps = ", ".join(str(tap) for tap in runs[0].facts.exact_taps)
     return (
-        f"Block FA hands tap {taps} the gradient itself: Γ over all block taps is {mean_of(with_it, '+.3f')}, "
-        f"over those without exact credit {mean_of(without, '+.3f')}. Shown by {name_of(runs[0])}."
+        f"Block FA hands tap {taps} the gradient itself: Γ over all block taps is {mean_of(with_it, '+.4f')}, "
+        f"over those without exact credit {mean_of(without, '+.4f')}. Shown by {name_of(runs[0])}."
     )
 
 

@@ -9,7 +9,7 @@ from creditscope.reproduction._words import count, size
 from creditscope.reproduction.artefacts import list_artefacts
 from creditscope.reproduction.claims import list_claims
 from creditscope.reproduction.compare import Comparison, Published, compare
-from creditscope.reproduction.published import PUBLISHED, WHERE
+from creditscope.reproduction.published import NOT_COMPARED, PUBLISHED, WHERE
 
 COMMAND = "creditscope reproduction --records results/paper --out docs/reproduction.md"
 HEAD = """# Reproduction of published numbers
@@ -24,33 +24,45 @@ published number stands for all that round to it, a range for all within it; whe
 m = 1. A claim is inside if every seed bears it out. A wide interval makes it easy to be inside, so for accuracies it is
 also said whether the mean is within 1.5 pp. Where a number is not inside, the last column gives what other runs say
 under the setting named: a reason that was tried, not guessed. Published gradient norms are of a mean over N rows; ours,
-per sample, are divided by the N named.
+per sample, are divided by the N named. Most records are thinned: where something is first seen after epochs that are
+not on record, the middle of the epochs at which it may have begun is taken.
 """
+DECIMALS = 4
 COLUMNS = ("quantity", "published", "measured", "n", "inside", "other settings")
 
 
 def render_page(records: Sequence[Record], derived: Sequence[Record] = ()) -> str:
     """The page as Markdown."""
     shelf = Shelf(records)
-    rows = {published.id: compare(published, published.reading(shelf)) for published in PUBLISHED}
-    parts = [HEAD.format(command=COMMAND), _summary(rows)]
+    rows = _compare_all(shelf)
+    parts = [HEAD.format(command=COMMAND), f"{_count_line(rows)}\n"]
     for part, entries in groupby(PUBLISHED, key=lambda published: published.part):
         lines = [_row(published, rows[published.id], shelf) for published in entries]
-        parts.append(f"## {part}\nSaid in: {WHERE[part]}.\n\n{_table(COLUMNS, lines)}")
+        left_out = f"\nNot compared: {NOT_COMPARED[part]}.\n" if part in NOT_COMPARED else ""
+        parts.append(f"## {part}\nSaid in: {WHERE[part]}.\n\n{_table(COLUMNS, lines)}{left_out}")
     artefacts = [f"- **{title}.** {text}" for title, text in list_artefacts(shelf, derived).items()]
     parts.append("## Readings that are artefacts\n" + "\n".join(artefacts) + "\n")
-    claims = [(c.text, {True: "yes", False: "**no**", None: "–"}[c.holds], c.numbers) for c in list_claims(shelf)]
+    claims = [(c.text, c.answer, c.numbers) for c in list_claims(shelf)]
     parts.append(f"## What must hold\n{_table(('claim', 'holds', 'measured'), claims)}")
     parts.append(_provenance(shelf, derived))
     return "\n".join(parts)
 
 
-def _summary(rows: dict[str, Comparison]) -> str:
+def count_line(records: Sequence[Record]) -> str:
+    """How many published numbers are inside."""
+    return _count_line(_compare_all(Shelf(records)))
+
+
+def _compare_all(shelf: Shelf) -> dict[str, Comparison]:
+    return {published.id: compare(published, published.reading(shelf)) for published in PUBLISHED}
+
+
+def _count_line(rows: dict[str, Comparison]) -> str:
     answers = [row.inside for row in rows.values()]
     single = sum(row.inside is None and row.n > 0 for row in rows.values())
     return (
         f"Of {len(rows)} published numbers {answers.count(True)} are inside and {answers.count(False)} are not; "
-        f"{answers.count(None) - single} have no run on record, {single} have a single seed and no interval.\n"
+        f"{answers.count(None) - single} have no run on record, {single} have a single seed and no interval."
     )
 
 
@@ -70,11 +82,11 @@ def _said(published: Published) -> str:
 
 
 def _number(published: Published, value: float) -> str:
-    """As many digits as were published, and one more."""
+    """Sizes with two digits, shares and cosines with four decimals, other numbers with one more than published."""
     if published.scale == "log10":
         return size(value)
-    decimals = max(len(text.partition("e")[0].partition(".")[2]) for text in published.said)
-    return f"{value:.{decimals + 1}f}"
+    decimals = max(len(text.partition(".")[2]) for text in published.said)
+    return f"{value:.{DECIMALS if decimals > 1 else decimals + 1}f}"
 
 
 def _measured(published: Published, found: Comparison) -> str:
@@ -117,7 +129,7 @@ def _others(published: Published, shelf: Shelf, *, tried_only: bool) -> str:
             said.append(f"{alternative.label}: {_measured(published, found)}, n = {found.n}, {answer}{near}")
         elif not tried_only:
             said.append(f"{alternative.label}: not run")
-    return "; ".join(said) or ("" if tried_only else "no other setting was tried")
+    return "<br>".join(said) or ("" if tried_only else "no other setting was tried")
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -4,26 +4,33 @@ from collections.abc import Sequence
 from typing import Any
 
 from creditscope.studies import Study, choose_scale, register_study
-from creditscope.studies._recipes import AT_THE_END, DEMO, PAPER, SEEDS, TEST, without_norm
+from creditscope.studies._recipes import AT_THE_END, DEMO, PAPER, SEEDS, TEST, TWENTY_SEEDS, without_norm
+from creditscope.studies.bp_bottleneck import PLAIN, RECIPE
+from creditscope.studies.graph_depth import Method
 from creditscope.studies.penalty_rescue import penalty_rescue
 
 NORMALISED = ("batch", "sample")
 SCALES: dict[str, dict[str, Any]] = {
     "demo": {"recipe": DEMO, "short": 30, "width": 256, "seeds": SEEDS},
-    "paper": {"recipe": PAPER, "short": 30, "width": 512, "seeds": SEEDS},
+    "paper": {"recipe": PAPER, "short": 30, "width": 512, "seeds": SEEDS, "graph_seeds": TWENTY_SEEDS[:5]},
     "test": {"recipe": TEST, "short": 1, "width": 24, "seeds": SEEDS[:2]},
 }
 
 
 @register_study("reproduction")
 def reproduction(scale: str = "demo", *, seeds: Sequence[int] = ()) -> Study:
-    """Credit norms, feedback through the head, trainers of the baseline, width, random targets, the depth ladder."""
+    """Credit norms, feedback through the head, trainers of the baseline, width, random targets, the depth ladder.
+
+    Scale "paper" has deep GCNs on Cora, too.
+    """
     chosen = choose_scale(SCALES, scale)
     conditions = _conditions(chosen["recipe"], width=chosen["width"], short=chosen["short"])
-    seeds = seeds or chosen["seeds"]
+    asked, seeds = seeds, seeds or chosen["seeds"]
     runs = [{**condition, "seed": seed} for condition in conditions for seed in seeds]
     for norm in NORMALISED:
         runs += penalty_rescue(scale, seeds=seeds, credit_norm=norm).runs
+    if "graph_seeds" in chosen:
+        runs += [{**condition, "seed": seed} for condition in _graphs() for seed in asked or chosen["graph_seeds"]]
     return Study("reproduction", tuple(runs))
 
 
@@ -46,6 +53,15 @@ def _conditions(recipe: dict[str, Any], *, width: int, short: int) -> list[dict[
         *({**wide, "rule": rule} for rule in ("bp", "dfa")),
         {**recipe, "rule": "dfa", "targets": "random"},
         *({**brief, "rule": rule, "train_last": last} for rule in ("bp", "dfa") for last in range(1, _depth(recipe))),
+    ]
+
+
+def _graphs() -> list[dict[str, Any]]:
+    """Published GCNs on Cora that study `graph_depth` has no run of: its recipe, deeper or stopped early."""
+    deep, few = {"width": PLAIN["width"], "depth": 64}, {"width": PLAIN["width"], "depth": 4}
+    return [
+        *(Method("bp", residual=residual).fields(RECIPE, **deep) for residual in (False, True)),
+        *({**Method(rule).fields(RECIPE, **few), "epochs": 50} for rule in ("bp", "kaft")),
     ]
 
 
