@@ -20,7 +20,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.record import Record, load_records, read_bundle, write_bundle
 from creditscope.record.bundle import rounded, thin
 
-THINNED = [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 100]
+THINNED = [*range(17), *range(18, 33, 2), *range(36, 65, 4), *range(72, 97, 8), 100]
 
 
 def every_epoch(seed: int, *, epochs: int = 100, **others: Any) -> Record:

@@ -57,14 +57,14 @@ class Line:
 
 
 def is_kept(epoch: int) -> bool:
-    """Whether a thinned run keeps an epoch: 0 to 6, and (4, 5 or 6)·2^j.
+    """Whether a thinned run keeps an epoch: all to 16, every second to 32, every fourth to 64, and so on.
 
-    >>> [epoch for epoch in range(101) if is_kept(epoch)]
-    [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96]
+    >>> [epoch for epoch in range(14, 101) if is_kept(epoch)]
+    [14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 88, 96]
     """
-    while epoch > 6 and epoch % 2 == 0:
+    while epoch > 16 and epoch % 2 == 0:
         epoch //= 2
-    return epoch <= 6
+    return epoch <= 16
 
 
 def thin(record: Record, *, every_epoch: Sequence[int] = EVERY_EPOCH) -> tuple[Snapshot, ...]:
