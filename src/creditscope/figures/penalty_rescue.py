@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS
+from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.figures import _style, register_figure
 from creditscope.figures._page import AXIS_ROOM, Panel, compose_page
 from creditscope.figures._penalty import KINDS, Rescue, select_rescue, take_log
@@ -91,28 +91,10 @@ def draw_trajectory(ax: Axes, found: Rescue) -> None:
                 band = {"color": COLOURS[key], "alpha": 0.2, "lw": 0, "zorder": 2}
                 axis.fill_between(epochs, 10 ** (mean - sd), 10 ** (mean + sd), **band)
     right.axhline(PUBLISHED_FLOOR, color=GREY, lw=0.8, ls=(0, (4, 2)), zorder=1, gid="floor")
-    _label_floor(right, found)
     last = found.last_tap
     ax.set(xlabel="epoch", ylabel=f"‖{subscript('h', last)}‖, median")
     right.set_ylabel(f"‖{subscript('g', last)}‖ per sample, median")
     ax.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
-
-
-def _label_floor(ax: Axes, found: Rescue) -> None:
-    """Beside the line, on the side where the curves are farther from it."""
-    curves = [take_log(found.trajectory(key, "g_norm")[1]) for key in TRACED if found.runs[key]]
-    nearest = []
-    for side in (np.s_[:, : _third(curves)], np.s_[:, -_third(curves) :]):
-        away = [np.abs(logs[side] - np.log10(PUBLISHED_FLOOR)).ravel() for logs in curves]
-        nearest.append(np.nanmin(np.concatenate([[np.inf], *away])))
-    left = nearest[0] > nearest[1]
-    where = {"transform": ax.get_yaxis_transform(), "size": SMALL, "color": GREY, "va": "bottom"}
-    text = f"floor, N\u00a0=\u00a0{PUBLISHED_ROWS}"
-    ax.text(0.02 if left else 0.98, PUBLISHED_FLOOR, text, ha="left" if left else "right", **where)
-
-
-def _third(curves: Sequence[np.ndarray]) -> int:
-    return max([1, *(logs.shape[1] // 3 for logs in curves)])
 
 
 def _set_log_axis(ax: Axes, logs: Sequence[np.ndarray], lines: Sequence[float], *, upper: bool) -> None:

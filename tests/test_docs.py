@@ -1,0 +1,162 @@
+"""What README and the gallery say is what the shipped records say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from creditscope.auditing import MethodAudit, audit
+from creditscope.commands._drawing import drawable
+from creditscope.record import Record, load_records
+from creditscope.reproduction._shelf import Shelf
+from creditscope.reproduction._words import size
+from creditscope.reproduction.artefacts import list_artefacts
+from creditscope.reproduction.compare import Comparison, Published, compare
+from creditscope.reproduction.published import PUBLISHED
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+GALLERY = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+IMAGES = ROOT / "docs" / "images"
+ALL_IMAGES = 3_000_000
+NUMBER = r"[+-]?\d*\.\d+"
+
+
+def read_table(first: str) -> list[dict[str, str]]:
+    """The rows of README's table whose header line begins so, by column."""
+    lines = README.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(first))
+    end = next(i for i in range(start, len(lines)) if not lines[i].startswith("|"))
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[start:end]]
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
+
+
+def assert_says(cell: str, *values: float | None) -> None:
+    """The numbers of a cell are these, rounded to the digits that it has."""
+    numbers = re.findall(NUMBER, cell)
+    assert len(numbers) == len(values), cell
+    for text, value in zip(numbers, values, strict=True):
+        unit = 10.0 ** -len(text.partition(".")[2])
+        assert float(text) == pytest.approx(value, rel=0, abs=0.5001 * unit), cell
+
+
+@pytest.fixture(scope="module")
+def records() -> list[Record]:
+    return load_records(ROOT / "results" / "paper")
+
+
+@pytest.fixture(scope="module")
+def methods(records) -> dict[str, MethodAudit]:
+    """ResMLP with a terminal LayerNorm on CIFAR-10, 100 epochs, credit as it is."""
+    options = {"depth": 4, "width": 256, "terminal_norm": True}
+    specs = [(record, record.spec) for record in records if record.spec and record.spec.task == "cifar10"]
+    chosen = [
+        record
+        for record, spec in specs
+        if (spec.net, spec.epochs, spec.credit_norm, spec.targets) == ("resmlp", 100, "none", "true")
+        and options.items() <= spec.net_options.items()
+    ]
+    return {method.method: method for method in audit(chosen).methods}
+
+
+@pytest.fixture(scope="module")
+def shelf(records) -> Shelf:
+    return Shelf(records)
+
+
+class TestAuditTable:
+    def test_has_the_rules_of_the_records(self, methods):
+        rules = {row["rule"] for row in read_table("| rule | seeds |")}
+        assert rules == set(methods) - {"FA, head exact"}
+
+    @pytest.mark.parametrize("row", read_table("| rule | seeds |"), ids=lambda row: row["rule"])
+    def test_row(self, row, methods):
+        found = methods[row["rule"]]
+        assert int(row["seeds"]) == len(found.seeds)
+        columns = {"accuracy": found.accuracy, "frozen, own stem": found.frozen_own, "frozen, BP stem": found.frozen_bp}
+        for column, interval in columns.items():
+            assert_says(row[column], interval.mean, (interval.high - interval.low) / 2)
+            assert interval.n == (3 if column.startswith("frozen") else len(found.seeds))
+        assert_says(row["Γ"], found.gamma)
+        assert row["verdict"].startswith(f"**{found.verdict.word}**")
+        assert tuple(re.findall(r"CS\d{3}", row["verdict"])) == found.verdict.codes
+
+
+class TestReproductionTable:
+    @pytest.mark.parametrize("row", read_table("| quantity |"), ids=lambda row: row["quantity"])
+    def test_row(self, row, shelf):
+        published, found = find_entry(row, shelf)
+        assert_says(row["measured"], found.mean, found.half)
+        assert row["inside"] == {True: "yes", False: "no"}[found.inside]
+        if label := row["a setting in which it is inside"].partition(":")[0]:
+            other = next(a for a in published.alternatives if a.label == label)
+            again = compare(published, other.reading(shelf))
+            assert_says(row["a setting in which it is inside"], again.mean, again.half)
+            assert (found.inside, again.inside) == (False, True)
+
+    def test_counts(self, shelf):
+        answers = [compare(published, published.reading(shelf)).inside for published in PUBLISHED]
+        said = f"holds {len(answers)} published numbers beside ours: {answers.count(True)} lie inside"
+        assert said in " ".join(README.split())
+        assert f"{answers.count(False)} do not, for {answers.count(None)} there is no run" in " ".join(README.split())
+
+    def test_backprop_is_near(self, shelf):
+        """The sentence speaks of four numbers."""
+        entries = [p for p in PUBLISHED if p.accuracy and re.match("accuracy, BP", p.quantity)]
+        assert [compare(p, p.reading(shelf)).close for p in entries] == [True] * 4
+        assert "BP is within 1.5 pp of all four published accuracies on CIFAR-10" in README
+
+    def test_sizes(self, shelf):
+        published = next(p for p in PUBLISHED if p.quantity == "‖h_L‖, DFA")
+        sample = next(a.reading for a in published.alternatives if a.label == "credit norm sample")
+        plain, normalised = (compare(published, reading(shelf)).mean for reading in (published.reading, sample))
+        said = (
+            f"published as {published.said[0]}, is {size(plain)} without normalisation and {size(normalised)} with it"
+        )
+        assert said in " ".join(README.split())
+
+    @pytest.mark.parametrize(
+        ("bullet", "title"),
+        [
+            ("- Block FA's Γ counts", "A tap with exact credit in Γ"),
+            ("- The zero gradients of a GCN", "Coupled weight decay"),
+        ],
+    )
+    def test_artefacts(self, bullet, title, shelf):
+        """Every number of the sentence is in the one that is made from records."""
+        said = " ".join(README[README.index(bullet) :].partition("\n- ")[0].partition("\n\n")[0].split())
+        made = list_artefacts(shelf, ())[title]
+        numbers = re.findall(rf"{NUMBER}|\d+ of \d+", said)
+        assert len(numbers) >= 2
+        assert [n for n in numbers if re.search(rf"(?<!\d){re.escape(n.lstrip('.'))}(?!\d)", made) is None] == []
+
+
+def find_entry(row: dict[str, str], shelf: Shelf) -> tuple[Published, Comparison]:
+    """The one published number with these words, digits and seeds."""
+    quantity = row["quantity"].rpartition(": ")[2]
+    found = [
+        (published, compared)
+        for published in PUBLISHED
+        if (published.quantity, published.said) == (quantity, (f"0{row['published']}",))
+        and (compared := compare(published, published.reading(shelf))).n == int(row["n"])
+    ]
+    assert len(found) == 1, row
+    return found[0]
+
+
+class TestGallery:
+    @pytest.mark.parametrize("name", drawable())
+    def test_every_figure_has_its_section_and_image(self, name):
+        section = GALLERY.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        assert f"](images/{name}.png)" in section
+        words = re.sub(r"!\[.*?\]\(.*?\)", "", section).split()
+        assert len(words) > 25
+        assert (IMAGES / f"{name}.png").is_file()
+
+    def test_nothing_else_and_not_too_large(self):
+        assert re.findall(r"^## (\w+)$", GALLERY, re.MULTILINE) == [
+            *dict.fromkeys(re.findall(r"images/(\w+)\.png", GALLERY))
+        ]
+        images = list(IMAGES.glob("*.png"))
+        assert {path.stem for path in images} == set(drawable())
+        assert sum(path.stat().st_size for path in images) <= ALL_IMAGES
