@@ -215,7 +215,7 @@ class TestFigure:
         said = texts(plot_rescaling(family()))
         assert "‖h₄‖ goes with c to the power 1.00, ‖g₄‖ to the power −1.00" in said
         assert "floor is crossed for all 3 seeds from c = 10⁶ on" in said
-        assert "accuracy changes by at most 0.0 pp" in said
+        assert "accuracy changes by at most 0.00 pp" in said
         assert "Rounding noise is under its limit at every c: at most 10⁻⁶" in said
         assert "passes the net at c = 1 and fails it from c = 10⁶ on" in said
         assert "Our verdict is the same at every c: trustworthy" in said
@@ -229,7 +229,7 @@ class TestFigure:
         assert "Rounding noise is not under its limit" in noisy
         assert "the same at every c: walk back (CS002)" in noisy
         worse = [made(s, c, accuracy=0.7 - 0.1 * (c > 1)) for s in (1, 2, 3) for c in (1.0, 1e6)]
-        assert "accuracy changes by at most 10.0 pp" in texts(plot_rescaling(worse))
+        assert "accuracy changes by at most 10.00 pp" in texts(plot_rescaling(worse))
 
     def test_marks_of_the_verdicts(self):
         fig = plot_rescaling(family())

@@ -144,18 +144,21 @@ def _course(sizes: np.ndarray) -> str:
     return f"M {word} from {size(sizes[first])} at {subscript('H', first)} to {end} at {subscript('H', last)}."
 
 
-def footer(found: Depths) -> str:
-    """Task, net, recipe, seeds, what the band is."""
+def footer(found: Depths, *, sizes_only: bool = False) -> str:
+    """Task, net, recipe, seeds, what the band is; unless only states are drawn, loss and probes too."""
     spec = found.spec
     options = ", ".join(f"{name} {value}" for name, value in spec.net_options.items() if name != "depth")
     decay = f"weight decay {spec.weight_decay:g} on {'all layers' if spec.decay_on == 'all' else 'the first layer'}"
     one = all(len(group.records) == 1 for group in found.drawn)
     band = "One seed, so no band" if one else "Lines are medians and bands quartiles over seeds"
+    measured = (
+        f"Loss: mean cross-entropy over {found.first.last.rows_covered} labelled nodes, without the decay term; "
+        f"accuracy and probes on {found.facts.test_rows} test nodes. "
+    )
     return (
         f"{spec.task}, {spec.net} ({options}), {found.facts.rule.label}, {spec.optimiser} lr {spec.lr:g} "
-        f"({spec.schedule}), {decay}, {spec.precision}, after epoch {spec.epochs}; {found.counts}. {band}. Loss: mean "
-        f"cross-entropy over {found.first.last.rows_covered} labelled nodes, without the decay term; accuracy and "
-        f"probes on {found.facts.test_rows} test nodes. H₀ is the input, the last state the output."
+        f"({spec.schedule}), {decay}, {spec.precision}, after epoch {spec.epochs}; {found.counts}. {band}. "
+        f"{'' if sizes_only else measured}H₀ is the input, the last state the output."
     )
 
 

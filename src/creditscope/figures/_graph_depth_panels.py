@@ -113,7 +113,7 @@ def _draw_accuracy(ax: Axes, grid: Grid, task: str, methods: Sequence[Method]) -
         if lost:
             around = {"facecolor": "none", "edgecolor": BAND, "hatch": "/////", "lw": 0, "zorder": 0}
             ax.axvspan(depth / 2**0.13, depth * 2**0.13, **around)
-            said = {"size": SMALL - 0.4, "rotation": 90, "ha": "center", "va": "top", "color": INK, "zorder": 2}
+            said = {"size": SMALL - 0.4, "rotation": 90, "ha": "center", "va": "top", "color": INK, "zorder": 9}
             ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
             ax.text(depth, 1.02, lost, bbox=ground, gid="lost", **said)
     _draw_series(ax, grid, task, "accuracy", methods)

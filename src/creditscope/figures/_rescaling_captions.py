@@ -44,10 +44,10 @@ def caption_constant(found: Rescaled) -> str:
     limit, most, flipped = Thresholds().noise, float(np.max(noise)), found.flipped
     drift = 100 * float(np.abs(accuracy - accuracy[:, :1]).max())
     relative = 100 * float(np.abs(g_rel / g_rel[:, :1] - 1).max())
-    sentences = [f"The same function in other units: accuracy changes by at most {number(drift, digits=1)}\u00a0pp"]
+    sentences = [f"The same function in other units: accuracy changes by at most {number(drift, digits=2)}\u00a0pp"]
     if not np.isnan(flipped).any():
         sentences[0] += f" ({int(flipped.max())} of {found.first.facts.test_rows} test rows)"
-    sentences[0] += f", g_rel by {relative:.1g}\u00a0%."
+    sentences[0] += f", g_rel by {f'{relative:.1g}' if relative >= 0.001 else 'less than 0.001'}\u00a0%."
     if np.isnan(most):
         sentences.append("Rounding noise is unmeasured.")
     else:

@@ -50,7 +50,7 @@ def plot_forward_magnitude(records: Sequence[Record], *, depths: Sequence[int] |
         draw = partial(draw_magnitude, group=group, scale=scale)
         panels.append(Panel(letter, group.label, draw, _keys(group), said))
     with _style.styled():
-        return compose_page(panels, footer=[footer(found), " ".join(found.notes)])
+        return compose_page(panels, footer=[footer(found, sizes_only=True), " ".join(found.notes)])
 
 
 def draw_magnitude(ax: Axes, *, group: DepthGroup, scale: LogScale) -> None:
