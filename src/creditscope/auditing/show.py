@@ -25,14 +25,9 @@ from creditscope.auditing.show_taps import tap_tables
 from creditscope.auditing.stats import Interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
+from creditscope.auditing.verdict import MEANINGS
 
 __all__ = ["make_console", "print_audit", "render_audit"]
-
-MEANINGS = {
-    "trustworthy": "accuracy and alignment may be reported as they are",
-    "walk back": "do not claim that this method assigns credit to its layers; the codes say why",
-    "inconclusive": "a check could not run or could not decide; the codes say which",
-}
 
 
 def print_audit(audit: Audit, console: Console | None = None) -> None:

@@ -18,6 +18,10 @@ class Check(ABC):
     title: ClassVar[str]
     line: ClassVar[Line]
     """Which question of the verdict it belongs to."""
+    why: ClassVar[str] = ""
+    """Why it matters, in a sentence; its page tells more."""
+    remedy: ClassVar[str] = ""
+    """What to do about it, as its page says."""
     sufficient: ClassVar[bool] = True
     """Whether its pass alone answers that question with yes."""
     advisory: ClassVar[bool] = False
