@@ -1,0 +1,55 @@
+"""Fourth section: every check's answer about every method, and what each asks."""
+
+from creditscope.auditing.audit import MethodAudit
+from creditscope.auditing.checks import all_checks
+from creditscope.auditing.thresholds import Thresholds, table
+from creditscope.auditing.verdict import QUESTIONS
+from creditscope.report.model import CheckFacts, CheckRow
+from creditscope.report.numbers import plain
+from creditscope.report.symbols import OF_OUTCOME
+
+
+def check_rows(found: MethodAudit) -> tuple[CheckRow, ...]:
+    """One method."""
+    return tuple(
+        CheckRow(
+            code=finding.code,
+            outcome=str(finding.outcome),
+            symbol=OF_OUTCOME[finding.outcome],
+            message=finding.message,
+            value=plain(finding.value, ".3g"),
+            fired=finding.fired,
+            linked=finding.code in found.verdict.codes,
+        )
+        for finding in found.findings
+    )
+
+
+def check_facts(limits: Thresholds) -> tuple[CheckFacts, ...]:
+    """What each check asks, with the thresholds in use."""
+    rows = table(limits)
+    return tuple(
+        CheckFacts(
+            code=check.code,
+            title=check.title,
+            question=QUESTIONS[check.line],
+            why=check.why,
+            remedy=check.remedy,
+            limits=tuple(
+                (row["name"], f"{row['value']:g}", row["meaning"], row["published"])
+                for row in rows
+                if check.code in row["checks"]
+            ),
+        )
+        for check in all_checks()
+    )
+
+
+def changed_limits(limits: Thresholds) -> tuple[str, ...]:
+    """Thresholds that are not the usual ones, in words."""
+    usual = Thresholds()
+    return tuple(
+        f"{row['name']} {row['value']:g} (usual {getattr(usual, row['name']):g})"
+        for row in table(limits)
+        if row["value"] != getattr(usual, row["name"])
+    )

@@ -1,0 +1,79 @@
+"""A heatmap as SVG: one path per colour, deepest tap on top."""
+
+from markupsafe import Markup, escape
+
+from creditscope.report.grids import Grid, Quantity
+from creditscope.report.scales import Scale
+
+LEFT, TOP, BOTTOM, RIGHT = 22, 3, 15, 8
+WIDTH, HEIGHT = 208, 120
+NARROWEST, WIDEST = 8.0, 26.0
+LOWEST, TALLEST = 5.0, 18.0
+LABEL_GAP_X, LABEL_GAP_Y = 22.0, 11.0
+
+
+def draw_heatmap(grid: Grid, quantity: Quantity, scale: Scale, *, key: int, method: str) -> Markup:
+    """One method's taps over epochs; cells without a value keep the hatched ground."""
+    columns, rows = len(grid.epochs), len(grid.taps)
+    wide = round(min(max(WIDTH / columns, NARROWEST), WIDEST), 1)
+    tall = round(min(max(HEIGHT / rows, LOWEST), TALLEST), 1)
+    across, down = wide * columns, tall * rows
+    size = f'width="{LEFT + across + RIGHT:g}" height="{TOP + down + BOTTOM:g}"'
+    box = f'viewBox="0 0 {LEFT + across + RIGHT:g} {TOP + down + BOTTOM:g}"'
+    said = f"{quantity.symbol} of {method}: {rows} taps over {columns} epochs"
+    hooks = (
+        f'data-heatmap="{key}-{quantity.name}" data-key="{key}" data-method="{escape(method)}" '
+        f'data-quantity="{quantity.name}" data-cell="{LEFT},{TOP},{wide:g},{tall:g}"'
+    )
+    return Markup(
+        f'<svg class="heat" {size} {box} role="img" aria-label="{escape(said)}" {hooks}>'
+        f'<rect class="gap" x="{LEFT}" y="{TOP}" width="{across:g}" height="{down:g}"/>'
+        f'<g transform="translate({LEFT} {TOP}) scale({wide:g} {tall:g})">{_cells(grid, quantity, scale)}</g>'
+        f"{_dots(grid, wide, tall) if quantity.name == 'cos' else ''}"
+        f"{_labels(grid, wide, tall)}</svg>"
+    )
+
+
+def _cells(grid: Grid, quantity: Quantity, scale: Scale) -> str:
+    """Neighbours of one colour in a row are one rectangle."""
+    rows, columns, means = len(grid.taps), len(grid.epochs), grid.means[quantity.name]
+    paths: dict[str, list[str]] = {}
+    for tap in range(rows):
+        colours = [None if (v := means[e * rows + tap]) is None else scale.css(v) for e in range(columns)]
+        start = 0
+        for end in range(1, columns + 1):
+            if end < columns and colours[end] == colours[start]:
+                continue
+            if (colour := colours[start]) is not None:
+                width = end - start
+                paths.setdefault(colour, []).append(f"M{start} {rows - 1 - tap}h{width}v1h-{width}z")
+            start = end
+    return "".join(f'<path class="{colour}" d="{"".join(parts)}"/>' for colour, parts in paths.items())
+
+
+def _dots(grid: Grid, wide: float, tall: float) -> str:
+    rows = len(grid.taps)
+    places = [divmod(i, rows) for i, inside in enumerate(grid.in_null) if inside]
+    marks = [f"M{LEFT + (e + 0.5) * wide:.4g} {TOP + (rows - 0.5 - tap) * tall:.4g}h0" for e, tap in places]
+    return f'<path class="dot" d="{"".join(marks)}"/>' if marks else ""
+
+
+def _labels(grid: Grid, wide: float, tall: float) -> str:
+    rows, columns = len(grid.taps), len(grid.epochs)
+    texts = []
+    for tap in _spaced(rows, tall, LABEL_GAP_Y):
+        texts.append(f'<text class="y" x="{LEFT - 4}" y="{TOP + (rows - 0.5 - tap) * tall + 3.5:.4g}">{tap}</text>')
+    for column in _spaced(columns, wide, LABEL_GAP_X):
+        x = LEFT + (column + 0.5) * wide
+        y = TOP + rows * tall + 12
+        texts.append(f'<text class="x" x="{x:.4g}" y="{y:.4g}">{grid.epochs[column]}</text>')
+    return "".join(texts)
+
+
+def _spaced(count: int, step: float, gap: float) -> list[int]:
+    """First and last, and those between that leave room for their labels."""
+    chosen = [0]
+    for i in range(1, count - 1):
+        if (i - chosen[-1]) * step >= gap and (count - 1 - i) * step >= gap:
+            chosen.append(i)
+    return [*chosen, count - 1] if count > 1 and (count - 1) * step >= 9 else chosen
