@@ -1,7 +1,10 @@
 """Fourth section: every check's answer about every method, and what each asks."""
 
+from collections.abc import Sequence
+
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.checks import all_checks
+from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.thresholds import Thresholds, table
 from creditscope.auditing.verdict import QUESTIONS
 from creditscope.report.model import CheckFacts, CheckRow
@@ -10,18 +13,24 @@ from creditscope.report.symbols import OF_OUTCOME
 
 
 def check_rows(found: MethodAudit) -> tuple[CheckRow, ...]:
-    """One method."""
-    return tuple(
-        CheckRow(
-            code=finding.code,
-            outcome=str(finding.outcome),
-            symbol=OF_OUTCOME[finding.outcome],
-            message=finding.message,
-            value=plain(finding.value, ".3g"),
-            fired=finding.fired,
-            linked=finding.code in found.verdict.codes,
-        )
-        for finding in found.findings
+    """One method; checks that have no meaning here for one reason stand together."""
+    rows: dict[tuple[str, str, bool], list[Finding]] = {}
+    for finding in found.findings:
+        alone = finding.outcome != Outcome.NOT_APPLICABLE
+        rows.setdefault((finding.code if alone else "", finding.message, alone), []).append(finding)
+    return tuple(_row(findings, found.verdict.codes) for findings in rows.values())
+
+
+def _row(findings: list[Finding], linked: Sequence[str]) -> CheckRow:
+    first = findings[0]
+    return CheckRow(
+        codes=tuple(f.code for f in findings),
+        outcome=str(first.outcome),
+        symbol=OF_OUTCOME[first.outcome],
+        message=first.message,
+        value=plain(first.value, ".3g"),
+        fired=first.fired,
+        linked=first.code in linked,
     )
 
 

@@ -59,6 +59,6 @@ def _encode(channel: float) -> float:
 def colour_rules() -> str:
     """The maps as CSS: a class per level, and a gradient for each legend bar."""
     maps = {"d": diverging(), "s": sequential()}
-    lines = [f".{name}{i}{{fill:{colour}}}" for name, colours in maps.items() for i, colour in enumerate(colours)]
+    lines = [f".{name}{i}{{stroke:{colour}}}" for name, colours in maps.items() for i, colour in enumerate(colours)]
     bars = [f".bar-{name}{{background:linear-gradient(90deg,{','.join(c)})}}" for name, c in maps.items()]
     return "\n".join([*lines, *bars])

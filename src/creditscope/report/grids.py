@@ -45,7 +45,12 @@ class Grid:
     in_null: list[bool]
     """Whether a cell's mean cosine is within chance; exact taps never are."""
     extras: dict[str, list[float | None]]
-    """rows_used (fewest over seeds), rows_no_gradient (most), g_noise (worst), null_sd (mean)."""
+    """rows_used (fewest over seeds), rows_no_gradient (most), g_noise (worst), null_sd (mean; none at exact taps)."""
+
+    @property
+    def all_exact(self) -> bool:
+        """Whether every tap is handed the exact gradient, so that the cosine is 1 by construction."""
+        return len(self.exact) == len(self.taps)
 
     def to_dict(self, name: str, setting: int) -> dict[str, Any]:
         """For the script: four significant digits, constant lists as one number."""
@@ -56,8 +61,7 @@ class Grid:
             "taps": self.taps,
             "exact": self.exact,
             "seeds": self.seeds,
-            "values": {q: [four(v) for v in values] for q, values in self.by_seed.items()},
-            "means": {q: [four(v) for v in values] for q, values in self.means.items()},
+            "values": {q: _short([four(v) for v in values]) for q, values in self.by_seed.items()},
             **{name: _short([four(v) for v in values]) for name, values in self.extras.items()},
         }
 
@@ -78,14 +82,16 @@ def make_grid(method: Method) -> Grid:
         if q.name in by_seed
     }
     extras = {name: _over_seeds(_values(columns, len(taps), name), len(seeds), over) for name, over in EXTRAS.items()}
+    exact = method.facts.exact_taps
+    extras["null_sd"] = [None if i % len(taps) in exact else sd for i, sd in enumerate(extras["null_sd"])]
     return Grid(
         epochs=epochs,
         taps=taps,
-        exact=method.facts.exact_taps,
+        exact=exact,
         seeds=tuple(seeds),
         by_seed=by_seed,
         means=means,
-        in_null=_in_null(means.get("cos", []), extras["null_sd"], len(taps), method.facts.exact_taps),
+        in_null=_in_null(means.get("cos", []), extras["null_sd"]),
         extras=extras,
     )
 
@@ -134,12 +140,9 @@ EXTRAS: dict[str, Callable[[Known], float | None]] = {
 }
 
 
-def _in_null(cos: Known, null_sd: Known, taps: int, exact: Sequence[int]) -> list[bool]:
+def _in_null(cos: Known, null_sd: Known) -> list[bool]:
     pairs = zip(cos, null_sd, strict=False)
-    return [
-        value is not None and sd is not None and i % taps not in exact and abs(value) < NULL_SDS * sd
-        for i, (value, sd) in enumerate(pairs)
-    ]
+    return [value is not None and sd is not None and abs(value) < NULL_SDS * sd for value, sd in pairs]
 
 
 def _short(values: list[float | None]) -> list[float | None]:

@@ -9,7 +9,8 @@ LEFT, TOP, BOTTOM, RIGHT = 22, 3, 15, 8
 WIDTH, HEIGHT = 208, 120
 NARROWEST, WIDEST = 8.0, 26.0
 LOWEST, TALLEST = 5.0, 18.0
-LABEL_GAP_X, LABEL_GAP_Y = 22.0, 11.0
+LABEL_GAP_X, LABEL_GAP_Y = 24.0, 14.0
+MOST_SPACES = 4
 
 
 def draw_heatmap(grid: Grid, quantity: Quantity, scale: Scale, *, key: int, method: str) -> Markup:
@@ -18,24 +19,28 @@ def draw_heatmap(grid: Grid, quantity: Quantity, scale: Scale, *, key: int, meth
     wide = round(min(max(WIDTH / columns, NARROWEST), WIDEST), 1)
     tall = round(min(max(HEIGHT / rows, LOWEST), TALLEST), 1)
     across, down = wide * columns, tall * rows
-    size = f'width="{LEFT + across + RIGHT:g}" height="{TOP + down + BOTTOM:g}"'
-    box = f'viewBox="0 0 {LEFT + across + RIGHT:g} {TOP + down + BOTTOM:g}"'
-    said = f"{quantity.symbol} of {method}: {rows} taps over {columns} epochs"
+    width, height = LEFT + across + RIGHT, TOP + down + BOTTOM
     hooks = (
-        f'data-heatmap="{key}-{quantity.name}" data-key="{key}" data-method="{escape(method)}" '
-        f'data-quantity="{quantity.name}" data-cell="{LEFT},{TOP},{wide:g},{tall:g}"'
+        f'data-heatmap="{key}" data-method="{escape(method)}" data-quantity="{quantity.name}" '
+        f'data-cell="{wide:g},{tall:g}"'
     )
     return Markup(
-        f'<svg class="heat" {size} {box} role="img" aria-label="{escape(said)}" {hooks}>'
-        f'<rect class="gap" x="{LEFT}" y="{TOP}" width="{across:g}" height="{down:g}"/>'
-        f'<g transform="translate({LEFT} {TOP}) scale({wide:g} {tall:g})">{_cells(grid, quantity, scale)}</g>'
+        f'<svg class="heat" width="{width:g}" viewBox="0 0 {width:g} {height:g}" role="img" '
+        f'aria-label="{quantity.symbol} of {escape(method)}" {hooks}>'
+        f"{_ground(across, down) if None in grid.means[quantity.name] else ''}"
+        f'<g transform="translate({LEFT} {TOP + tall / 2:g}) scale({wide:g} {tall:g})">'
+        f"{_cells(grid, quantity, scale)}</g>"
         f"{_dots(grid, wide, tall) if quantity.name == 'cos' else ''}"
         f"{_labels(grid, wide, tall)}</svg>"
     )
 
 
+def _ground(width: float, height: float) -> str:
+    return f'<rect class="gap" x="{LEFT}" y="{TOP}" width="{width:g}" height="{height:g}"/>'
+
+
 def _cells(grid: Grid, quantity: Quantity, scale: Scale) -> str:
-    """Neighbours of one colour in a row are one rectangle."""
+    """Each cell is a stroke as wide as a row is tall; neighbours of one colour in a row are one stroke."""
     rows, columns, means = len(grid.taps), len(grid.epochs), grid.means[quantity.name]
     paths: dict[str, list[str]] = {}
     for tap in range(rows):
@@ -45,8 +50,7 @@ def _cells(grid: Grid, quantity: Quantity, scale: Scale) -> str:
             if end < columns and colours[end] == colours[start]:
                 continue
             if (colour := colours[start]) is not None:
-                width = end - start
-                paths.setdefault(colour, []).append(f"M{start} {rows - 1 - tap}h{width}v1h-{width}z")
+                paths.setdefault(colour, []).append(f"M{start} {rows - 1 - tap}h{end - start}")
             start = end
     return "".join(f'<path class="{colour}" d="{"".join(parts)}"/>' for colour, parts in paths.items())
 
@@ -60,14 +64,13 @@ def _dots(grid: Grid, wide: float, tall: float) -> str:
 
 def _labels(grid: Grid, wide: float, tall: float) -> str:
     rows, columns = len(grid.taps), len(grid.epochs)
-    texts = []
-    for tap in _spaced(rows, tall, LABEL_GAP_Y):
-        texts.append(f'<text class="y" x="{LEFT - 4}" y="{TOP + (rows - 0.5 - tap) * tall + 3.5:.4g}">{tap}</text>')
-    for column in _spaced(columns, wide, LABEL_GAP_X):
-        x = LEFT + (column + 0.5) * wide
-        y = TOP + rows * tall + 12
-        texts.append(f'<text class="x" x="{x:.4g}" y="{y:.4g}">{grid.epochs[column]}</text>')
-    return "".join(texts)
+    y = f"{TOP + rows * tall + 12:.4g}"
+    side = [(tap, TOP + (rows - 0.5 - tap) * tall + 3.5) for tap in _spaced(rows, tall, max(LABEL_GAP_Y, rows * tall / MOST_SPACES - 1))]
+    below = [(grid.epochs[i], LEFT + (i + 0.5) * wide) for i in _spaced(columns, wide, LABEL_GAP_X)]
+    return (
+        f'<g class="y">{"".join(f"<text x=18 y={place:.4g}>{tap}</text>" for tap, place in side)}</g>'
+        f'<g class="x">{"".join(f"<text x={place:.4g} y={y}>{epoch}</text>" for epoch, place in below)}</g>'
+    )
 
 
 def _spaced(count: int, step: float, gap: float) -> list[int]:

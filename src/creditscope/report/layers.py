@@ -12,7 +12,10 @@ from creditscope.report.numbers import interval, plain, plural
 from creditscope.report.scales import Scale, log_scale
 from creditscope.report.symbols import OF_WORD
 
-HEAD = ("tap", "cos", "null sd", "‖g‖", "‖h‖", "ρ", "rows used", "rows without gradient", "g_noise", "n")
+NAMES = ("tap", "cos", "null sd", "‖g‖", "‖h‖", "ρ", "rows used", "rows without gradient", "g_noise", "n")
+"""Columns of the final values."""
+COUNTS = ("rows used", "rows without gradient", "n")
+"""Said once where they are the same at every tap."""
 
 
 def make_scales(grids: Sequence[Grid]) -> dict[str, Scale]:
@@ -38,7 +41,7 @@ def legends(scales: dict[str, Scale], grids: Sequence[Grid]) -> tuple[Legend, ..
             has_zero=scales[q.name].has_zero,
         )
         for q in QUANTITIES
-        if any(q.name in grid.means for grid in grids)
+        if any(q.name in grid.means and not (q.name == "cos" and grid.all_exact) for grid in grids)
     )
 
 
@@ -53,6 +56,7 @@ def layer_row(
         there = quantity.name in grid.means
         svg = draw_heatmap(grid, quantity, scales[quantity.name], key=key, method=found.method) if there else None
         heats.append(Heat(quantity=quantity.name, svg=svg, missing="" if there else "not measured"))
+    alike, head, cells = tap_table(found, method)
     return LayerRow(
         key=key,
         method=found.method,
@@ -60,13 +64,29 @@ def layer_row(
         symbol=OF_WORD[found.verdict.word],
         heats=tuple(heats),
         seeds=plural(len(grid.seeds), "seed"),
-        head=HEAD,
-        taps=tap_rows(found, method),
+        alike=alike,
+        head=head,
+        taps=cells,
     )
 
 
-def tap_rows(found: MethodAudit, method: Method) -> tuple[tuple[str, ...], ...]:
-    """Final values, deepest tap first: means with 95 % intervals over seeds, sizes on a log scale."""
+def tap_table(
+    found: MethodAudit, method: Method
+) -> tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Final values: counts that are the same at every tap in words, the head, and a row per tap, deepest first.
+
+    Means with 95 % intervals over seeds, sizes on a log scale; columns without a value are left out.
+    """
+    rows = _tap_rows(found, method)
+    columns = dict(zip(NAMES, zip(*rows, strict=True), strict=True)) if rows else {}
+    alike = {name: columns[name][0] for name in COUNTS if columns and len(set(columns[name])) == 1}
+    told = ("cos", "null sd") if len(found.exact_taps) == len(found.taps) else ()
+    kept = [n for n, cells in columns.items() if n not in (*alike, *told) and any(cell != "–" for cell in cells)]
+    said = ", ".join([*(["every tap is handed the exact gradient"] if told else []), *map(" ".join, alike.items())])
+    return said, tuple(kept), tuple(zip(*(columns[name] for name in kept), strict=True))
+
+
+def _tap_rows(found: MethodAudit, method: Method) -> list[tuple[str, ...]]:
     lasts = [record.last.taps for record in method.whole]
     rows = []
     for tap in reversed(found.per_tap):
@@ -74,7 +94,7 @@ def tap_rows(found: MethodAudit, method: Method) -> tuple[tuple[str, ...], ...]:
         h_norm = geometric_interval(sizes) if sizes and min(sizes) > 0 else None
         rows.append(
             (
-                f"{tap.tap} {tap.name}{' (exact)' if tap.exact else ''}",
+                f"{tap.tap} {tap.name}{' (exact)' if tap.exact and found.exact_taps != tuple(range(len(found.taps))) else ''}",
                 interval(tap.cos, "+.3f"),
                 plain(tap.null_sd, ".3f"),
                 interval(tap.g_norm, ".2g"),
@@ -86,4 +106,4 @@ def tap_rows(found: MethodAudit, method: Method) -> tuple[tuple[str, ...], ...]:
                 str(len(lasts)),
             )
         )
-    return tuple(rows)
+    return rows

@@ -77,6 +77,8 @@ class LayerRow:
     symbol: str
     heats: tuple[Heat, ...]
     seeds: str
+    alike: str
+    """Counts that are the same at every tap."""
     head: tuple[str, ...]
     taps: tuple[tuple[str, ...], ...]
 
@@ -91,9 +93,9 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRow:
-    """One check's answer about one method."""
+    """What one check answers about one method, or several with one reason."""
 
-    code: str
+    codes: tuple[str, ...]
     outcome: str
     symbol: str
     message: str

@@ -1,10 +1,12 @@
 """Numbers as the page writes them."""
 
 import math
+import re
 from collections.abc import Sequence
 
 from creditscope.auditing.stats import Interval
 
+_EXPONENT = re.compile(r"e([-+])0+(\d)")
 DIGITS = 4
 """Significant digits of the numbers that the script looks up."""
 
@@ -33,13 +35,30 @@ def mean(values: Sequence[float | None], *, geometric: bool) -> float | None:
 
 
 def interval(found: Interval | None, form: str = ".3f") -> str:
-    """In words, or a dash."""
-    return "–" if found is None else found.text(form).replace("-", "−")
+    """In words, or a dash; on a log scale the half width is a factor.
+
+    >>> interval(Interval(-0.5, -0.6, -0.4, 3), "+.2f"), interval(Interval(2e-5, 1e-5, 4e-5, 3, scale="log"), ".2g")
+    ('−0.50 ± 0.10', '2e-5 ×÷ 2')
+    """
+    if found is None:
+        return "–"
+    if found.scale == "log" and found.high is not None:
+        factor = found.high / found.mean
+        return f"{plain(found.mean, form)} ×÷ {plain(factor, '.2f' if factor < 1.2 else '.2g')}"
+    return _minus(found.text(form))
 
 
 def plain(value: float | None, form: str) -> str:
-    """Formatted, or a dash."""
-    return "–" if value is None else format(value, form).replace("-", "−")
+    """Formatted, or a dash.
+
+    >>> plain(-0.25, "+.2f"), plain(1.2e-05, ".1e"), plain(None, "g")
+    ('−0.25', '1.2e-5', '–')
+    """
+    return "–" if value is None else _minus(_EXPONENT.sub(r"e\1\2", format(value, form)))
+
+
+def _minus(text: str) -> str:
+    return f"−{text[1:]}" if text.startswith("-") else text
 
 
 def plural(count: int, word: str) -> str:

@@ -9,7 +9,7 @@ from creditscope.report.linechart import Line, draw_chart
 from creditscope.report.model import Chart
 from creditscope.report.numbers import mean, pick
 
-MOST_POINTS = 60
+MOST_POINTS = 40
 FEWEST_POINTS = 3
 """Before and after training alone are no trajectory."""
 Reader = Callable[[Snapshot], float | None]

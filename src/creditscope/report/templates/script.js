@@ -14,9 +14,20 @@
   const data = () => (parsed ??= JSON.parse(document.getElementById("data").textContent));
   const show = (value) => (value === null || value === undefined ? "–" : String(value).replace("-", "−"));
   const pickAt = (list, i) => (list.length === 1 ? list[0] : list[i]);
+  const seedValues = (method, quantity, cell) => {
+    const list = method.values[quantity];
+    return list ? method.seeds.map((_, i) => pickAt(list, cell * method.seeds.length + i)) : [];
+  };
+  const meanOf = (quantity, values) => {
+    const known = values.filter((value) => value !== null);
+    if (!known.length) return null;
+    const logs = quantity.endsWith("norm") && known.every((value) => value > 0);
+    const sum = known.reduce((total, value) => total + (logs ? Math.log(value) : value), 0) / known.length;
+    return Number((logs ? Math.exp(sum) : sum).toPrecision(4));
+  };
 
-  const geometry = (svg) => svg.dataset.cell.split(",").map(Number);
-  const methodOf = (svg) => data().methods[Number(svg.dataset.key)];
+  const geometry = (svg) => [22, 3, ...svg.dataset.cell.split(",").map(Number)];
+  const methodOf = (svg) => data().methods[Number(svg.dataset.heatmap)];
   const frame = (svg, kind, column, row, columns, rows) => {
     const [left, top, wide, tall] = geometry(svg);
     let rect = svg.querySelector("." + kind);
@@ -37,10 +48,11 @@
   const fill = (moment) => {
     const setting = data().settings[Number(moment.dataset.moment)];
     const epoch = setting.epochs[Number(moment.querySelector("input").value)];
-    const quantity = moment.querySelector("select").value;
+    const block = moment.closest("details");
+    const place = block.querySelector(".at-epoch");
+    const quantity = place.querySelector("select").value;
     moment.querySelector("output").textContent = epoch;
     moment.querySelector("input").setAttribute("aria-valuetext", "epoch " + epoch);
-    const block = moment.closest("details");
     for (const svg of all("svg.heat", block)) {
       const method = methodOf(svg);
       const column = columnFor(method.epochs, epoch);
@@ -64,18 +76,27 @@
       row.append(make("th", tap + " " + taps[tap], { scope: "row" }));
       for (const method of methods) {
         const column = columnFor(method.epochs, epoch);
-        const values = method.means[quantity];
-        row.append(make("td", values && column >= 0 ? show(values[column * taps.length + tap]) : "–"));
+        const values = column < 0 ? [] : seedValues(method, quantity, column * taps.length + tap);
+        row.append(make("td", show(meanOf(quantity, values))));
       }
     }
-    moment.querySelector(".values").replaceChildren(table);
+    place.querySelector(".values").replaceChildren(table);
   };
   const moments = new WeakSet();
   const begin = (block) => {
     const moment = block.querySelector("[data-moment]");
     if (!moment || moments.has(moment)) return;
     moments.add(moment);
+    const place = block.querySelector(".at-epoch");
+    const setting = data().settings[Number(moment.dataset.moment)];
+    const known = Object.keys(symbols).filter((q) => setting.methods.some((key) => q in data().methods[key].values));
+    const select = make("select", undefined, { "aria-label": "Quantity of the table" });
+    for (const quantity of known) select.append(make("option", symbols[quantity], { value: quantity }));
+    const label = make("p", "Values of ");
+    label.append(select, " at the chosen epoch");
+    place.append(label, make("div", undefined, { class: "values scroll", tabindex: "0", role: "region", "aria-label": "Values at the chosen epoch" }));
     moment.addEventListener("input", () => fill(moment));
+    place.addEventListener("input", () => fill(moment));
     fill(moment);
   };
   for (const block of all("#layers details.setting")) {
@@ -102,9 +123,9 @@
     const quantity = svg.dataset.quantity;
     const cell = column * rows + tap;
     const seeds = method.seeds;
-    const values = method.values[quantity].slice(cell * seeds.length, (cell + 1) * seeds.length);
+    const values = seedValues(method, quantity, cell);
     const known = values.filter((value) => value !== null).length;
-    const value = method.means[quantity][cell];
+    const value = meanOf(quantity, values);
     const title = make("h4", method.name + " · " + symbols[quantity] + " · tap " + tap + " (" + method.taps[tap] + ") · epoch " + method.epochs[column]);
     const big = make("p", value === null ? "not measured" : show(value) + " mean over " + known + (known === 1 ? " seed" : " seeds"), { class: "big" });
     const list = make("dl");
