@@ -28,7 +28,7 @@ def _row(findings: list[Finding], linked: Sequence[str]) -> CheckRow:
         outcome=str(first.outcome),
         symbol=OF_OUTCOME[first.outcome],
         message=first.message,
-        value=plain(first.value, ".3g"),
+        value="" if first.value is None else plain(first.value, ".3g"),
         fired=first.fired,
         linked=first.code in linked,
     )

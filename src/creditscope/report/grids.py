@@ -8,7 +8,8 @@ from creditscope.auditing.methods import Method
 from creditscope.record import Record, Snapshot
 from creditscope.report.numbers import four, mean, pick
 
-MOST_COLUMNS = 24
+MANY_METHODS = 100
+"""A page of more methods has fewer epochs of each, so that it can still be mailed."""
 NULL_SDS = 1.96
 """A cosine closer to zero than so many null sd is within chance."""
 
@@ -32,6 +33,11 @@ QUANTITIES = (
 )
 
 
+def most_columns(methods: int) -> int:
+    """Epochs of each heatmap on a page of so many methods."""
+    return 24 if methods <= MANY_METHODS else 16
+
+
 @dataclass(frozen=True, kw_only=True)
 class Grid:
     """One method. Lists run over epochs, then taps, then (by_seed) seeds."""
@@ -53,7 +59,7 @@ class Grid:
         return len(self.exact) == len(self.taps)
 
     def to_dict(self, name: str, setting: int) -> dict[str, Any]:
-        """For the script: four significant digits, constant lists as one number."""
+        """For the script: a list per epoch, four significant digits; a constant list is one number, an empty one none."""
         return {
             "name": name,
             "setting": setting,
@@ -61,17 +67,21 @@ class Grid:
             "taps": self.taps,
             "exact": self.exact,
             "seeds": self.seeds,
-            "values": {q: _short([four(v) for v in values]) for q, values in self.by_seed.items()},
-            **{name: _short([four(v) for v in values]) for name, values in self.extras.items()},
+            "values": {q: self._by_epoch(values) for q, values in self.by_seed.items()},
+            **{name: self._by_epoch(values) for name, values in self.extras.items()},
         }
 
+    def _by_epoch(self, values: Sequence[float | None]) -> list[Any]:
+        step = len(values) // len(self.epochs)
+        return [_short([four(v) for v in values[i : i + step]]) for i in range(0, len(values), step)]
 
-def make_grid(method: Method) -> Grid:
+
+def make_grid(method: Method, *, most: int) -> Grid:
     """Of the seeds that did not diverge (of all, if every one did), at epochs that all of them have."""
     records = method.whole or list(method.runs.values())
     seeds = [seed for seed, record in method.runs.items() if any(record is r for r in records)]
-    epochs = pick(shared_epochs(records), MOST_COLUMNS)
-    moments = [[snapshot for snapshot in _at(record, epochs)] for record in records]
+    epochs = pick(shared_epochs(records), most)
+    moments = [_at(record, epochs) for record in records]
     columns = list(zip(*moments, strict=True))
     taps = method.facts.taps
     by_seed = {q.name: _values(columns, len(taps), q.name) for q in QUANTITIES}
@@ -145,5 +155,5 @@ def _in_null(cos: Known, null_sd: Known) -> list[bool]:
     return [value is not None and sd is not None and abs(value) < NULL_SDS * sd for value, sd in pairs]
 
 
-def _short(values: list[float | None]) -> list[float | None]:
-    return values[:1] if len(set(values)) == 1 else values
+def _short(values: list[float | None]) -> list[float | None] | float | None:
+    return values[0] if len(set(values)) == 1 else values

@@ -65,7 +65,10 @@ def _dots(grid: Grid, wide: float, tall: float) -> str:
 def _labels(grid: Grid, wide: float, tall: float) -> str:
     rows, columns = len(grid.taps), len(grid.epochs)
     y = f"{TOP + rows * tall + 12:.4g}"
-    side = [(tap, TOP + (rows - 0.5 - tap) * tall + 3.5) for tap in _spaced(rows, tall, max(LABEL_GAP_Y, rows * tall / MOST_SPACES - 1))]
+    side = [
+        (tap, TOP + (rows - 0.5 - tap) * tall + 3.5)
+        for tap in _spaced(rows, tall, max(LABEL_GAP_Y, rows * tall / MOST_SPACES - 1))
+    ]
     below = [(grid.epochs[i], LEFT + (i + 0.5) * wide) for i in _spaced(columns, wide, LABEL_GAP_X)]
     return (
         f'<g class="y">{"".join(f"<text x=18 y={place:.4g}>{tap}</text>" for tap, place in side)}</g>'

@@ -70,9 +70,7 @@ def layer_row(
     )
 
 
-def tap_table(
-    found: MethodAudit, method: Method
-) -> tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]:
+def tap_table(found: MethodAudit, method: Method) -> tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Final values: counts that are the same at every tap in words, the head, and a row per tap, deepest first.
 
     Means with 95 % intervals over seeds, sizes on a log scale; columns without a value are left out.

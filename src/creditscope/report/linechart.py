@@ -109,14 +109,18 @@ def nice_step(rough: float) -> float:
     return round(next(base * m for m in (1, 2, 5, 10) if base * m >= rough * (1 - 1e-9)), 12)
 
 
+def _point(axis: _Axis, epoch: int, value: float) -> str:
+    return f"{axis.x(epoch):.1f} {axis.y(value):.1f}"
+
+
 def _band(line: Line, i: int, axis: _Axis) -> str:
-    there = [f"{axis.x(e):.4g} {axis.y(v):.4g}" for e, v in zip(line.epochs, line.high, strict=True)]
-    back = [f"{axis.x(e):.4g} {axis.y(v):.4g}" for e, v in zip(line.epochs, line.low, strict=True)]
+    there = [_point(axis, e, v) for e, v in zip(line.epochs, line.high, strict=True)]
+    back = [_point(axis, e, v) for e, v in zip(line.epochs, line.low, strict=True)]
     return f'<path class="band c{i % STYLES}" d="M{"L".join(there + back[::-1])}z"/>'
 
 
 def _mean(line: Line, i: int, axis: _Axis) -> str:
-    points = [f"{axis.x(e):.4g} {axis.y(v):.4g}" for e, v in zip(line.epochs, line.mean, strict=True)]
+    points = [_point(axis, e, v) for e, v in zip(line.epochs, line.mean, strict=True)]
     return f'<path class="line c{i % STYLES}" d="M{"L".join(points)}"/>'
 
 

@@ -222,3 +222,8 @@ class Report:
     comparison: Comparison | None
     data: dict[str, Any] = field(repr=False)
     """What the script looks cells up in."""
+
+    @property
+    def cards_left_out(self) -> int:
+        """Methods whose card the page has no room for."""
+        return sum(card.text is None for setting in self.settings for card in setting.cards)

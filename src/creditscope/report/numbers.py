@@ -14,10 +14,13 @@ DIGITS = 4
 def four(value: float | None) -> float | None:
     """Rounded to four significant digits.
 
-    >>> four(0.123456), four(1.23456e-9), four(None)
-    (0.1235, 1.235e-09, None)
+    >>> four(0.123456), four(1.23456e-9), four(1024.0), four(None)
+    (0.1235, 1.235e-09, 1024, None)
     """
-    return None if value is None or not math.isfinite(value) else float(f"{value:.{DIGITS}g}")
+    if value is None or not math.isfinite(value):
+        return None
+    rounded = float(f"{value:.{DIGITS}g}")
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 def mean(values: Sequence[float | None], *, geometric: bool) -> float | None:

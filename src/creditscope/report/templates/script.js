@@ -13,10 +13,10 @@
   let parsed = null;
   const data = () => (parsed ??= JSON.parse(document.getElementById("data").textContent));
   const show = (value) => (value === null || value === undefined ? "–" : String(value).replace("-", "−"));
-  const pickAt = (list, i) => (list.length === 1 ? list[0] : list[i]);
-  const seedValues = (method, quantity, cell) => {
-    const list = method.values[quantity];
-    return list ? method.seeds.map((_, i) => pickAt(list, cell * method.seeds.length + i)) : [];
+  const pickAt = (byEpoch, column, i) => (Array.isArray(byEpoch[column]) ? byEpoch[column][i] : byEpoch[column]);
+  const seedValues = (method, quantity, column, tap) => {
+    const byEpoch = method.values[quantity];
+    return byEpoch ? method.seeds.map((_, i) => pickAt(byEpoch, column, tap * method.seeds.length + i)) : [];
   };
   const meanOf = (quantity, values) => {
     const known = values.filter((value) => value !== null);
@@ -76,7 +76,7 @@
       row.append(make("th", tap + " " + taps[tap], { scope: "row" }));
       for (const method of methods) {
         const column = columnFor(method.epochs, epoch);
-        const values = column < 0 ? [] : seedValues(method, quantity, column * taps.length + tap);
+        const values = column < 0 ? [] : seedValues(method, quantity, column, tap);
         row.append(make("td", show(meanOf(quantity, values))));
       }
     }
@@ -121,9 +121,8 @@
     chosen = { svg, column, tap };
     frame(svg, "chosen", column, rows - 1 - tap, 1, 1);
     const quantity = svg.dataset.quantity;
-    const cell = column * rows + tap;
     const seeds = method.seeds;
-    const values = seedValues(method, quantity, cell);
+    const values = seedValues(method, quantity, column, tap);
     const known = values.filter((value) => value !== null).length;
     const value = meanOf(quantity, values);
     const title = make("h4", method.name + " · " + symbols[quantity] + " · tap " + tap + " (" + method.taps[tap] + ") · epoch " + method.epochs[column]);
@@ -132,10 +131,10 @@
     const say = (name, text) => list.append(make("dt", name), make("dd", text));
     seeds.forEach((seed, i) => say("seed " + seed, show(values[i])));
     say("n", known);
-    say("rows used (fewest)", show(pickAt(method.rows_used, cell)));
-    say("rows without gradient (most)", show(pickAt(method.rows_no_gradient, cell)));
-    say("rounding noise (worst)", show(pickAt(method.g_noise, cell)));
-    say("null sd of cos (mean)", show(pickAt(method.null_sd, cell)));
+    say("rows used (fewest)", show(pickAt(method.rows_used, column, tap)));
+    say("rows without gradient (most)", show(pickAt(method.rows_no_gradient, column, tap)));
+    say("rounding noise (worst)", show(pickAt(method.g_noise, column, tap)));
+    say("null sd of cos (mean)", show(pickAt(method.null_sd, column, tap)));
     if (method.exact.includes(tap)) say("credit here", "the exact gradient");
     const button = make("button", "Close", { type: "button" });
     button.addEventListener("click", close);
