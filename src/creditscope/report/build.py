@@ -90,7 +90,7 @@ def _setting(place: int, name: str, keys: list[int], parts: _Parts) -> Setting:
         layers=tuple(layers.layer_row(k, found[k], methods[k], parts.grids[k], scales, shown) for k in keys),
         epochs=tuple(sorted({epoch for grid in grids for epoch in grid.epochs})),
         charts=draw_trajectories(list(methods.values())),
-        checks=tuple((k, m.method, checks.check_rows(m)) for k, m in found.items()),
+        checks=tuple((k, m.method, checks.check_rows(m, parts.audit.limits)) for k, m in found.items()),
         spec=provenance.spec_facts(methods[keys[0]]),
         provenance=tuple(provenance.provenance_row(m, parts.origins) for m in methods.values()),
         cards=tuple(parts.cards[k] for k in keys),

@@ -1,27 +1,35 @@
 """Fourth section: every check's answer about every method, and what each asks."""
 
 from collections.abc import Sequence
+from functools import cache
 
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.checks import all_checks
 from creditscope.auditing.findings import Finding, Outcome
-from creditscope.auditing.thresholds import Thresholds, table
+from creditscope.auditing.thresholds import Thresholds, table, thresholds_of
 from creditscope.auditing.verdict import QUESTIONS
 from creditscope.report.model import CheckFacts, CheckRow
 from creditscope.report.numbers import plain
 from creditscope.report.symbols import OF_OUTCOME
 
 
-def check_rows(found: MethodAudit) -> tuple[CheckRow, ...]:
+def check_rows(found: MethodAudit, limits: Thresholds) -> tuple[CheckRow, ...]:
     """One method; checks that have no meaning here for one reason stand together."""
     rows: dict[tuple[str, str, bool], list[Finding]] = {}
     for finding in found.findings:
         alone = finding.outcome != Outcome.NOT_APPLICABLE
         rows.setdefault((finding.code if alone else "", finding.message, alone), []).append(finding)
-    return tuple(_row(findings, found.verdict.codes) for findings in rows.values())
+    return tuple(_row(findings, found.verdict.codes, limits) for findings in rows.values())
 
 
-def _row(findings: list[Finding], linked: Sequence[str]) -> CheckRow:
+@cache
+def _limit(code: str, limits: Thresholds) -> str:
+    """The first threshold that the check goes by."""
+    name = next(iter(thresholds_of(code)), "")
+    return f"{name} {getattr(limits, name):g}" if name else ""
+
+
+def _row(findings: list[Finding], linked: Sequence[str], limits: Thresholds) -> CheckRow:
     first = findings[0]
     return CheckRow(
         codes=tuple(f.code for f in findings),
@@ -29,6 +37,7 @@ def _row(findings: list[Finding], linked: Sequence[str]) -> CheckRow:
         symbol=OF_OUTCOME[first.outcome],
         message=first.message,
         value="" if first.value is None else plain(first.value, ".3g"),
+        limit="" if first.value is None else _limit(first.code, limits),
         fired=first.fired,
         linked=first.code in linked,
     )

@@ -59,7 +59,7 @@ class Grid:
         return len(self.exact) == len(self.taps)
 
     def to_dict(self, name: str, setting: int) -> dict[str, Any]:
-        """For the script: a list per epoch, four significant digits; a constant list is one number, an empty one none."""
+        """For the script: a list per epoch, four significant digits; a constant list is one number."""
         return {
             "name": name,
             "setting": setting,

@@ -6,7 +6,7 @@ from creditscope.report.grids import Grid, Quantity
 from creditscope.report.scales import Scale
 
 LEFT, TOP, BOTTOM, RIGHT = 22, 3, 15, 8
-WIDTH, HEIGHT = 208, 120
+WIDTH, HEIGHT = 240, 120
 NARROWEST, WIDEST = 8.0, 26.0
 LOWEST, TALLEST = 5.0, 18.0
 LABEL_GAP_X, LABEL_GAP_Y = 24.0, 14.0

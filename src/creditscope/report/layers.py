@@ -12,7 +12,18 @@ from creditscope.report.numbers import interval, plain, plural
 from creditscope.report.scales import Scale, log_scale
 from creditscope.report.symbols import OF_WORD
 
-NAMES = ("tap", "cos", "null sd", "‖g‖", "‖h‖", "ρ", "rows used", "rows without gradient", "g_noise", "n")
+NAMES: tuple[str, ...] = (
+    "tap",
+    "cos",
+    "null sd",
+    "‖g‖",
+    "‖h‖",
+    "ρ",
+    "rows used",
+    "rows without gradient",
+    "g_noise",
+    "n",
+)
 """Columns of the final values."""
 COUNTS = ("rows used", "rows without gradient", "n")
 """Said once where they are the same at every tap."""
@@ -76,7 +87,7 @@ def tap_table(found: MethodAudit, method: Method) -> tuple[str, tuple[str, ...],
     Means with 95 % intervals over seeds, sizes on a log scale; columns without a value are left out.
     """
     rows = _tap_rows(found, method)
-    columns = dict(zip(NAMES, zip(*rows, strict=True), strict=True)) if rows else {}
+    columns: dict[str, tuple[str, ...]] = dict(zip(NAMES, zip(*rows, strict=True), strict=True)) if rows else {}
     alike = {name: columns[name][0] for name in COUNTS if columns and len(set(columns[name])) == 1}
     told = ("cos", "null sd") if len(found.exact_taps) == len(found.taps) else ()
     kept = [n for n, cells in columns.items() if n not in (*alike, *told) and any(cell != "–" for cell in cells)]
@@ -86,13 +97,14 @@ def tap_table(found: MethodAudit, method: Method) -> tuple[str, tuple[str, ...],
 
 def _tap_rows(found: MethodAudit, method: Method) -> list[tuple[str, ...]]:
     lasts = [record.last.taps for record in method.whole]
+    some_inexact = len(found.exact_taps) < len(found.taps)
     rows = []
     for tap in reversed(found.per_tap):
         sizes = [v for taps in lasts if (v := taps.h_norm[tap.tap]) is not None]
         h_norm = geometric_interval(sizes) if sizes and min(sizes) > 0 else None
         rows.append(
             (
-                f"{tap.tap} {tap.name}{' (exact)' if tap.exact and found.exact_taps != tuple(range(len(found.taps))) else ''}",
+                f"{tap.tap} {tap.name}{' (exact)' if tap.exact and some_inexact else ''}",
                 interval(tap.cos, "+.3f"),
                 plain(tap.null_sd, ".3f"),
                 interval(tap.g_norm, ".2g"),

@@ -9,9 +9,11 @@ from markupsafe import Markup, escape
 from creditscope.report.scales import decades, power
 
 WIDTH, HEIGHT = 520, 250
-LEFT, TOP, RIGHT, BOTTOM = 46, 12, 132, 30
+LEFT, TOP, BOTTOM = 46, 12, 30
 LABEL_STEP = 13.0
 LONGEST_LABEL = 21
+LABEL_SPACE, LETTER = 26, 6.2
+"""Room right of the lines: before a label, and for each of its letters."""
 EPOCH_TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 STYLES = 8
 """Colours and dashes of lines; more methods begin anew."""
@@ -44,6 +46,8 @@ class _Axis:
 
     def __init__(self, lines: Sequence[Line], *, log: bool):
         self.log = log
+        letters = min(max(len(line.label) for line in lines), LONGEST_LABEL)
+        self.right = round(WIDTH - LABEL_SPACE - LETTER * letters)
         values = [v for line in lines for v in (*line.low, *line.high)]
         low, high = min(map(self._scaled, values)), max(map(self._scaled, values))
         pad = 0.04 * (high - low) or 0.5 * abs(high) or 0.5
@@ -54,7 +58,7 @@ class _Axis:
         return math.log10(value) if self.log else value
 
     def x(self, epoch: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * math.log1p(epoch) / (math.log1p(self.last) or 1.0)
+        return LEFT + (self.right - LEFT) * math.log1p(epoch) / (math.log1p(self.last) or 1.0)
 
     def y(self, value: float) -> float:
         return self._y(self._scaled(value))
@@ -64,7 +68,7 @@ class _Axis:
 
     def frame(self) -> list[str]:
         """Grid lines with their labels, and the name of the epochs' axis."""
-        right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+        right, bottom = self.right, HEIGHT - BOTTOM
         parts = []
         for scaled, label in self._ticks():
             y = self._y(scaled)
@@ -77,11 +81,8 @@ class _Axis:
         return parts
 
     def _ticks(self) -> list[tuple[float, str]]:
-        if self.log and self.high - self.low > 1:
-            return [(e, power(e)) for e in decades(self.low, self.high, 6)]
         if self.log:
-            ends = (self.low + 0.1 * (self.high - self.low), self.high - 0.1 * (self.high - self.low))
-            return [(s, f"{10**s:.2g}") for s in ends]
+            return log_ticks(self.low, self.high)
         step = nice_step((self.high - self.low) / 4)
         first = math.ceil(self.low / step)
         places = [step * i for i in range(first, math.floor(self.high / step) + 1)]
@@ -97,6 +98,20 @@ class _Axis:
             else:
                 chosen.append(epoch)
         return chosen
+
+
+def log_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    """Logarithms and labels: whole decades, with 2 and 5 between where there are few, or the ends of a short span.
+
+    >>> [label for _, label in log_ticks(0.9, 2.2)], [label for _, label in log_ticks(-7, 2)]
+    (['10', '20', '50', '100'], ['10⁻⁷', '10⁻⁵', '0.001', '0.1', '10'])
+    """
+    whole = decades(low, high, 6)
+    if len(whole) > 2:
+        return [(e, power(e)) for e in whole]
+    fine = [m * 10.0**e for e in range(math.floor(low), math.ceil(high) + 1) for m in (1, 2, 5)]
+    inside = [(math.log10(v), f"{v:.3g}") for v in fine if low <= math.log10(v) <= high]
+    return inside if len(inside) > 1 else [(s, f"{10**s:.3g}") for s in (low, high)]
 
 
 def nice_step(rough: float) -> float:
@@ -132,9 +147,10 @@ def _end_labels(lines: Sequence[Line], axis: _Axis) -> list[str]:
     for i, own, y in zip(ends, wanted, spread(wanted, LABEL_STEP, TOP + 4, HEIGHT - BOTTOM), strict=True):
         x, label = axis.x(lines[i].epochs[-1]), lines[i].label
         shown = label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
-        right = WIDTH - RIGHT
-        parts.append(f'<path class="lead c{i % STYLES}" d="M{x + 2:.4g} {own:.4g}L{right + 12} {y:.4g}h6"/>')
-        parts.append(f'<text x="{right + 21}" y="{y + 4:.4g}">{escape(shown)}<title>{escape(label)}</title></text>')
+        parts.append(f'<path class="lead c{i % STYLES}" d="M{x + 2:.4g} {own:.4g}L{axis.right + 12} {y:.4g}h6"/>')
+        parts.append(
+            f'<text x="{axis.right + 21}" y="{y + 4:.4g}">{escape(shown)}<title>{escape(label)}</title></text>'
+        )
     return parts
 
 

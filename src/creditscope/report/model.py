@@ -100,6 +100,7 @@ class CheckRow:
     symbol: str
     message: str
     value: str
+    limit: str
     fired: str
     linked: bool
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from creditscope.auditing.audit import Audit, MethodAudit
+from creditscope.auditing.findings import Outcome
 from creditscope.auditing.verdict import MEANINGS
 from creditscope.record import Record
 from creditscope.report.model import Row
@@ -42,7 +43,9 @@ def explain(found: MethodAudit) -> str:
         return f"A run diverged ({verdict.diverged}), so the method cannot be judged."
     first = behind[0]
     more = f" ({plural(len(behind) - 1, 'further check')} behind it)" if len(behind) > 1 else ""
-    return f"{first.title[0].upper()}{first.title[1:]}: {first.message.rstrip('.')}{more}."
+    asked = f"{first.title[0].upper()}{first.title[1:]}"
+    asked += {Outcome.SKIPPED: "? Could not be checked", Outcome.UNDECIDED: "? Undecided"}.get(first.outcome, "")
+    return f"{asked}: {first.message.rstrip('.')}{more}."
 
 
 def count_words(methods: Sequence[MethodAudit]) -> tuple[tuple[str, str, int], ...]:

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from creditscope.auditing.show_decisions import LEGEND
 from creditscope.auditing.verdict import MEANINGS
@@ -29,6 +29,7 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["ticks"] = code_ticks
     page = environment.get_template("page.html").render(
         report=report,
         meanings=MEANINGS,
@@ -43,8 +44,17 @@ def render(report: Report) -> str:
     return _squeeze(page)
 
 
+def code_ticks(text: str) -> Markup:
+    """Escaped, with words between backticks as code.
+
+    >>> print(code_ticks("run `--tier full` <b>"))
+    run <code>--tier full</code> &lt;b&gt;
+    """
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)))
+
+
 def _squeeze(page: str) -> str:
-    """Leave out what HTML does not need, between the style and the data; text there has no quotes or tags of its own."""
+    """Leave out what HTML does not need, between style and data, where quotes and tags of the text are escaped."""
     head, body = page.split("</style>", 1)
     body, data = body.split('<script type="application/json"', 1)
     body = _QUOTES.sub(r"=\1", _OPTIONAL.sub("", body))

@@ -79,6 +79,6 @@ def power(exponent: int) -> str:
     """
     if 0 <= exponent <= 3:
         return str(10**exponent)
-    if -2 <= exponent < 0:
+    if -3 <= exponent < 0:
         return f"{10.0**exponent:g}"
     return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
