@@ -90,6 +90,13 @@ def test_a_check_says_why_and_what_to_do_as_its_page_does(code):
 
 
 @pytest.mark.parametrize("code", CHECKS)
+def test_a_check_that_gives_a_value_says_what_it_is_and_what_it_is_compared_with(code):
+    check = CHECKS[code]
+    assert (example(code).value is not None) == bool(check.value_is)
+    assert check.value_limit in ("", *(row["name"] for row in table() if code in row["checks"]))
+
+
+@pytest.mark.parametrize("code", CHECKS)
 def test_a_page_has_the_thresholds_in_use_and_the_published_ones(code):
     rows = [row for row in table() if code in row["checks"]]
     listed = re.findall(r"^\| `(\w+)` \|.*$", page(code), re.M)

@@ -6,7 +6,7 @@ from functools import cache
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.checks import all_checks
 from creditscope.auditing.findings import Finding, Outcome
-from creditscope.auditing.thresholds import Thresholds, table, thresholds_of
+from creditscope.auditing.thresholds import Thresholds, table
 from creditscope.auditing.verdict import QUESTIONS
 from creditscope.report.model import CheckFacts, CheckRow
 from creditscope.report.numbers import plain
@@ -23,10 +23,14 @@ def check_rows(found: MethodAudit, limits: Thresholds) -> tuple[CheckRow, ...]:
 
 
 @cache
-def _limit(code: str, limits: Thresholds) -> str:
-    """The first threshold that the check goes by."""
-    name = next(iter(thresholds_of(code)), "")
-    return f"{name} {getattr(limits, name):g}" if name else ""
+def _compared_with() -> dict[str, str]:
+    """The threshold that each check's value is compared with."""
+    return {check.code: check.value_limit for check in all_checks() if check.value_limit}
+
+
+def _limit(finding: Finding, limits: Thresholds) -> str:
+    name = _compared_with().get(finding.code)
+    return f"{name} {getattr(limits, name):g}" if name and finding.value is not None else ""
 
 
 def _row(findings: list[Finding], linked: Sequence[str], limits: Thresholds) -> CheckRow:
@@ -37,7 +41,7 @@ def _row(findings: list[Finding], linked: Sequence[str], limits: Thresholds) -> 
         symbol=OF_OUTCOME[first.outcome],
         message=first.message,
         value="" if first.value is None else plain(first.value, ".3g"),
-        limit="" if first.value is None else _limit(first.code, limits),
+        limit=_limit(first, limits),
         fired=first.fired,
         linked=first.code in linked,
     )
@@ -51,6 +55,7 @@ def check_facts(limits: Thresholds) -> tuple[CheckFacts, ...]:
             code=check.code,
             title=check.title,
             question=QUESTIONS[check.line],
+            value_is=check.value_is,
             why=check.why,
             remedy=check.remedy,
             limits=tuple(

@@ -8,11 +8,11 @@ from markupsafe import Markup, escape
 
 from creditscope.report.scales import decades, power
 
-WIDTH, HEIGHT = 520, 250
+WIDTH, HEIGHT = 440, 225
 LEFT, TOP, BOTTOM = 46, 12, 30
 LABEL_STEP = 13.0
 LONGEST_LABEL = 21
-LABEL_SPACE, LETTER = 26, 6.2
+LABEL_SPACE, LETTER = 26, 6.6
 """Room right of the lines: before a label, and for each of its letters."""
 EPOCH_TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 STYLES = 8

@@ -159,6 +159,7 @@ class CheckFacts:
     code: str
     title: str
     question: str
+    value_is: str
     why: str
     remedy: str
     limits: tuple[tuple[str, str, str, str], ...]

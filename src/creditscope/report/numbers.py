@@ -26,8 +26,8 @@ def four(value: float | None) -> float | None:
 def mean(values: Sequence[float | None], *, geometric: bool) -> float | None:
     """Over the seeds that have a value; sizes on a log scale, unless one of them is exactly zero.
 
-    >>> mean([1.0, 100.0, None], geometric=True), mean([0.0, 2.0], geometric=True), mean([None], geometric=False)
-    (10.0, 1.0, None)
+    >>> mean([4.0, 4.0, None], geometric=True), mean([0.0, 2.0], geometric=True), mean([None], geometric=False)
+    (4.0, 1.0, None)
     """
     known = [v for v in values if v is not None]
     if not known:

@@ -50,7 +50,7 @@ def code_ticks(text: str) -> Markup:
     >>> print(code_ticks("run `--tier full` <b>"))
     run <code>--tier full</code> &lt;b&gt;
     """
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _squeeze(page: str) -> str:

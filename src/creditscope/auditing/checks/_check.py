@@ -18,6 +18,10 @@ class Check(ABC):
     title: ClassVar[str]
     line: ClassVar[Line]
     """Which question of the verdict it belongs to."""
+    value_is: ClassVar[str] = ""
+    """What the value of its findings is; empty where they have none."""
+    value_limit: ClassVar[str] = ""
+    """The threshold that the value is compared with, where it is compared with one."""
     why: ClassVar[str] = ""
     """Why it matters, in a sentence; its page tells more."""
     remedy: ClassVar[str] = ""

@@ -30,6 +30,8 @@ class OverwrittenStream(RunCheck):
     code = "CS001"
     title = "a block overwrites the stream"
     line = "credit"
+    value_is = "largest growth over one block"
+    value_limit = "growth"
     why = (
         "What earlier layers wrote is then a rounding error in the sum, whatever their credit was: the block "
         "overwrites the stream instead of adding to it."

@@ -14,6 +14,8 @@ class UnresolvedReference(RunCheck):
     code = "CS002"
     title = "reference gradient unresolved"
     line = "reference"
+    value_is = "worst g_noise over the taps"
+    value_limit = "noise"
     why = "A cosine with rounding noise says nothing."
     remedy = (
         "Measure in float64 (`--precision float64`), or evaluate on rows that are not fitted yet (an earlier snapshot)."

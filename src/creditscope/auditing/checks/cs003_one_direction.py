@@ -13,6 +13,8 @@ class OneDirection(RunCheck):
     code = "CS003"
     title = "one direction for all rows"
     line = "reference"
+    value_is = "largest `common` over the taps"
+    value_limit = "common"
     why = (
         "Where all rows want the same change, any credit with that one direction has a large cosine, whatever it "
         "knows of the single row."

@@ -15,6 +15,8 @@ class DepthNotUsed(MethodCheck):
     code = "CS004"
     title = "depth not used"
     line = "depth"
+    value_is = "accuracy over the better frozen baseline"
+    value_limit = "depth_gain"
     why = (
         "A random deep net with a trained head already classifies well; accuracy alone does not show that the "
         "blocks learnt."

@@ -14,6 +14,7 @@ class RandomOrientation(RunCheck):
     code = "CS005"
     title = "credit looks like a random orientation"
     line = "credit"
+    value_is = "lowest z over the taps without exact credit"
     why = (
         "Rows of a batch share directions, so a small positive mean cosine is easily had by chance; a t-test over "
         "rows instead has 87 % false alarms."

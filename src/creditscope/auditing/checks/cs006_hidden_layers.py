@@ -15,6 +15,8 @@ class HiddenLayers(RunCheck):
     code = "CS006"
     title = "the mean cosine hides the layers"
     line = "credit"
+    value_is = "share of block taps above chance"
+    value_limit = "hidden_share"
     why = "One aligned layer, or the layer that is handed the gradient, makes a mean look informative"
     remedy = "Report cosines per layer, and Γ over the taps without exact credit."
 

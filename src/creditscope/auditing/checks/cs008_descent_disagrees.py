@@ -24,6 +24,7 @@ class DescentDisagrees(RunCheck):
     code = "CS008"
     title = "alignment and descent disagree"
     line = "credit"
+    value_is = "taps at which cosine and descent disagree"
     why = (
         "A cosine says where credit points, not what it does. ρ, the published functional metric, converges to "
         "cos_F, so it is no second witness; descent is one."

@@ -17,6 +17,7 @@ class InformationWithoutGradient(RunCheck):
     code = "CS009"
     title = "information without gradient"
     line = "depth"
+    value_is = "best probe at a middle tap"
     why = (
         "It tells a net whose forward pass is dead from one that holds the answer and is not told: then the way "
         "back is what is broken, and a rule with another way back can train it."

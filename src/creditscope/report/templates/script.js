@@ -12,7 +12,7 @@
   };
   let parsed = null;
   const data = () => (parsed ??= JSON.parse(document.getElementById("data").textContent));
-  const show = (value) => (value === null || value === undefined ? "–" : String(value).replace("-", "−"));
+  const show = (value) => (value === null || value === undefined ? "–" : String(value).replace(/^-/, "−"));
   const pickAt = (byEpoch, column, i) => (Array.isArray(byEpoch[column]) ? byEpoch[column][i] : byEpoch[column]);
   const seedValues = (method, quantity, column, tap) => {
     const byEpoch = method.values[quantity];
