@@ -10,7 +10,9 @@ from creditscope.report.page import render
 __all__ = ["Material", "build_report", "gather", "judge_records", "render", "write_report"]
 
 
-def write_report(material: Material, path: Path, *, against: Material | None = None, limits: Thresholds | None = None):
+def write_report(
+    material: Material, path: Path, *, against: Material | None = None, limits: Thresholds | None = None
+) -> int:
     """Write the page; gives its size in bytes."""
     text = render(build_report(material, against=against, limits=limits))
     path.parent.mkdir(parents=True, exist_ok=True)

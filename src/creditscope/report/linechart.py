@@ -16,7 +16,7 @@ LABEL_SPACE, LETTER = 26, 6.6
 """Room right of the lines: before a label, and for each of its letters."""
 EPOCH_TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 STYLES = 8
-"""Colours and dashes of lines; more methods begin anew."""
+"""Colours and dashes of lines; more methods begin anew, thinner and with one dash of their own."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,8 @@ def nice_step(rough: float) -> float:
     (0.05, 10.0)
     """
     base = 10.0 ** math.floor(math.log10(rough))
-    return round(next(base * m for m in (1, 2, 5, 10) if base * m >= rough * (1 - 1e-9)), 12)
+    step = next(base * m for m in (1, 2, 5, 10) if base * m >= rough * (1 - 1e-9))
+    return float(f"{step:.3g}")
 
 
 def _point(axis: _Axis, epoch: int, value: float) -> str:
@@ -136,7 +137,8 @@ def _band(line: Line, i: int, axis: _Axis) -> str:
 
 def _mean(line: Line, i: int, axis: _Axis) -> str:
     points = [_point(axis, e, v) for e, v in zip(line.epochs, line.mean, strict=True)]
-    return f'<path class="line c{i % STYLES}" d="M{"L".join(points)}"/>'
+    again = " again" if i >= STYLES else ""
+    return f'<path class="line c{i % STYLES}{again}" d="M{"L".join(points)}"/>'
 
 
 def _end_labels(lines: Sequence[Line], axis: _Axis) -> list[str]:
