@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any
 
+import creditscope
 from creditscope.auditing import Audit, Thresholds
 from creditscope.auditing.decision import Decision
 from creditscope.memory import collection_paused
@@ -28,7 +28,7 @@ def build_report(
     return Report(
         folder=material.folder,
         made=made or datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        version=version("creditscope"),
+        version=creditscope.__version__,
         facts=overview.describe(material.records, audit),
         answer=overview.answer(audit),
         settings=settings,

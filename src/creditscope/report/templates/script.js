@@ -94,7 +94,7 @@
     for (const quantity of known) select.append(make("option", symbols[quantity], { value: quantity }));
     const label = make("p", "Values of ");
     label.append(select, " at the chosen epoch");
-    place.append(label, make("div", undefined, { class: "values scroll", tabindex: "0", role: "region", "aria-label": "Values at the chosen epoch" }));
+    place.append(label, make("div", undefined, { class: "values scroll", tabindex: "0", role: "group", "aria-label": "Values at the chosen epoch" }));
     moment.addEventListener("input", () => fill(moment));
     place.addEventListener("input", () => fill(moment));
     fill(moment);
