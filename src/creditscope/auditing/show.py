@@ -26,6 +26,7 @@ from creditscope.auditing.stats import Interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
 from creditscope.auditing.verdict import MEANINGS
+from creditscope.memory import collection_paused
 
 __all__ = ["make_console", "print_audit", "render_audit"]
 
@@ -33,7 +34,8 @@ __all__ = ["make_console", "print_audit", "render_audit"]
 def print_audit(audit: Audit, console: Console | None = None) -> None:
     """Print the whole audit."""
     console = console or make_console()
-    console.print(_draw(audit, console.width))
+    with collection_paused():
+        console.print(_draw(audit, console.width))
 
 
 def render_audit(audit: Audit) -> str:
