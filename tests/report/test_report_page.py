@@ -182,6 +182,19 @@ class TestCells:
         assert page.data["methods"][0]["seeds"] == [9]
         assert "diverged: seed 9 at epoch 1" in page.text
 
+    def test_seeds_without_a_common_epoch_have_no_columns(self):
+        one, other = (r for r in self.records()[:2])
+        one, other = replace(one, snapshots=one.snapshots[:1]), replace(other, snapshots=other.snapshots[3:])
+        page = page_of([one, other])
+        assert page.data["methods"][0]["epochs"] == []
+        assert page.all("svg", data_heatmap="*") == []
+
+
+def test_a_watched_model_has_a_page():
+    page = page_of([replace(make_record(facts={"trainer": False}), spec=None)])
+    assert "watched model" in page.text
+    assert "use of depth not tested" in page.text
+
 
 def test_the_final_values_are_the_audits():
     records = make_family("dfa", taps={"cos": (0.1, 0.2, 0.3, 0.4, 0.51234)})

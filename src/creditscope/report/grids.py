@@ -72,7 +72,7 @@ class Grid:
         }
 
     def _by_epoch(self, values: Sequence[float | None]) -> list[Any]:
-        step = len(values) // len(self.epochs)
+        step = max(len(values) // max(len(self.epochs), 1), 1)
         return [_short([four(v) for v in values[i : i + step]]) for i in range(0, len(values), step)]
 
 
