@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BROWSER := $(VENV)/.browser
 
 .PHONY: demo test lint format bench clean
 
@@ -10,7 +11,7 @@ READY := $(VENV)/.ready
 demo: $(READY)
 	$(BIN)/creditscope demo --out out
 
-test: $(READY) lint
+test: $(READY) $(BROWSER) lint
 	$(BIN)/python -m pytest -q
 
 lint: $(READY)
@@ -43,3 +44,8 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
+
+# Tried once: what the tests in a browser need, where it can be had. They are skipped where it cannot.
+$(BROWSER): tests/browser/prepare.py | $(READY)
+	-@$(BIN)/python tests/browser/prepare.py
+	@touch $(BROWSER)
