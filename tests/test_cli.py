@@ -34,7 +34,8 @@ class TestImports:
         assert "creditscope.cli" in imported
         assert [name for name in imported if name.split(".")[0] in ("torch", "matplotlib", "pandas", "xarray")] == []
         assert all(
-            name in done.stdout for name in ("demo", "run", "audit", "figure", "reproduce", "pack", "list", "doctor")
+            name in done.stdout
+            for name in ("demo", "run", "audit", "figure", "report", "reproduce", "pack", "list", "doctor")
         )
 
     def test_stored_records_need_no_torch(self, tmp_path):

@@ -197,6 +197,7 @@ class TestDemo:
     def test_without_shipped_records(self, call, ready):
         code, out, _ = call("demo", "--quiet")
         assert (code, "audit_hero.png" in out) == (0, True)
+        assert "Can these results be trusted?" in (ready / "out" / "report.html").read_text(encoding="utf-8")
         assert not (ready / "out" / "figures" / "paper").exists()
 
     def test_shipped_records_are_drawn_too(self, call, ready):

@@ -13,6 +13,7 @@ from creditscope.commands.export import Export
 from creditscope.commands.figure import Figure
 from creditscope.commands.list import List
 from creditscope.commands.pack import Pack
+from creditscope.commands.report import Report
 from creditscope.commands.reproduce import Reproduce
 from creditscope.commands.run import Run
 from creditscope.errors import CreditscopeError
@@ -22,6 +23,7 @@ Command = (
     | Annotated[Run, tyro.conf.subcommand("run")]
     | Annotated[Audit, tyro.conf.subcommand("audit")]
     | Annotated[Figure, tyro.conf.subcommand("figure")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Pack, tyro.conf.subcommand("pack")]

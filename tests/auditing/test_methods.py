@@ -85,6 +85,10 @@ class TestSetting:
         settings = [m.setting for m in group_methods([make_record(), make_record(weight_decay=0.0)])]
         assert settings == ["mnist1d · resmlp · 1 epoch", "mnist1d · resmlp · 1 epoch · weight_decay 0.0"]
 
+    def test_decay_of_the_first_layer_only_is_said(self):
+        found = group_methods([make_record(), make_record(decay_on="first")])
+        assert [m.setting.endswith("decay_on first") for m in found] == [False, True]
+
     def test_of_the_same_run_the_richer_record_is_judged(self):
         """How it was measured is no part of the setting."""
         quick = make_record(tier="quick", snapshot_every=1, accuracy=0.6)

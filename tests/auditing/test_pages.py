@@ -75,6 +75,27 @@ def test_a_page_has_its_title_line_and_sections(code):
     assert all(body.strip() for body in re.split("^## .*$", text, flags=re.M))
 
 
+def section(code: str, title: str) -> str:
+    found = re.search(rf"^## {title}$(.*?)(?=^## )", page(code), re.M | re.S)
+    assert found
+    return " ".join(found[1].split())
+
+
+@pytest.mark.parametrize("code", CHECKS)
+def test_a_check_says_why_and_what_to_do_as_its_page_does(code):
+    check = CHECKS[code]
+    assert check.remedy == section(code, "What to do")
+    assert check.why
+    assert section(code, "Why it matters").startswith(check.why)
+
+
+@pytest.mark.parametrize("code", CHECKS)
+def test_a_check_that_gives_a_value_says_what_it_is_and_what_it_is_compared_with(code):
+    check = CHECKS[code]
+    assert (example(code).value is not None) == bool(check.value_is)
+    assert check.value_limit in ("", *(row["name"] for row in table() if code in row["checks"]))
+
+
 @pytest.mark.parametrize("code", CHECKS)
 def test_a_page_has_the_thresholds_in_use_and_the_published_ones(code):
     rows = [row for row in table() if code in row["checks"]]

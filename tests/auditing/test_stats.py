@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.special import stdtrit
 
 from creditscope.auditing.stats import (
     DRAWS,
@@ -132,3 +133,10 @@ def test_a_geometric_interval_is_that_of_the_logarithms():
     assert (found.scale, found.kind) == ("log", "t")
     assert found.text(".1e") == f"{found.mean:.1e} [{found.low:.1e}, {found.high:.1e}]"
     assert geometric_interval(values, kind="bootstrap").kind == "bootstrap"
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40))
+def test_the_short_way_to_mean_and_bounds_is_numpys(values: list[float]):
+    found = t_interval(values)
+    half = float(stdtrit(len(values) - 1, 0.975)) * float(np.std(values, ddof=1)) / len(values) ** 0.5
+    assert (found.mean, found.low, found.high) == (np.mean(values), np.mean(values) - half, np.mean(values) + half)

@@ -17,6 +17,7 @@ from creditscope.auditing.stats import INTERVALS, Interval, Kind, t_interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.verdict import Verdict, reach_verdict
 from creditscope.errors import CreditscopeError, UnknownNameError
+from creditscope.memory import collection_paused
 from creditscope.record import Record, load_records
 
 if TYPE_CHECKING:
@@ -139,6 +140,18 @@ def audit(
     for code in mute:
         if code not in (codes := [check.code for check in checks]):
             raise UnknownNameError("check", code, codes)
+    with collection_paused():
+        return _audit(records, checks, limits, mute, interval, problems)
+
+
+def _audit(
+    records: Sequence[Record],
+    checks: Sequence[Check],
+    limits: Thresholds,
+    mute: Sequence[str],
+    interval: Kind,
+    problems: Sequence[str],
+) -> Audit:
     groups = tuple(group_methods(records))
     if not groups:
         raise CreditscopeError(

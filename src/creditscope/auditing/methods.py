@@ -141,7 +141,7 @@ def _setting_label(record: Record) -> str:
     if spec is None:
         return "watched model"
     usual = {f.name: f.default for f in fields(RunSpec)}
-    names = ("optimiser", "lr", "schedule", "weight_decay", "batch", "precision")
+    names = ("optimiser", "lr", "schedule", "weight_decay", "decay_on", "batch", "precision")
     unusual = [f"{n} {v}" for n in names if (v := getattr(spec, n)) != usual[n]]
     unusual += ["random targets"] * (spec.targets == "random")
     task, net = _with_options(spec.task, spec.task_options), _with_options(spec.net, spec.net_options)

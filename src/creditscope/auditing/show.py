@@ -25,20 +25,17 @@ from creditscope.auditing.show_taps import tap_tables
 from creditscope.auditing.stats import Interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
+from creditscope.auditing.verdict import MEANINGS
+from creditscope.memory import collection_paused
 
 __all__ = ["make_console", "print_audit", "render_audit"]
-
-MEANINGS = {
-    "trustworthy": "accuracy and alignment may be reported as they are",
-    "walk back": "do not claim that this method assigns credit to its layers; the codes say why",
-    "inconclusive": "a check could not run or could not decide; the codes say which",
-}
 
 
 def print_audit(audit: Audit, console: Console | None = None) -> None:
     """Print the whole audit."""
     console = console or make_console()
-    console.print(_draw(audit, console.width))
+    with collection_paused():
+        console.print(_draw(audit, console.width))
 
 
 def render_audit(audit: Audit) -> str:

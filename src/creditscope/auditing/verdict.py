@@ -14,6 +14,12 @@ QUESTIONS = {
     "credit": "Does credit carry information?",
     "depth": "Is depth used?",
 }
+MEANINGS: dict[Word, str] = {
+    "trustworthy": "accuracy and alignment may be reported as they are",
+    "walk back": "do not claim that this method assigns credit to its layers; the codes say why",
+    "inconclusive": "a check could not run or could not decide; the codes say which",
+}
+"""What a reader may do with each word."""
 Answer = Literal["yes", "no", "open", "not applicable"]
 
 

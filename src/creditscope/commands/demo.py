@@ -9,7 +9,7 @@ from creditscope.commands._printing import say
 
 @dataclass(frozen=True)
 class Demo:
-    """Train BP, FA, block FA and DFA on embedded data, print the verdicts, draw the figure (a few minutes).
+    """Train BP, FA, block FA and DFA on embedded data, print verdicts, draw the figure and a report (a few minutes).
 
     Then draw all figures of the records that ship with the repository, if it is called from there.
 
@@ -30,10 +30,11 @@ class Demo:
 
     def run(self) -> None:
         """Collect, audit, draw."""
-        from creditscope.auditing import audit
+        from creditscope.auditing import Thresholds, audit
         from creditscope.auditing.show import make_console, print_audit
         from creditscope.figures import save_figure
         from creditscope.figures.audit_hero import plot_audit_hero
+        from creditscope.report import judge_records, write_report
         from creditscope.studies import collect
         from creditscope.studies.demo import demo
 
@@ -45,6 +46,9 @@ class Demo:
         main_task = [r for r in records if r.spec and r.spec.task == "mnist1d"]
         for path in save_figure(plot_audit_hero(main_task), self.out / "figures", "audit_hero"):
             console.print(f"wrote {path}")
+        page = self.out / "report.html"
+        write_report(judge_records(records, str(self.out / "records"), Thresholds(), problems), page)
+        console.print(f"wrote {page}, which opens in a browser")
         console.print(f"records in {self.out / 'records'}; judge them again: creditscope audit {self.out / 'records'}")
         for problem in problems:
             console.print(f"note: {problem}")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from creditscope.errors import CreditscopeError
+from creditscope.memory import collection_paused
 from creditscope.record.bundle import SUFFIX, read_bundle
 from creditscope.record.store import PROVENANCE, SPEC, Record, is_unfinished, read_record
 
@@ -17,14 +18,14 @@ def load_records(root: str | Path, *, problems: list[str] | None = None) -> list
         return read_bundle(root, problems=problems)
     if not root.is_dir():
         raise CreditscopeError(f"Expected a folder of records, but {root} does not exist.")
-    records = _load_folders(root, problems)
-    known = {r.spec.digest() for r in records if r.spec}
-    for path in sorted(root.rglob(f"*{SUFFIX}")):
-        for record in read_bundle(path, problems=problems):
-            assert record.spec is not None
-            if (digest := record.spec.digest()) not in known:
-                known.add(digest)
-                records.append(record)
+    with collection_paused():
+        records = _load_folders(root, problems)
+        known = {r.name for r in records}
+        for path in sorted(root.rglob(f"*{SUFFIX}")):
+            for record in read_bundle(path, problems=problems):
+                if (name := record.name) not in known:
+                    known.add(name)
+                    records.append(record)
     return records
 
 

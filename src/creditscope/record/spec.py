@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from typing import Any, Literal
 
 from creditscope.errors import CreditscopeError
@@ -90,7 +91,8 @@ class RunSpec(Recipe):
 
     def setting(self, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
         """The fields that runs must share to be compared: all but seed, frozen blocks and how they were measured."""
-        return {n: v for n, v in asdict(self).items() if n not in (*FREE_FIELDS, *MEASURING_FIELDS, *without)}
+        left_out = (*FREE_FIELDS, *MEASURING_FIELDS, *without)
+        return {name: getattr(self, name) for name in _names() if name not in left_out}
 
     def snapshot_due(self, epoch: int) -> bool:
         """Before training, at the end, and as `snapshot_at` says or else every `snapshot_every` epochs (0: never).
@@ -127,7 +129,8 @@ class RunSpec(Recipe):
 
     def digest(self) -> str:
         """Content hash over every field, but for later ones that change nothing: earlier records keep their names."""
-        asked = {n: v for n, v in asdict(self).items() if n not in LATER_FIELDS or v != LATER_FIELDS[n]}
+        asked = {name: getattr(self, name) for name in _names()}
+        asked = {n: v for n, v in asked.items() if n not in LATER_FIELDS or v != LATER_FIELDS[n]}
         text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -136,6 +139,11 @@ class RunSpec(Recipe):
         rule = self.rule.rpartition(":")[2]
         frozen = "-frozen" if self.frozen else ""
         return f"{self.task}-{self.net}-{rule}{frozen}-s{self.seed}-{self.digest()}"
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    return tuple(f.name for f in fields(RunSpec))
 
 
 def listed_epochs(text: str) -> tuple[int, ...]:

@@ -18,6 +18,14 @@ class Check(ABC):
     title: ClassVar[str]
     line: ClassVar[Line]
     """Which question of the verdict it belongs to."""
+    value_is: ClassVar[str] = ""
+    """What the value of its findings is; empty where they have none."""
+    value_limit: ClassVar[str] = ""
+    """The threshold that the value is compared with, where it is compared with one."""
+    why: ClassVar[str] = ""
+    """Why it matters, in a sentence; its page tells more."""
+    remedy: ClassVar[str] = ""
+    """What to do about it, as its page says."""
     sufficient: ClassVar[bool] = True
     """Whether its pass alone answers that question with yes."""
     advisory: ClassVar[bool] = False

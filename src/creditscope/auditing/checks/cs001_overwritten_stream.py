@@ -30,6 +30,17 @@ class OverwrittenStream(RunCheck):
     code = "CS001"
     title = "a block overwrites the stream"
     line = "credit"
+    value_is = "largest growth over one block"
+    value_limit = "growth"
+    why = (
+        "What earlier layers wrote is then a rounding error in the sum, whatever their credit was: the block "
+        "overwrites the stream instead of adding to it."
+    )
+    remedy = (
+        "Penalise the residual branch (`--penalty 0.01`), normalise it, or lower the learning rate of that block. "
+        "If credit is normalised (`--credit-norm sample` or `batch`), try without: normalisation removes the fixed "
+        "point that a penalty has."
+    )
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """The largest growth decides."""

@@ -14,6 +14,12 @@ class UnresolvedReference(RunCheck):
     code = "CS002"
     title = "reference gradient unresolved"
     line = "reference"
+    value_is = "worst g_noise over the taps"
+    value_limit = "noise"
+    why = "A cosine with rounding noise says nothing."
+    remedy = (
+        "Measure in float64 (`--precision float64`), or evaluate on rows that are not fitted yet (an earlier snapshot)."
+    )
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Noise first, then rows without error, then the published floor."""

@@ -13,6 +13,16 @@ class OneDirection(RunCheck):
     code = "CS003"
     title = "one direction for all rows"
     line = "reference"
+    value_is = "largest `common` over the taps"
+    value_limit = "common"
+    why = (
+        "Where all rows want the same change, any credit with that one direction has a large cosine, whatever it "
+        "knows of the single row."
+    )
+    remedy = (
+        "Read the cosine at that tap beside the permuted one (`permuted_cos`: credit of another row): what remains "
+        "of the difference is what the credit knows of the row. Balance the classes, or look later in training."
+    )
     sufficient = False
     advisory = True
 

@@ -15,6 +15,16 @@ class DepthNotUsed(MethodCheck):
     code = "CS004"
     title = "depth not used"
     line = "depth"
+    value_is = "accuracy over the better frozen baseline"
+    value_limit = "depth_gain"
+    why = (
+        "A random deep net with a trained head already classifies well; accuracy alone does not show that the "
+        "blocks learnt."
+    )
+    remedy = (
+        "More seeds if undecided; another task if not applicable; otherwise do not claim that the rule trains "
+        "depth. The depth ladder shows from which block on training pays."
+    )
 
     def judge(self, method: Method, limits: Thresholds) -> Finding:
         """Passed, issue or undecided by the one-sided bounds of Δ against the gain that counts."""

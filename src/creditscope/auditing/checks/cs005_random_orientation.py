@@ -14,6 +14,15 @@ class RandomOrientation(RunCheck):
     code = "CS005"
     title = "credit looks like a random orientation"
     line = "credit"
+    value_is = "lowest z over the taps without exact credit"
+    why = (
+        "Rows of a batch share directions, so a small positive mean cosine is easily had by chance; a t-test over "
+        "rows instead has 87 % false alarms."
+    )
+    remedy = (
+        "Report that layer as untrained by credit, or as trained by something else than alignment. Look at "
+        "`acquired` (cos minus that of fresh feedback): alignment that was there at the draw is not learnt."
+    )
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Issue if any tap without exact credit is not above its null."""

@@ -15,6 +15,10 @@ class HiddenLayers(RunCheck):
     code = "CS006"
     title = "the mean cosine hides the layers"
     line = "credit"
+    value_is = "share of block taps above chance"
+    value_limit = "hidden_share"
+    why = "One aligned layer, or the layer that is handed the gradient, makes a mean look informative"
+    remedy = "Report cosines per layer, and Γ over the taps without exact credit."
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Counts informed taps among those of Γ without exact credit."""

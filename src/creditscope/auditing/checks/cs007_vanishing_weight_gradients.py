@@ -14,6 +14,11 @@ class VanishingWeightGradients(RunCheck):
     code = "CS007"
     title = "weight gradients vanish"
     line = "reference"
+    why = "A weight that is told nothing learns nothing, and a printed norm of 0.0 is often only an underflow."
+    remedy = (
+        "Exactly zero: look for dead units, saturation, a detached branch. Underflow: rescale (initial gain, "
+        "normalisation), and look at weight decay that outweighs the gradient."
+    )
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Issue if a weight in use gets nothing although there is an error to learn from."""

@@ -24,6 +24,16 @@ class DescentDisagrees(RunCheck):
     code = "CS008"
     title = "alignment and descent disagree"
     line = "credit"
+    value_is = "taps at which cosine and descent disagree"
+    why = (
+        "A cosine says where credit points, not what it does. ρ, the published functional metric, converges to "
+        "cos_F, so it is no second witness; descent is one."
+    )
+    remedy = (
+        "Aligned without descent: the direction is right where the gradient is small and wrong where it matters; "
+        "look at cos_F, the class token, single classes. Descent against the cosine: a few rows carry it; look at "
+        "cos_F again. Undecided: more rows (`--eval-rows`)."
+    )
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Both nulls at one level, Holm over the taps for what is above; then the weighting.

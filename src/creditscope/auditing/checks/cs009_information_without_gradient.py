@@ -17,6 +17,16 @@ class InformationWithoutGradient(RunCheck):
     code = "CS009"
     title = "information without gradient"
     line = "depth"
+    value_is = "best probe at a middle tap"
+    why = (
+        "It tells a net whose forward pass is dead from one that holds the answer and is not told: then the way "
+        "back is what is broken, and a rule with another way back can train it."
+    )
+    remedy = (
+        "Look at the way back: weight decay against gradient, initial gain, saturation. Try a rule that reaches "
+        "the layers directly (`dfa`). If the untrained net has the same probe accuracy, the layers have learnt "
+        "nothing: that is no evidence for training."
+    )
     sufficient = False
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:

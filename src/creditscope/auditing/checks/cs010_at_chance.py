@@ -14,6 +14,9 @@ class AtChance(RunCheck):
     code = "CS010"
     title = "accuracy at chance"
     line = "depth"
+    value_is = "accuracy"
+    why = "Alignment of a net that has learnt nothing is no evidence."
+    remedy = "Train longer, or fix the training before asking about credit."
     sufficient = False
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:

@@ -1,0 +1,44 @@
+"""Load a folder and judge it; whatever is missing becomes words, not an error."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from creditscope.auditing import Audit, Thresholds, audit
+from creditscope.errors import CreditscopeError
+from creditscope.record import Record, load_records
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a folder holds."""
+
+    folder: str
+    records: tuple[Record, ...]
+    audit: Audit | None
+    """None where nothing can be judged; `problems` then say why."""
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """What `audit` takes for runs."""
+
+    records: list[Record]
+    problems: tuple[str, ...]
+
+
+def gather(folder: Path, limits: Thresholds) -> Material:
+    """Records and verdicts of a folder, which must exist."""
+    problems: list[str] = []
+    records = load_records(folder, problems=problems)
+    return judge_records(records, str(folder), limits, problems)
+
+
+def judge_records(records: list[Record], folder: str, limits: Thresholds, problems: list[str]) -> Material:
+    """The same of records in memory."""
+    try:
+        found = audit(_Loaded(records, tuple(problems)), limits=limits)
+    except CreditscopeError as error:
+        said = str(error)
+        return Material(folder, tuple(records), None, (*problems, said) if said not in problems else tuple(problems))
+    return Material(folder, tuple(records), found, found.problems)

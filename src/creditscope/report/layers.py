@@ -1,0 +1,119 @@
+"""Second section: what each layer was told over training, and its final values."""
+
+from collections.abc import Sequence
+
+from creditscope.auditing.audit import MethodAudit
+from creditscope.auditing.methods import Method
+from creditscope.auditing.stats import geometric_interval
+from creditscope.report.grids import QUANTITIES, Grid, Quantity
+from creditscope.report.heatmap import draw_heatmap
+from creditscope.report.model import Heat, LayerRow, Legend
+from creditscope.report.numbers import interval, plain, plural
+from creditscope.report.scales import Scale, log_scale
+from creditscope.report.symbols import OF_WORD
+
+NAMES: tuple[str, ...] = (
+    "tap",
+    "cos",
+    "null sd",
+    "‖g‖",
+    "‖h‖",
+    "ρ",
+    "rows used",
+    "rows without gradient",
+    "g_noise",
+    "n",
+)
+"""Columns of the final values."""
+COUNTS = ("rows used", "rows without gradient", "n")
+"""Said once where they are the same at every tap."""
+
+
+def make_scales(grids: Sequence[Grid]) -> dict[str, Scale]:
+    """One scale per quantity, over all methods of a setting."""
+    return {q.name: _scale(q, grids) for q in QUANTITIES}
+
+
+def _scale(quantity: Quantity, grids: Sequence[Grid]) -> Scale:
+    if quantity.kind == "signed":
+        return Scale("signed")
+    return log_scale(v for grid in grids for v in grid.means.get(quantity.name, ()) if v is not None)
+
+
+def legends(scales: dict[str, Scale], grids: Sequence[Grid]) -> tuple[Legend, ...]:
+    """A bar per quantity that some method has."""
+    return tuple(
+        Legend(
+            quantity=q.name,
+            symbol=q.symbol,
+            title=q.title,
+            kind=scales[q.name].letter,
+            ticks=scales[q.name].ticks(),
+            has_zero=scales[q.name].has_zero,
+        )
+        for q in QUANTITIES
+        if any(q.name in grid.means and not (q.name == "cos" and grid.all_exact) for grid in grids)
+    )
+
+
+def layer_row(
+    key: int, found: MethodAudit, method: Method, grid: Grid, scales: dict[str, Scale], shown: Sequence[str]
+) -> LayerRow:
+    """A method's small multiples, of the quantities that its setting shows."""
+    heats = []
+    for quantity in QUANTITIES:
+        if quantity.name not in shown:
+            continue
+        there = quantity.name in grid.means
+        svg = draw_heatmap(grid, quantity, scales[quantity.name], key=key, method=found.method) if there else None
+        heats.append(Heat(quantity=quantity.name, svg=svg, missing="" if there else "not measured"))
+    alike, head, cells = tap_table(found, method)
+    return LayerRow(
+        key=key,
+        method=found.method,
+        word=found.verdict.word,
+        symbol=OF_WORD[found.verdict.word],
+        heats=tuple(heats),
+        seeds=plural(len(grid.seeds), "seed"),
+        alike=alike,
+        head=head,
+        taps=cells,
+    )
+
+
+def tap_table(found: MethodAudit, method: Method) -> tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Final values: counts that are the same at every tap in words, the head, and a row per tap, deepest first.
+
+    Means with 95 % intervals over seeds, sizes on a log scale; columns without a value are left out.
+    """
+    rows = _tap_rows(found, method)
+    columns: dict[str, tuple[str, ...]] = dict(zip(NAMES, zip(*rows, strict=True), strict=True)) if rows else {}
+    alike = {name: columns[name][0] for name in COUNTS if columns and len(set(columns[name])) == 1}
+    told = ("cos", "null sd") if len(found.exact_taps) == len(found.taps) else ()
+    kept = [n for n, cells in columns.items() if n not in (*alike, *told) and any(cell != "–" for cell in cells)]
+    said = ", ".join([*(["every tap is handed the exact gradient"] if told else []), *map(" ".join, alike.items())])
+    return said, tuple(kept), tuple(zip(*(columns[name] for name in kept), strict=True))
+
+
+def _tap_rows(found: MethodAudit, method: Method) -> list[tuple[str, ...]]:
+    lasts = [record.last.taps for record in method.whole]
+    some_inexact = len(found.exact_taps) < len(found.taps)
+    rows = []
+    for tap in reversed(found.per_tap):
+        sizes = [v for taps in lasts if (v := taps.h_norm[tap.tap]) is not None]
+        h_norm = geometric_interval(sizes) if sizes and min(sizes) > 0 else None
+        rows.append(
+            (
+                f"{tap.tap} {tap.name}{' (exact)' if tap.exact and some_inexact else ''}",
+                interval(tap.cos, "+.3f"),
+                plain(tap.null_sd, ".3f"),
+                interval(tap.g_norm, ".2g"),
+                interval(h_norm, ".3g"),
+                interval(tap.rho, "+.3f"),
+                f"{min((t.rows_used[tap.tap] for t in lasts), default=0):,}",
+                f"{max((t.rows_no_gradient[tap.tap] for t in lasts), default=0):,}",
+                plain(tap.g_noise, ".0e"),
+                str(len(lasts)),
+            )
+        )
+    return rows

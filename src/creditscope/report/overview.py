@@ -1,0 +1,103 @@
+"""First section: the verdict of every method, and the one reason behind it."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from creditscope.auditing.audit import Audit, MethodAudit
+from creditscope.auditing.findings import Outcome
+from creditscope.auditing.verdict import MEANINGS
+from creditscope.record import Record
+from creditscope.report.model import Row
+from creditscope.report.numbers import interval, plural
+from creditscope.report.symbols import OF_WORD
+
+
+def verdict_row(key: int, found: MethodAudit) -> Row:
+    """One method."""
+    verdict = found.verdict
+    beside = [verdict.untested, f"diverged: {verdict.diverged}" if verdict.diverged else ""]
+    beside += [f"muted: {', '.join(verdict.muted)}" if verdict.muted else ""]
+    return Row(
+        key=key,
+        method=found.method,
+        word=verdict.word,
+        symbol=OF_WORD[verdict.word],
+        codes=verdict.codes,
+        beside="; ".join(text for text in beside if text),
+        accuracy=interval(found.accuracy),
+        frozen_own=interval(found.frozen_own),
+        frozen_bp=interval(found.frozen_bp),
+        n=len(found.seeds),
+        because=explain(found),
+    )
+
+
+def explain(found: MethodAudit) -> str:
+    """One sentence: what the first check behind the word found, and how many more there are."""
+    verdict = found.verdict
+    if verdict.word == "trustworthy":
+        said = "what was measured holds" if verdict.untested else MEANINGS[verdict.word]
+        return f"{said[0].upper()}{said[1:]}."
+    behind = [f for f in found.findings if f.code in verdict.codes]
+    if not behind:
+        return f"A run diverged ({verdict.diverged}), so the method cannot be judged."
+    first = behind[0]
+    more = f" ({plural(len(behind) - 1, 'further check')} behind it)" if len(behind) > 1 else ""
+    asked = f"{first.title[0].upper()}{first.title[1:]}"
+    asked += {Outcome.SKIPPED: "? Could not be checked", Outcome.UNDECIDED: "? Undecided"}.get(first.outcome, "")
+    return f"{asked}: {first.message.rstrip('.')}{more}."
+
+
+def count_words(methods: Sequence[MethodAudit]) -> tuple[tuple[str, str, int], ...]:
+    """Symbol, word and number of methods, in the order of the words."""
+    found = Counter(m.verdict.word for m in methods)
+    return tuple((symbol, word, found[word]) for word, symbol in OF_WORD.items() if found[word])
+
+
+def answer(audit: Audit | None) -> str:
+    """Can these results be trusted, in a sentence."""
+    if audit is None:
+        return "Nothing could be judged. What is missing is listed below."
+    total = len(audit.methods)
+    counted = {word: count for _, word, count in count_words(audit.methods)}
+    parts = [
+        f"{counted[word]:,} {said}"
+        for word, said in (
+            ("trustworthy", "trustworthy"),
+            ("walk back", "to be walked back"),
+            ("inconclusive", "inconclusive"),
+        )
+        if word in counted
+    ]
+    if len(counted) == 1 and total > 1:
+        return f"All {plural(total, 'method')}: {parts[0].split(' ', 1)[1]}."
+    return f"Of {plural(total, 'method')}: {', '.join(parts)}."
+
+
+def describe(records: Sequence[Record], audit: Audit | None) -> tuple[tuple[str, str], ...]:
+    """The facts at the top."""
+    if not records:
+        return (("Runs", "none"),)
+    seeds = sorted({r.spec.seed for r in records if r.spec})
+    devices = Counter(r.provenance.device or "not stated" for r in records)
+    facts = [("Runs", f"{len(records):,}")]
+    if audit:
+        settings = len({m.setting for m in audit.methods})
+        facts.append(("Methods", f"{len(audit.methods):,} in {plural(settings, 'setting')}"))
+    facts.append(("Seeds", listed([str(s) for s in seeds]) or "not known"))
+    facts.append(("Devices", ", ".join(f"{name} ({count:,})" for name, count in devices.most_common())))
+    finished = sorted(r.provenance.finished for r in records if r.provenance.finished)
+    if finished:
+        facts.append(("Measured", span(finished[0][:10], finished[-1][:10])))
+    return tuple(facts)
+
+
+def listed(words: Sequence[str], most: int = 12) -> str:
+    """With commas, the rest as a count."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
+
+
+def span(first: str, last: str) -> str:
+    """From one day to another, or one day."""
+    return first if first == last else f"{first} to {last}"

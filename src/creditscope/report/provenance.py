@@ -1,0 +1,95 @@
+"""Fifth section: what was asked of the runs, on what they were made, and the cards to copy."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields
+
+from creditscope.auditing.audit import Audit
+from creditscope.auditing.card import make_card
+from creditscope.auditing.methods import Method
+from creditscope.record import Record, RunSpec
+from creditscope.record.spec import FREE_FIELDS, RULE_FIELDS
+from creditscope.report.model import CardText, ProvenanceRow
+from creditscope.report.overview import listed, span
+
+CARD_BYTES = 150_000
+"""Cards beyond so many bytes are left to `creditscope audit --card`, so that the page stays one that can be mailed."""
+ORIGIN = ("creditscope", "commit", "torch", "numpy", "python", "device", "engine", "platform")
+
+
+def list_origins(records: Sequence[Record]) -> tuple[tuple[str, ...], ...]:
+    """Distinct versions, commits and devices, each with its number of runs."""
+    found = Counter(_origin(r) for r in records).most_common()
+    return tuple((_letter(i), *origin, f"{count:,}") for i, (origin, count) in enumerate(found))
+
+
+def _origin(record: Record) -> tuple[str, ...]:
+    return tuple(_short(name, getattr(record.provenance, name)) for name in ORIGIN)
+
+
+def _letter(place: int) -> str:
+    """A, B, … Z, A1, B1, …
+
+    >>> _letter(0), _letter(27)
+    ('A', 'B1')
+    """
+    return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place % 26] + (str(place // 26) if place >= 26 else "")
+
+
+def _short(name: str, value: str) -> str:
+    return (value[:10] if name == "commit" else value) or "–"
+
+
+def spec_facts(method: Method) -> tuple[tuple[str, str], ...]:
+    """What all methods of a setting were asked: task, net and recipe."""
+    spec = method.spec
+    if spec is None:
+        return (("net", "watched model"),)
+    names = [f.name for f in fields(RunSpec) if f.name not in (*FREE_FIELDS, *RULE_FIELDS)]
+    found = [(name, _worded(getattr(spec, name))) for name in sorted(names, key=_importance)]
+    return tuple((name.replace("_", " "), value) for name, value in found if value)
+
+
+def _importance(name: str) -> int:
+    first = ("task", "task_options", "data_version", "net", "net_options", "epochs", "optimiser", "lr", "schedule")
+    return first.index(name) if name in first else len(first)
+
+
+def _worded(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_worded(v)}" for name, v in value.items())
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+METHOD_HEAD = ("rule", "options", "seeds", "made with", "measured", "minutes")
+
+
+def provenance_row(method: Method, origins_known: Sequence[tuple[str, ...]]) -> ProvenanceRow:
+    """One method's runs; what they were made with is a line of the table of origins."""
+    origins = [record.provenance for record in method.runs.values()]
+    spec = method.spec
+    days = sorted(p.finished[:10] for p in origins if p.finished)
+    options = dict(spec.rule_options) if spec else {}
+    if spec:
+        options |= {"credit norm": spec.credit_norm} if spec.credit_norm != "none" else {}
+        options |= {"λ": spec.penalty} if spec.penalty else {}
+    cells = (
+        method.facts.rule.name,
+        _worded(options) or "–",
+        listed([str(seed) for seed in method.runs], most=20) if spec else "not known",
+        ", ".join(sorted({_letter(origins_known.index(_origin(r))) for r in method.runs.values()})),
+        span(days[0], days[-1]) if days else "–",
+        f"{sum(p.seconds for p in origins) / 60:.1f}",
+    )
+    return ProvenanceRow(method=method.label, cells=cells)
+
+
+def write_cards(audit: Audit) -> list[CardText]:
+    """The card of every method as Markdown, as many as the page has room for."""
+    cards, left = [], CARD_BYTES
+    for key, found in enumerate(audit.methods):
+        text = make_card(audit, key).to_markdown() if left > 0 else None
+        if text is not None and (left := left - len(text.encode())) < 0:
+            text = None
+        cards.append(CardText(key=key, method=found.method, text=text))
+    return cards

@@ -1,0 +1,13 @@
+"""The signs that stand beside words, so that nothing is told by colour alone."""
+
+OF_WORD = {"trustworthy": "✓", "walk back": "✗", "inconclusive": "?"}
+OF_OUTCOME = {
+    "issue": "✗",
+    "tip": "ℹ",
+    "passed": "✓",
+    "undecided": "?",
+    "not applicable": "–",
+    "skipped": "?",
+    "muted": "◌",
+}
+OF_CONCLUSION = {"accepts": "✓", "walks back": "✗", "open": "?", "not applicable": "–", "muted": "◌"}

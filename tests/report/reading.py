@@ -1,0 +1,60 @@
+"""Read a report back as a browser would: its elements, its text, its data."""
+
+import json
+from html.parser import HTMLParser
+from typing import Any
+
+VOID = ("meta", "input", "br", "path", "rect")
+
+
+class Page(HTMLParser):
+    """Every start tag with its attributes, the visible text, and what stands in each script element."""
+
+    def __init__(self, text: str):
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.scripts: list[str] = []
+        self.text = ""
+        self._inside = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]):
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        self._inside = tag if tag in ("script", "style") else self._inside
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str):
+        self._inside = "" if tag == self._inside else self._inside
+
+    def handle_data(self, data: str):
+        if self._inside == "script":
+            self.scripts[-1] += data
+        elif not self._inside:
+            self.text += data
+
+    def all(self, tag: str = "", **attributes: str) -> list[dict[str, str]]:
+        """Attributes of the elements that have these; an underscore in a name is a hyphen, "*" any value."""
+        asked = {name.replace("_", "-"): value for name, value in attributes.items()}
+        return [
+            found
+            for name, found in self.elements
+            if tag in ("", name) and all(n in found and value in ("*", found[n]) for n, value in asked.items())
+        ]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The embedded block."""
+        return json.loads(self.scripts[0])
+
+    @property
+    def verdicts(self) -> list[tuple[str, str]]:
+        """Method and word of every row of the verdict tables."""
+        return [(row["data-method"], row["data-verdict"]) for row in self.all("tr", data_verdict="*")]
+
+
+def cell(values: Any, column: int, place: int) -> Any:
+    """A number of the embedded data: a list per epoch, or one number for all of it."""
+    found = values[column]
+    return found[place] if isinstance(found, list) else found

@@ -1,0 +1,100 @@
+"""The command: folders that are whole, partial, empty or absent, and the size of the page."""
+
+import subprocess
+import sys
+
+import numpy as np
+from builders import make_facts, make_family, make_record, make_snapshot, write_record
+from reading import Page
+
+from creditscope.auditing import Thresholds
+from creditscope.report import judge_records, write_report
+
+
+def test_an_empty_folder_gives_a_page_that_says_so(call, tmp_path):
+    (tmp_path / "none").mkdir()
+    code, out, _ = call("report", "--records", tmp_path / "none", "--out", tmp_path / "r.html")
+    page = Page((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert (code, "note: Expected at least one finished record to audit, but got none." in out) == (0, True)
+    assert "Nothing could be judged." in page.text
+    assert "Expected at least one finished record to audit, but got none." in page.text
+    assert page.data == {"settings": [], "methods": []}
+    assert {name["href"][1:] for name in page.all("a", href="*")} <= {found["id"] for found in page.all(id="*")}
+
+
+def test_a_partial_folder_says_what_is_missing(call, tmp_path):
+    for record in make_family("dfa"):
+        write_record(tmp_path / "records", record)
+    folder = write_record(tmp_path / "records", make_record(rule="fa", seed=5))
+    (folder / "snapshots.jsonl").write_text("{}\n")
+    unfinished = write_record(tmp_path / "records", make_record(rule="fa", seed=6, status="running"))
+    code, _, _ = call("report", "--records", tmp_path / "records", "--out", tmp_path / "r.html")
+    page = Page((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert code == 0
+    assert f"Record {folder.name} cannot be read" in page.text
+    assert f"Record {unfinished.name} is incomplete" in page.text
+    assert ("DFA", "trustworthy") in page.verdicts
+
+
+def test_baselines_alone_are_said_to_be_that(tmp_path):
+    material = judge_records([make_record(frozen=True)], "here", Thresholds(), [])
+    write_report(material, tmp_path / "r.html")
+    assert "but got frozen baselines" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_a_folder_that_is_not_there_is_an_error(call, tmp_path):
+    for words in (["--records", tmp_path / "no"], ["--records", tmp_path, "--against", tmp_path / "no"]):
+        code, _, err = call("report", *words, "--out", tmp_path / "r.html")
+        assert (code, "does not exist" in err) == (2, True)
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_an_unknown_threshold_is_refused(call, tmp_path):
+    code, _, err = call("report", "--records", tmp_path, "--set", "grwth=3", "--out", tmp_path / "r.html")
+    assert (code, "Expected the name of a threshold" in err) == (2, True)
+
+
+def test_it_needs_no_torch(tmp_path):
+    for record in make_family("dfa"):
+        write_record(tmp_path / "records", record)
+    words = ["report", "--records", str(tmp_path / "records"), "--out", str(tmp_path / "r.html")]
+    code = f"import sys\nfrom creditscope.cli import main\nmain({words!r})\nassert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_deep_net_over_many_epochs_and_seeds_stays_small(tmp_path):
+    """Per method at most what lets 350 of them fit into 5 MB, although every number differs."""
+    rng, taps, methods = np.random.default_rng(0), 33, 8
+    facts = make_facts(depth=taps - 1)
+    records = []
+    for depth in range(methods):
+        for seed in range(3):
+            snapshots = [
+                make_snapshot(
+                    facts,
+                    epoch=epoch,
+                    taps={
+                        "cos": tuple(rng.uniform(-1, 1, taps)),
+                        "rho": (),
+                        "g_norm": tuple(10 ** rng.uniform(-9, 0, taps)),
+                        "h_norm": tuple(10 ** rng.uniform(0, 5, taps)),
+                    },
+                )
+                for epoch in (0, 100)
+            ]
+            options = {"depth": taps - 1, "width": depth}
+            record = make_record(seed=seed, epochs=100, net_options=options, snapshots=snapshots, facts={"depth": 32})
+            records.append(record)
+    size = write_report(judge_records(records, "here", Thresholds(), []), tmp_path / "r.html")
+    fixed = write_report(judge_records(records[:3], "here", Thresholds(), []), tmp_path / "one.html")
+    assert (size - fixed) / (methods - 1) < 45_000
+
+
+def test_many_epochs_become_two_dozen_columns(tmp_path):
+    facts = make_facts()
+    snapshots = [make_snapshot(facts, epoch=e) for e in range(401)]
+    records = [make_record(seed=s, epochs=400, snapshots=snapshots) for s in (1, 2)]
+    write_report(judge_records(records, "here", Thresholds(), []), tmp_path / "r.html")
+    epochs = Page((tmp_path / "r.html").read_text(encoding="utf-8")).data["methods"][0]["epochs"]
+    assert (len(epochs), epochs[0], epochs[-1]) == (24, 0, 400)

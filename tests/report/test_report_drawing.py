@@ -1,0 +1,138 @@
+"""What is drawn: colours, heatmaps read back cell by cell, and charts."""
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from builders import make_facts, make_record, make_snapshot
+from hypothesis import given
+from hypothesis import strategies as st
+from reading import Page
+
+from creditscope.auditing.methods import group_methods
+from creditscope.report.colours import diverging, sequential
+from creditscope.report.grids import QUANTITIES, make_grid
+from creditscope.report.heatmap import draw_heatmap
+from creditscope.report.linechart import Line, draw_chart, spread
+from creditscope.report.numbers import pick
+from creditscope.report.scales import Scale, log_scale
+
+COS, G_NORM = QUANTITIES[0], QUANTITIES[1]
+
+
+def lightness(colour: str) -> float:
+    """CIELAB L* of #rrggbb, by the textbook: another space than the one the maps are made in."""
+    channels = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    luminance = float(linear @ (0.2126, 0.7152, 0.0722))
+    return 116 * np.cbrt(luminance) - 16
+
+
+class TestColours:
+    def test_sizes_grow_darker_in_even_steps(self):
+        steps = -np.diff([lightness(c) for c in sequential()])
+        assert steps.min() > 0
+        assert steps.max() < 2 * steps.mean()
+
+    def test_both_signs_grow_darker_alike_from_a_pale_middle(self):
+        light = np.array([lightness(c) for c in diverging()])
+        half = len(light) // 2
+        assert light.argmax() == half
+        assert light[half] > 95
+        assert np.all(np.diff(light[: half + 1]) > 0)
+        assert np.abs(light[:half] - light[:half:-1]).max() < 6
+
+
+def read_cells(svg: str, rows: int, columns: int) -> list[list[str | None]]:
+    """The class of each cell, tap by tap, from the strokes alone."""
+    found: list[list[str | None]] = [[None] * columns for _ in range(rows)]
+    group = re.search(r"<g transform[^>]*>(.*?)</g>", svg)
+    assert group
+    for colour, path in re.findall(r'<path class="(\w+)" d="([^"]*)"', group[1]):
+        for x, y, width in re.findall(r"M(\d+) (\d+)h(\d+)", path):
+            for column in range(int(x), int(x) + int(width)):
+                assert found[rows - 1 - int(y)][column] is None
+                found[rows - 1 - int(y)][column] = colour
+    return found
+
+
+def grid_of(values: dict, *, exact: tuple[int, ...] = (), seeds: int = 1):
+    """A method whose quantity at (epoch, tap) is given, the same for every seed."""
+    facts = make_facts(exact_taps=exact)
+    epochs = len(next(iter(values.values())))
+    snapshots = [
+        make_snapshot(facts, epoch=e, taps={name: tuple(rows[e]) for name, rows in values.items()})
+        for e in range(epochs)
+    ]
+    records = [make_record(seed=s, epochs=max(epochs - 1, 1), snapshots=snapshots) for s in range(seeds)]
+    records = [replace(r, provenance=replace(r.provenance, facts=facts)) for r in records]
+    return make_grid(group_methods(records)[0], most=24)
+
+
+class TestHeatmap:
+    @given(st.lists(st.lists(st.one_of(st.none(), st.floats(-1, 1)), min_size=5, max_size=5), min_size=2, max_size=6))
+    def test_each_cell_has_the_colour_of_its_value(self, values):
+        if all(v is None for row in values for v in row):
+            return
+        svg = draw_heatmap(grid_of({"cos": values}), COS, Scale("signed"), key=0, method="m")
+        cells = read_cells(svg, 5, len(values))
+        for epoch, row in enumerate(values):
+            for tap, value in enumerate(row):
+                expected = None if value is None else f"d{round(16 + 16 * np.sign(value) * abs(value) ** 0.5)}"
+                assert cells[tap][epoch] == expected
+
+    def test_sizes_go_by_their_logarithm_and_zero_is_no_gap(self):
+        values = [[1e-4, 1e-2, 1.0, 0.0, None], [1e-4] * 5]
+        grid = grid_of({"g_norm": values})
+        scale = log_scale(v for v in grid.means["g_norm"] if v is not None)
+        svg = draw_heatmap(grid, G_NORM, scale, key=0, method="m")
+        assert [row[0] for row in read_cells(svg, 5, 2)] == ["s0", "s16", "s31", "zero", None]
+        assert 'class="gap"' in svg
+        assert scale.has_zero
+        assert scale.ticks()[0] == (0.0, "10⁻⁴")
+
+    def test_cells_within_chance_are_dotted_and_exact_ones_never(self):
+        grid = grid_of({"cos": [[0.01, 0.097, 0.099, -0.05, 0.01]] * 2, "null_sd": [[0.05] * 5] * 2}, exact=(4,))
+        assert grid.in_null == [True, True, False, True, False] * 2
+        svg = draw_heatmap(grid, COS, Scale("signed"), key=0, method="m")
+        assert svg.count("h0") == 6
+
+    def test_names_are_escaped(self):
+        svg = draw_heatmap(grid_of({"cos": [[0.1] * 5] * 2}), COS, Scale("signed"), key=3, method='<a "b">')
+        (found,) = Page(svg).all("svg", data_heatmap="3", data_quantity="cos")
+        assert found["data-method"] == '<a "b">'
+
+
+class TestPick:
+    @given(st.lists(st.integers(0, 3000), min_size=1, max_size=120, unique=True), st.integers(2, 30))
+    def test_first_and_last_stay_and_order_too(self, epochs, most):
+        epochs = sorted(epochs)
+        found = pick(epochs, most)
+        assert len(found) == min(most, len(epochs))
+        assert set(found) <= set(epochs)
+        assert list(found) == sorted(set(found))
+        assert (found[0], found[-1]) == (epochs[0], epochs[-1])
+
+
+class TestChart:
+    def test_every_line_is_labelled_at_its_end(self):
+        lines = [Line(f"m{i}", (0, 1, 9), (0.1, 0.2, 0.3), (0.1, 0.1, 0.2), (0.1, 0.3, 0.4)) for i in range(3)]
+        svg = draw_chart(lines, "Accuracy", log=False)
+        assert [svg.count(f">m{i}<") for i in range(3)] == [2, 2, 2]  # the label and its title
+        assert svg.count('class="band') == svg.count('class="line') == 3
+        places = [float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)">m', svg)]
+        assert min(np.diff(places)) >= 13
+
+    @pytest.mark.parametrize("values", [(1e-30, 1e-30, 1e-30), (5.0, 5.0, 5.0), (1e-8, 1e3, 1e30), (3.0, 3.5, 4.0)])
+    def test_any_range_has_ticks(self, values):
+        for log in (True, False):
+            svg = draw_chart([Line("m", (0, 1, 2), values, values, values)], "size", log=log)
+            assert len(re.findall('class="grid"', svg)) >= 1
+            assert "nan" not in svg
+
+    @given(st.lists(st.floats(0, 200), min_size=1, max_size=12))
+    def test_labels_are_apart(self, wanted):
+        placed = spread(sorted(wanted), 13, 0, 200)
+        assert all(b - a >= 13 - 1e-6 for a, b in pairwise(placed))

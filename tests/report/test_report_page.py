@@ -1,0 +1,213 @@
+"""What the page says, against the audit it is about."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from builders import make_facts, make_family, make_record, make_snapshot, write_record
+from reading import Page, cell
+
+from creditscope.auditing import Thresholds, audit
+from creditscope.record import RuleFacts
+from creditscope.report import build_report, judge_records, render
+
+HOSTILE = "</script><script>alert('x')</script><b onclick=\"y\">&"
+
+
+def page_of(records, *, against=None, limits=None) -> Page:
+    limits = limits or Thresholds()
+    before = None if against is None else judge_records(list(against), "before", limits, [])
+    return Page(render(build_report(judge_records(list(records), "here", limits, []), against=before, limits=limits)))
+
+
+def mixed_records():
+    """A method that passes, one that is walked back, one left open."""
+    blind = make_family("block_fa", taps={"z": 0.1, "cos": 0.01})
+    extra = [make_record(rule="fa", seed=s) for s in (1, 2)]
+    return list({r.name: r for r in [*make_family("dfa"), *blind, *extra]}.values())
+
+
+def test_verdicts_are_those_of_the_command(call, tmp_path):
+    for record in mixed_records():
+        write_record(tmp_path / "records", record)
+    _, out, _ = call("audit", tmp_path / "records", "--json")
+    expected = [(m["method"], m["verdict"]["word"], m["verdict"]["codes"]) for m in json.loads(out)["methods"]]
+    assert {word for _, word, _ in expected} == {"trustworthy", "walk back", "inconclusive"}
+    code, said, _ = call("report", "--records", tmp_path / "records", "--out", tmp_path / "deep" / "report.html")
+    text = (tmp_path / "deep" / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert (code, "wrote" in said) == (0, True)
+    assert page.verdicts == [(method, word) for method, word, _ in expected]
+    linked = {row["href"] for row in page.all("a", href="*")}
+    targets = {found["id"] for found in page.all(id="*")}
+    wanted = {f"#m{key}-{code}" for key, (_, _, codes) in enumerate(expected) for code in codes}
+    assert wanted <= linked
+    assert {name[1:] for name in linked} <= targets
+
+
+def test_every_verdict_has_its_word_beside_its_sign():
+    page = page_of(mixed_records())
+    assert "Of 4 methods: 2 trustworthy, 1 to be walked back, 1 inconclusive." in page.text
+    for text in ("✓ trustworthy", "✗ walk back", "? inconclusive"):
+        assert text in page.text
+
+
+def test_another_threshold_changes_the_verdict_and_is_named():
+    records = make_family("dfa", taps={"h_rms": (1.0, 10.0, 10.0, 10.0, 10.0)})
+    assert ("DFA", "trustworthy") in page_of(records).verdicts
+    page = page_of(records, limits=Thresholds().changed(growth=5))
+    assert ("DFA", "walk back") in page.verdicts
+    assert "growth 5 (usual 50)" in page.text
+
+
+def test_nothing_is_loaded_from_elsewhere():
+    text = render(build_report(judge_records(mixed_records(), "here", Thresholds(), [])))
+    page = Page(text)
+    loading = [found for found in page.all() if {"src", "srcset", "poster", "data", "background"} & found.keys()]
+    assert loading == []
+    assert page.all("link") == page.all("iframe") == page.all("img") == []
+    assert all(found["href"].startswith("#") for found in page.all("a", href="*"))
+    assert set(re.findall(r"https?://[^\"'\s<]*", text)) <= {"http://www.w3.org/2000/svg"}
+    assert [u for u in re.findall(r"url\(([^)]*)\)", text) if not u.startswith("#")] == []
+    assert "@import" not in text
+
+
+def test_hostile_names_are_text():
+    label = RuleFacts(name="dfa", label=HOSTILE, variant=HOSTILE, formula=HOSTILE)
+    taps = ("stem", *(f"{HOSTILE}{i}" for i in range(4)))
+    records = [
+        make_record(
+            seed=s, facts={"rule": label, "taps": taps}, net_options={"x": HOSTILE}, task_options={"y": HOSTILE}
+        )
+        for s in (1, 2)
+    ]
+    records = [replace(r, provenance=replace(r.provenance, device=HOSTILE, commit=HOSTILE)) for r in records]
+    material = judge_records(records, f"folder {HOSTILE}", Thresholds(), [f"Record {HOSTILE} is incomplete."])
+    page = Page(render(build_report(material, against=material)))
+    assert len(page.scripts) == 2
+    assert [found for tag, found in page.elements if tag == "b" and found] == []
+    assert [found for found in page.all() if any(name.startswith("on") for name in found)] == []
+    assert page.text.count(HOSTILE) > 10
+    assert page.data["methods"][0]["taps"][1] == f"{HOSTILE}0"
+    assert "alert" not in page.scripts[1]
+
+
+def test_headings_are_in_order_and_tables_say_what_they_are():
+    page = page_of(mixed_records(), against=mixed_records())
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert max(np.diff(levels)) <= 1
+    assert levels.count(1) == 1
+    assert len(page.all("caption")) == len(page.all("table")) > 10
+    assert all("scope" in found for found in page.all("th"))
+    ids = [found["id"] for found in page.all(id="*")]
+    assert len(ids) == len(set(ids))
+
+
+class TestAgainst:
+    def test_what_came_and_went(self):
+        before = [*make_family("dfa", taps={"z": 0.1}), make_record(rule="fa", seed=1)]
+        page = page_of([*make_family("dfa", accuracy=0.65), *make_family("block_fa")[:6]], against=before)
+        changes = {row["data-method"]: row["data-change"] for row in page.all("tr", data_change="*")}
+        assert changes == {"BP": "no", "DFA": "yes"}
+        assert "the verdict or its codes changed for 1." in page.text
+        assert "−0.050 ± 0.000 (n = 3)" in page.text
+        assert re.search(r"Only in this report\s*block FA", page.text)
+        assert re.search(r"Only in before\s*FA", page.text)
+
+    def test_nothing_there_to_compare_with(self):
+        page = page_of(make_family("dfa"), against=[])
+        assert "No method is on both sides." in page.text
+        assert "Expected at least one finished record to audit, but got none." in page.text
+
+
+class TestCells:
+    EPOCHS = (0, 1, 2, 5)
+
+    def records(self):
+        rng = np.random.default_rng(0)
+        facts = make_facts()
+        return [
+            make_record(
+                seed=seed,
+                epochs=5,
+                snapshots=[
+                    make_snapshot(
+                        facts,
+                        epoch=epoch,
+                        taps={
+                            "cos": tuple(rng.uniform(-0.4, 0.9, 5)),
+                            "g_norm": tuple(10 ** rng.uniform(-9, 2, 5)),
+                            "rho": () if epoch == 2 else tuple(rng.uniform(-1, 1, 5)),
+                            "rows_used": tuple(int(n) for n in rng.integers(1, 1000, 5)),
+                        },
+                    )
+                    for epoch in self.EPOCHS
+                ],
+            )
+            for seed in (1, 2, 3)
+        ]
+
+    def test_each_number_is_the_records_to_four_digits(self):
+        records = self.records()
+        method = page_of(records).data["methods"][0]
+        assert (method["epochs"], method["seeds"]) == (list(self.EPOCHS), [1, 2, 3])
+        for column in range(4):
+            for tap in range(5):
+                for i, record in enumerate(records):
+                    taps = record.snapshots[column].taps
+                    for name in ("cos", "g_norm", "h_norm"):
+                        found = cell(method["values"][name], column, tap * 3 + i)
+                        assert found == float(f"{getattr(taps, name)[tap]:.4g}")
+                used = [r.snapshots[column].taps.rows_used[tap] for r in records]
+                assert cell(method["rows_used"], column, tap) == min(used)
+
+    def test_what_was_not_measured_is_none_and_not_zero(self):
+        rho = page_of(self.records()).data["methods"][0]["values"]["rho"]
+        assert rho[2] is None
+        assert None not in rho[1]
+
+    def test_seeds_that_were_thinned_leave_the_epochs_that_all_share(self):
+        records = self.records()
+        short = replace(records[1], snapshots=(records[1].snapshots[0], *records[1].snapshots[2:]))
+        assert page_of([records[0], short, records[2]]).data["methods"][0]["epochs"] == [0, 2, 5]
+
+    def test_diverged_seeds_are_left_out(self):
+        records = self.records()
+        gone = make_record(seed=9, epochs=5, diverged=1, snapshots=records[0].snapshots[:2])
+        assert page_of([*records, gone]).data["methods"][0]["seeds"] == [1, 2, 3]
+        page = page_of([gone])
+        assert page.data["methods"][0]["seeds"] == [9]
+        assert "diverged: seed 9 at epoch 1" in page.text
+
+    def test_seeds_without_a_common_epoch_have_no_columns(self):
+        one, other = (r for r in self.records()[:2])
+        one, other = replace(one, snapshots=one.snapshots[:1]), replace(other, snapshots=other.snapshots[3:])
+        page = page_of([one, other])
+        assert page.data["methods"][0]["epochs"] == []
+        assert page.all("svg", data_heatmap="*") == []
+
+
+def test_a_watched_model_has_a_page():
+    page = page_of([replace(make_record(facts={"trainer": False}), spec=None)])
+    assert "watched model" in page.text
+    assert "use of depth not tested" in page.text
+
+
+def test_the_final_values_are_the_audits():
+    records = make_family("dfa", taps={"cos": (0.1, 0.2, 0.3, 0.4, 0.51234)})
+    found = next(m for m in audit(records).methods if m.method == "DFA")
+    assert found.per_tap[4].cos is not None
+    assert f"{found.per_tap[4].cos.mean:+.3f} ± 0.000" in page_of(records).text
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_first_firing_is_said(number):
+    facts = make_facts()
+    snapshots = [
+        make_snapshot(facts, epoch=e, taps={"h_rms": (1, 1, 1, 1, 99 if e >= number else 1)}) for e in range(4)
+    ]
+    page = page_of([make_record(epochs=3, snapshots=snapshots, seed=s) for s in (1, 2, 3)])
+    assert f"epoch {max(number, 1)}" in page.text

@@ -1,0 +1,19 @@
+import gc
+
+import pytest
+
+from creditscope.memory import collection_paused
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_the_collector_is_left_as_it_was(was_on: bool):
+    (gc.enable if was_on else gc.disable)()
+    try:
+        with collection_paused():
+            assert not gc.isenabled()
+        assert gc.isenabled() == was_on
+        with pytest.raises(ZeroDivisionError), collection_paused():
+            1 / 0  # noqa: B018
+        assert gc.isenabled() == was_on
+    finally:
+        gc.enable()
