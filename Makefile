@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BROWSER := $(VENV)/.browser
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench screenshots clean
 
 # Called from here, the demo also draws the figures of the records in results/paper.
 demo: $(READY)
@@ -35,6 +35,9 @@ bench: $(READY)
 	$(BIN)/python bench/graphs.py
 	$(BIN)/python bench/where.py
 	$(BIN)/python bench/calibration.py
+
+screenshots: $(READY) $(BROWSER)
+	$(BIN)/python tests/browser/screenshot.py
 
 clean:
 	rm -rf out build dist .pytest_cache .ruff_cache .hypothesis

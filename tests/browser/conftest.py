@@ -10,7 +10,7 @@ import pytest
 from looking import FLAGS, opened
 from playwright.sync_api import sync_playwright
 from prepare import AXE, CHROMIUM
-from reports import write_records
+from reports import HOSTILE, write_records
 
 from creditscope.cli import main
 
@@ -57,7 +57,7 @@ def folder(tmp_path_factory):
 
     @cache
     def write(name: str) -> Path:
-        return write_records(root / name, name)
+        return write_records(root / (HOSTILE[1] if name == "hostile" else name), name)
 
     return write
 
@@ -68,9 +68,9 @@ def report(tmp_path_factory, folder):
     root = tmp_path_factory.mktemp("pages")
 
     @cache
-    def make(name: str, *words: str) -> Path:
-        file = root / f"{name}{len(list(root.iterdir()))}" / "report.html"
-        file.parent.mkdir()
+    def make(name: str, against: str = "") -> Path:
+        file = root / f"{name}{against}" / "report.html"
+        words = ["--against", str(folder(against))] if against else []
         main(["report", "--records", str(folder(name)), "--out", str(file), *words])
         return file
 

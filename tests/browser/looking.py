@@ -20,6 +20,8 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+PATIENCE = 10_000
+"""Milliseconds after which something that is waited for will not come."""
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
 PAPER_MARGINS: PdfMargins = {"top": "1cm", "right": "1cm", "bottom": "1cm", "left": "1cm"}
@@ -41,8 +43,9 @@ class Opened:
 @contextmanager
 def opened(browser: Browser, file: Path, **options: Any) -> Iterator[Opened]:
     """The file in a fresh profile that cannot reach a network, watched from its first request on."""
-    context = browser.new_context(**{"viewport": DESKTOP, "offline": True, **options})
+    context = browser.new_context(**{"viewport": DESKTOP, "offline": True, "reduced_motion": "reduce", **options})
     try:
+        context.set_default_timeout(PATIENCE)
         found = Opened(context.new_page())
         _watch(context, found, file.resolve().as_uri())
         found.page.goto(file.resolve().as_uri())
@@ -93,7 +96,7 @@ OUTSIDE = """() => {
   for (const e of document.body.querySelectorAll('*')) {
     if (!e.checkVisibility({checkOpacity: true, checkVisibilityCSS: true})) continue;
     const box = e.getBoundingClientRect(), css = getComputedStyle(e);
-    if (box.width <= 1 || box.height <= 1 || css.clip !== 'auto' || css.clipPath !== 'none') continue;
+    if (box.width <= 1 || box.height <= 1 || box.right <= 0 || css.clipPath !== 'none') continue;
     if ((box.right > innerWidth + 0.5 || box.left < -0.5) && !scrolls(e)) found.push(name(e));
   }
   return found;
@@ -101,7 +104,10 @@ OUTSIDE = """() => {
 
 
 def outside(page: Page) -> list[str]:
-    """Visible elements that stick out of the viewport's sides and that no container scrolls to."""
+    """Visible elements that stick out of the viewport's sides and that no container scrolls to.
+
+    What lies wholly to the left of it waits there on purpose, as links to skip to the content do.
+    """
     return page.evaluate(OUTSIDE)
 
 

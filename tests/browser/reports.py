@@ -12,6 +12,8 @@ EPOCHS = (0, 1, 2, 3, 5, 8)
 DEPTH = 4
 GROWTH = {"dfa": 60.0}
 """How far the stream grows at tap 2: too far under DFA, so its verdict is not that of BP."""
+TASKS = ("mnist1d", "digits", "cora", "teacher", "sbm")
+"""More settings than are open at first."""
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(2)>', "</script><script>alert(3)</script>")
 
 
@@ -21,7 +23,7 @@ def varied_snapshot(rule: str, seed: int, epoch: int, *, depth: int = DEPTH, ful
     count, place = depth + 1, len(rule) * 0.1 + seed * 0.01 + epoch * 0.0013
     taps = {
         "cos": [1.0 if t in facts.exact_taps else 0.3 + 0.3 * t / count + 0.1 * place for t in range(count)],
-        "g_norm": [10 ** (-1 - 4 * t / count - place) for t in range(count)],
+        "g_norm": [10 ** (-1 - 3 * t / count - place - 0.3 * seed) for t in range(count)],
         "h_rms": [(1.0 if t < 2 else GROWTH.get(rule, 2.0)) * (1 + 0.01 * (place + t)) for t in range(count)],
         "z": [12 + t + place for t in range(count)],
         "ratio": [1.5 + 0.1 * t + 0.1 * place for t in range(count)],
@@ -56,8 +58,13 @@ def small() -> list[Record]:
 
 
 def large() -> list[Record]:
-    """Many cells: 40 taps and 60 epochs."""
-    return varied_family(seeds=(1, 2, 3), epochs=tuple(range(60)), depth=40)
+    """Many cells: five settings of 41 taps and as many epochs as a heatmap shows."""
+    epochs, found = range(24), []
+    for task in TASKS:
+        for rule in ("bp", "dfa"):
+            shown = [varied_snapshot(rule, 1, e, depth=40) for e in epochs]
+            found.append(make_record(rule=rule, task=task, epochs=23, facts={"depth": 40}, snapshots=shown))
+    return found
 
 
 def hostile() -> list[Record]:
@@ -74,6 +81,21 @@ def hostile() -> list[Record]:
     return found
 
 
+def before() -> list[Record]:
+    """The small folder at an earlier time: DFA was well, and there was FA, too."""
+    others = [r for r in small() if r.facts.rule.name != "dfa" or (r.spec and r.spec.frozen)]
+    return [
+        *others,
+        *(make_record(seed=s, epochs=EPOCHS[-1], accuracy=0.66) for s in (1, 2, 3)),
+        make_record(rule="fa"),
+    ]
+
+
+def many() -> list[Record]:
+    """Five settings."""
+    return [make_record(rule=rule, seed=1, task=task) for task in TASKS for rule in ("bp", "dfa")]
+
+
 def sparse() -> list[Record]:
     """One seed, two snapshots, without what tier quick does not measure: as little as there can be."""
     return [make_record(snapshots=[varied_snapshot("dfa", 42, e, full=False) for e in (0, 1)])]
@@ -82,6 +104,8 @@ def sparse() -> list[Record]:
 FOLDERS: dict[str, Callable[[], list[Record]]] = {
     "small": small,
     "large": large,
+    "before": before,
+    "many": many,
     "hostile": hostile,
     "sparse": sparse,
     "empty": list,
@@ -89,8 +113,11 @@ FOLDERS: dict[str, Callable[[], list[Record]]] = {
 
 
 def write_records(root: Path, name: str) -> Path:
-    """The records of that name in a folder."""
+    """The records of that name in a folder; beside the hostile ones lies one that cannot be read."""
     root.mkdir(parents=True)
     for record in FOLDERS[name]():
         write_record(root, record)
+    if name == "hostile":
+        (root / HOSTILE[1]).mkdir()
+        (root / HOSTILE[1] / "spec.json").write_text(HOSTILE[0])
     return root
