@@ -3,14 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BROWSER := $(VENV)/.browser
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench screenshots clean
 
 # Called from here, the demo also draws the figures of the records in results/paper.
 demo: $(READY)
 	$(BIN)/creditscope demo --out out
 
-test: $(READY) lint
+test: $(READY) $(BROWSER) lint
 	$(BIN)/python -m pytest -q
 
 lint: $(READY)
@@ -35,6 +36,9 @@ bench: $(READY)
 	$(BIN)/python bench/where.py
 	$(BIN)/python bench/calibration.py
 
+screenshots: $(READY) $(BROWSER)
+	$(BIN)/python tests/browser/screenshot.py
+
 clean:
 	rm -rf out build dist .pytest_cache .ruff_cache .hypothesis
 
@@ -43,3 +47,8 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
+
+# Tried once: what the tests in a browser need, where it can be had. They are skipped where it cannot.
+$(BROWSER): tests/browser/prepare.py | $(READY)
+	-@$(BIN)/python tests/browser/prepare.py
+	@touch $(BROWSER)

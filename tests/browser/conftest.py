@@ -1,0 +1,90 @@
+"""A browser for all tests of this folder, and the reports they look at. Without Chromium they are skipped."""
+
+import json
+from contextlib import redirect_stdout
+from functools import cache
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from looking import FLAGS, opened
+from playwright.sync_api import sync_playwright
+from prepare import AXE, CHROMIUM
+from reports import HOSTILE, write_records
+
+from creditscope.cli import main
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium without a window."""
+    if not CHROMIUM.exists():
+        pytest.skip("Tests in a browser need Debian's package chromium: apt-get install chromium.")
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def axe():
+    """Whether axe-core was fetched."""
+    if not AXE.exists():
+        pytest.skip("Tests of accessibility need axe-core: python tests/browser/prepare.py, with npm.")
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a file in a profile of its own; at the end, nothing may have gone wrong on any page visited."""
+    visits = []
+
+    def go(file: Path, **options):
+        manager = opened(browser, file, **options)
+        found = manager.__enter__()
+        visits.append((manager, found))
+        return found.page
+
+    yield go
+    for manager, _ in visits:
+        manager.__exit__(None, None, None)
+    assert [problem for _, found in visits for problem in found.problems] == []
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """The folder of records of that name, written once."""
+    root = tmp_path_factory.mktemp("records")
+
+    @cache
+    def write(name: str) -> Path:
+        return write_records(root / (HOSTILE[1] if name == "hostile" else name), name)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory, folder):
+    """The page that `creditscope report` makes of the records of that name, alone in its folder, made once."""
+    root = tmp_path_factory.mktemp("pages")
+
+    @cache
+    def make(name: str, against: str = "") -> Path:
+        file = root / f"{name}{against}" / "report.html"
+        words = ["--against", str(folder(against))] if against else []
+        main(["report", "--records", str(folder(name)), "--out", str(file), *words])
+        return file
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def judged(folder):
+    """What `creditscope audit --json` says of the records of that name."""
+
+    @cache
+    def judge(name: str):
+        with redirect_stdout(StringIO()) as out:
+            main(["audit", str(folder(name)), "--json"])
+        return json.loads(out.getvalue())
+
+    return judge

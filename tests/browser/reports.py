@@ -1,0 +1,123 @@
+"""The records behind the reports that tests look at: made in memory, every value at its own place another."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from builders import QUICK, make_facts, make_record, make_snapshot, write_record
+
+from creditscope.record import Record, Snapshot
+
+EPOCHS = (0, 1, 2, 3, 5, 8)
+DEPTH = 4
+GROWTH = {"dfa": 60.0}
+"""How far the stream grows at tap 2: too far under DFA, so its verdict is not that of BP."""
+TASKS = ("mnist1d", "digits", "cora", "teacher", "sbm")
+"""More settings than are open at first."""
+HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(2)>', "</script><script>alert(3)</script>")
+
+
+def varied_snapshot(rule: str, seed: int, epoch: int, *, depth: int = DEPTH, full: bool = True) -> Snapshot:
+    """No two of its values are alike, nor like those of another rule, seed or epoch; only exact credit is always 1."""
+    facts = make_facts(rule=rule, depth=depth)
+    count, place = depth + 1, len(rule) * 0.1 + seed * 0.01 + epoch * 0.0013
+    taps = {
+        "cos": [1.0 if t in facts.exact_taps else 0.3 + 0.3 * t / count + 0.1 * place for t in range(count)],
+        "g_norm": [10 ** (-1 - 3 * t / count - place - 0.3 * seed) for t in range(count)],
+        "h_rms": [(1.0 if t < 2 else GROWTH.get(rule, 2.0)) * (1 + 0.01 * (place + t)) for t in range(count)],
+        "z": [12 + t + place for t in range(count)],
+        "ratio": [1.5 + 0.1 * t + 0.1 * place for t in range(count)],
+    }
+    unmeasured = {} if full else QUICK
+    return make_snapshot(facts, epoch=epoch, accuracy=0.6 + 0.01 * epoch, taps={**taps, **unmeasured})
+
+
+def varied_family(
+    rule: str = "dfa",
+    *,
+    seeds: Sequence[int] = (1, 2, 3),
+    epochs: Sequence[int] = EPOCHS,
+    depth: int = DEPTH,
+) -> list[Record]:
+    """A method and BP with their frozen baselines; tap 2 of the method has no cosine at the third epoch."""
+    found, common = [], {"epochs": epochs[-1], "facts": {"depth": depth}}
+    for name in (rule, "bp"):
+        for seed in seeds:
+            shown = [varied_snapshot(name, seed, e, depth=depth) for e in epochs]
+            if name != "bp":
+                cos = tuple(None if t == 2 else v for t, v in enumerate(shown[2].taps.cos))
+                shown[2] = replace(shown[2], taps=replace(shown[2].taps, cos=cos))
+            found.append(make_record(rule=name, seed=seed, snapshots=shown, **common))
+            found.append(make_record(rule=name, seed=seed, frozen=True, accuracy=0.4 + 0.002 * seed, **common))
+    return found
+
+
+def small() -> list[Record]:
+    """BP, which passes, and DFA, which does not."""
+    return varied_family()
+
+
+def large() -> list[Record]:
+    """Many cells: five settings of 41 taps and as many epochs as a heatmap shows."""
+    epochs, found = range(24), []
+    for task in TASKS:
+        for rule in ("bp", "dfa"):
+            shown = [varied_snapshot(rule, 1, e, depth=40) for e in epochs]
+            found.append(make_record(rule=rule, task=task, epochs=23, facts={"depth": 40}, snapshots=shown))
+    return found
+
+
+def hostile() -> list[Record]:
+    """A rule, its taps and its task have names that a careless page would run."""
+    script, image, closing = HOSTILE
+    found = []
+    for seed in (1, 2, 3):
+        record = make_record(seed=seed, task=image, facts={"depth": 2})
+        rule = replace(record.facts.rule, label=script, variant=image, formula=closing)
+        facts = replace(record.facts, rule=rule, taps=HOSTILE)
+        snapshots = tuple(make_snapshot(facts, epoch=e, notes=HOSTILE) for e in (0, 1))
+        provenance = replace(record.provenance, facts=facts, note=closing, device=image)
+        found.append(replace(record, provenance=provenance, snapshots=snapshots))
+    return found
+
+
+def before() -> list[Record]:
+    """The small folder at an earlier time: DFA was well, and there was FA, too."""
+    others = [r for r in small() if r.facts.rule.name != "dfa" or (r.spec and r.spec.frozen)]
+    return [
+        *others,
+        *(make_record(seed=s, epochs=EPOCHS[-1], accuracy=0.66) for s in (1, 2, 3)),
+        make_record(rule="fa"),
+    ]
+
+
+def many() -> list[Record]:
+    """Five settings."""
+    return [make_record(rule=rule, seed=1, task=task) for task in TASKS for rule in ("bp", "dfa")]
+
+
+def sparse() -> list[Record]:
+    """One seed, two snapshots, without what tier quick does not measure: as little as there can be."""
+    return [make_record(snapshots=[varied_snapshot("dfa", 42, e, full=False) for e in (0, 1)])]
+
+
+FOLDERS: dict[str, Callable[[], list[Record]]] = {
+    "small": small,
+    "large": large,
+    "before": before,
+    "many": many,
+    "hostile": hostile,
+    "sparse": sparse,
+    "empty": list,
+}
+
+
+def write_records(root: Path, name: str) -> Path:
+    """The records of that name in a folder; beside the hostile ones lies one that cannot be read."""
+    root.mkdir(parents=True)
+    for record in FOLDERS[name]():
+        write_record(root, record)
+    if name == "hostile":
+        (root / HOSTILE[1]).mkdir()
+        (root / HOSTILE[1] / "spec.json").write_text(HOSTILE[0])
+    return root

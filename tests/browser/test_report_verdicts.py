@@ -1,0 +1,128 @@
+"""The words on the page are those of the audit, whatever the records are called and whether there are any."""
+
+import re
+
+import pytest
+from looking import PHONE
+from reports import HOSTILE
+
+SHOWN = "rows => rows.map(e => [e.dataset.method, e.dataset.verdict, e.innerText])"
+
+
+@pytest.mark.parametrize("name", ["small", "many", "sparse", "hostile"])
+def test_verdicts_are_those_of_the_audit(visit, report, judged, name):
+    page = visit(report(name))
+    page.evaluate("() => document.querySelectorAll('details').forEach(d => d.open = true)")
+    shown = page.locator("tr[data-verdict]").evaluate_all(SHOWN)
+    methods = judged(name)["methods"]
+    assert [(m, word) for m, word, _ in shown] == [(m["method"], m["verdict"]["word"]) for m in methods]
+    for (_, word, text), method in zip(shown, methods, strict=True):
+        cells = [cell.strip() for cell in text.split("\t")]
+        assert cells[0] == method["method"]
+        assert word in cells[1]
+        assert re.findall(r"CS\d{3}", cells[1]) == list(method["verdict"]["codes"])
+        assert cells[3].startswith(f"{method['accuracy']['mean']:.3f}")
+        assert cells[-1] == str(len(method["seeds"]))
+
+
+def test_checks_are_those_of_the_audit(visit, report, judged):
+    page = visit(report("small"))
+    tables = page.locator("#checks table.checks").all()
+    for table, method in zip(tables, judged("small")["methods"], strict=True):
+        rows = [row.split("\t") for row in table.locator("tbody tr").all_inner_texts()]
+        shown = {code: (outcome.split(" ", 1)[1], said) for codes, outcome, said, *_ in rows for code in codes.split()}
+        assert table.locator("caption").inner_text() == method["method"]
+        assert shown == {f["code"]: (f["outcome"], f["message"]) for f in method["findings"]}
+
+
+def test_a_code_leads_to_its_check(visit, report):
+    page = visit(report("small"))
+    page.evaluate("() => document.querySelectorAll('#checks details').forEach(d => d.open = false)")
+    page.locator("tr[data-method=DFA][data-verdict] a", has_text="CS001").click()
+    row = page.locator("#checks tr:target")
+    assert row.is_visible()
+    assert "CS001" in row.inner_text()
+    assert row.evaluate("e => { const b = e.getBoundingClientRect(); return b.top >= 0 && b.bottom <= innerHeight; }")
+
+
+def test_a_card_is_copied(visit, report):
+    page = visit(report("small"), permissions=["clipboard-read", "clipboard-write"])
+    card = page.locator("details.card").last
+    card.locator("summary").click()
+    card.locator("button").click()
+    card.get_by_text("Copied").wait_for()
+    assert page.evaluate("() => navigator.clipboard.readText()") == card.locator("pre").inner_text()
+    assert "DFA" in card.locator("pre").inner_text()
+
+
+@pytest.mark.parametrize("name", ["small", "hostile"])
+def test_every_link_leads_somewhere(visit, report, name):
+    """Links stay on the page, and what they name is there once."""
+    page = visit(report(name, against=name))
+    links = page.locator("a[href]").evaluate_all("links => links.map(a => a.getAttribute('href'))")
+    ids = page.locator("[id]").evaluate_all("all => all.map(e => e.id)")
+    assert len(ids) == len(set(ids))
+    assert len(links) > 10
+    assert [link for link in links if not (link.startswith("#") and link[1:] in ids)] == []
+
+
+def test_settings_are_filtered_by_words(visit, report):
+    page = visit(report("many"))
+    blocks = page.locator("#verdicts details.setting")
+    assert blocks.count() == 5
+    page.locator("#filter").fill("cora")
+    assert [b.locator("summary").first.inner_text().split()[0] for b in blocks.all() if b.is_visible()] == ["cora"]
+    page.locator("#filter").fill("nothing of the kind")
+    assert not any(b.is_visible() for b in blocks.all())
+    page.locator("#filter").fill("")
+    assert all(b.is_visible() for b in blocks.all())
+
+
+def test_against_an_earlier_folder(visit, report, judged):
+    page = visit(report("small", against="before"), viewport=PHONE)
+    now, then = ({m["method"]: m["verdict"] for m in judged(name)["methods"]} for name in ("small", "before"))
+    rows = {
+        row.get_attribute("data-method"): [row.get_attribute("data-change"), *row.inner_text().split("\t")]
+        for row in page.locator("#against tr[data-change]").all()
+    }
+    assert set(rows) == {"BP", "DFA"}
+    assert now["DFA"]["word"] != then["DFA"]["word"]
+    assert rows["BP"][0] == "no"
+    assert (rows["DFA"][0], then["DFA"]["word"] in rows["DFA"][2], now["DFA"]["word"] in rows["DFA"][3]) == (
+        "yes",
+        True,
+        True,
+    )
+    assert rows["DFA"][4].split() == [code for code in now["DFA"]["codes"] if code not in then["DFA"]["codes"]]
+    assert "FA" in page.locator("#against ul").inner_text()
+
+
+def test_an_empty_folder_is_called_empty(visit, report, axe):
+    page = visit(report("empty"))
+    text = page.locator("body").inner_text()
+    assert page.locator("[data-verdict]").count() == 0
+    assert "Nothing could be judged" in text
+    assert "Expected at least one finished record to audit, but got none." in text
+
+
+class TestHostileNames:
+    @pytest.fixture
+    def page(self, visit, report):
+        """That no dialog opens and nothing is asked for is checked at the end of every visit."""
+        return visit(report("hostile", against="hostile"))
+
+    def test_names_are_text(self, page):
+        text = page.locator("body").inner_text()
+        assert [name for name in HOSTILE[:2] if name not in text] == []
+        assert page.locator("img").count() == 0
+        assert [script.get_attribute("id") for script in page.locator("script").all()] == ["data", None]
+        assert page.evaluate("() => document.body.lastElementChild.tagName") == "SCRIPT"
+
+    def test_names_are_text_where_the_script_writes_them(self, page):
+        heat = page.locator("[data-heatmap]").first
+        heat.focus()
+        heat.press("Enter")
+        assert HOSTILE[0] in page.locator("#detail h4").inner_text()
+        page.locator("input[type=range]").first.press("Home")
+        assert HOSTILE[0] in page.locator(".at-epoch table").first.inner_text()
+        assert page.locator("img").count() == 0
