@@ -72,6 +72,11 @@ def test_settings_are_filtered_by_words(visit, report):
     assert blocks.count() == 5
     page.locator("#filter").fill("cora")
     assert [b.locator("summary").first.inner_text().split()[0] for b in blocks.all() if b.is_visible()] == ["cora"]
+    first = blocks.first.locator("summary").first.inner_text().split()[0]
+    page.locator("#filter").fill(f"{first}, 1 epoch")  # parts, each with its spaces
+    assert [b.locator("summary").first.inner_text().split()[0] for b in blocks.all() if b.is_visible()] == [first]
+    page.locator("#filter").fill(f"{first}, 2 epoch")
+    assert not any(b.is_visible() for b in blocks.all())
     page.locator("#filter").fill("nothing of the kind")
     assert not any(b.is_visible() for b in blocks.all())
     page.locator("#filter").fill("")

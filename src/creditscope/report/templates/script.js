@@ -23,7 +23,7 @@
     if (!known.length) return null;
     const logs = quantity.endsWith("norm") && known.every((value) => value > 0);
     const sum = known.reduce((total, value) => total + (logs ? Math.log(value) : value), 0) / known.length;
-    return Number((logs ? Math.exp(sum) : sum).toPrecision(4));
+    return Number((logs ? Math.exp(sum) : sum).toPrecision(3));
   };
 
   const geometry = (svg) => [22, 3, ...svg.dataset.cell.split(",").map(Number)];
@@ -208,9 +208,9 @@
   filter?.addEventListener("input", () => {
     if (!texts) {
       texts = {};
-      for (const block of all("#verdicts details.setting")) texts[block.dataset.setting] = block.textContent.toLowerCase();
+      for (const block of all("#verdicts details.setting")) texts[block.dataset.setting] = block.textContent.toLowerCase().replace(/\s+/g, " ");
     }
-    const words = filter.value.toLowerCase().split(/[,\s]+/).filter(Boolean);
+    const words = filter.value.toLowerCase().split(",").map((part) => part.trim()).filter(Boolean);
     const kept = new Set(Object.keys(texts).filter((key) => words.every((word) => texts[key].includes(word))));
     for (const block of settings) block.classList.toggle("filtered-out", !kept.has(block.dataset.setting));
     document.getElementById("filtered").textContent = words.length ? kept.size + " of " + Object.keys(texts).length + " settings" : "";
