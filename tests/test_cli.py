@@ -15,6 +15,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.record import read_record
 from creditscope.registry import TASKS
 from creditscope.tasks import Task, check_task, register_task
+from creditscope.train.runner import CUDA_JOBS
 
 TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--jobs", "1", "--quiet")
 DEMO = {"net_options": {"depth": 4, "width": 128, "terminal_norm": True}, "epochs": 60, "snapshot_every": 5}
@@ -351,6 +352,10 @@ class TestShow:
     def test_a_share_typed_in_points_is_refused(self, call, records):
         code, _, err = call("audit", records, "--set", "depth_gain=2")
         assert (code, "Expected threshold 'depth_gain' to lie between 0 and 1, but got 2." in err) == (2, True)
+
+    def test_help_says_how_many_workers_there_are_on_cuda(self, call):
+        _, out, _ = call("run", "--help")
+        assert f"on CUDA at most {CUDA_JOBS}." in " ".join(out.replace("│", " ").split())
 
     def test_list(self, call):
         code, out, _ = call("list", "--json")

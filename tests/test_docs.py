@@ -3,23 +3,34 @@
 import re
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
+from pages import texts
 
 from creditscope.auditing import MethodAudit, audit
 from creditscope.commands._drawing import drawable
+from creditscope.figures import describe_figure
 from creditscope.record import Record, load_records
+from creditscope.registry import FIGURES, STUDIES
 from creditscope.reproduction._shelf import Shelf
 from creditscope.reproduction._words import size
 from creditscope.reproduction.artefacts import list_artefacts
 from creditscope.reproduction.compare import Comparison, Published, compare
 from creditscope.reproduction.published import PUBLISHED
+from creditscope.studies import collect, resolve_study, study_on_record
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GALLERY = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+MANUAL = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
 IMAGES = ROOT / "docs" / "images"
 ALL_IMAGES = 3_000_000
 NUMBER = r"[+-]?\d*\.\d+"
+POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+SIZE = re.compile(
+    r"(?<![\w.,-])(?:(?:(\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)[×·])?10([⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)|"
+    r"(\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e([+-]?\d+))?(?![\w⁰¹²³⁴⁵⁶⁷⁸⁹⁻]))"
+)
 
 
 def read_table(first: str) -> list[dict[str, str]]:
@@ -147,14 +158,86 @@ def find_entry(row: dict[str, str], shelf: Shelf) -> tuple[Published, Comparison
     return found[0]
 
 
+def read_section(name: str) -> str:
+    """What the gallery says of a figure, without its image."""
+    section = GALLERY.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    return " ".join(re.sub(r"!\[.*?\]\(.*?\)", "", section).split())
+
+
+def read_sizes(text: str) -> list[tuple[str, float, float]]:
+    """Every number in a text as written, its size, and what its last digit counts."""
+    found = []
+    for match in SIZE.finditer(text):
+        factor, raised, plain, exponent = match.groups(default="")
+        power = int((raised or exponent).translate(POWERS) or 0)
+        digits = (factor or plain or "1").replace(",", "")
+        found.append((match[0], float(digits) * 10.0**power, 10.0 ** (power - len(digits.partition(".")[2]))))
+    return found
+
+
+@pytest.fixture(scope="module")
+def figure_texts(records) -> dict[str, str]:
+    """All that each figure says, on its page and as text, drawn once from the shipped records."""
+    found = {}
+    for name in drawable():
+        plot, study = FIGURES.get(name), study_on_record(name, records)
+        own = collect(study, ROOT / "results" / "paper", records=records, train=False, problems=[])
+        fig = plot(own)
+        found[name] = " ".join(f"{texts(fig)} {describe_figure(plot, own)}".replace("\u00a0", " ").split())
+        plt.close(fig)
+    return found
+
+
+class TestStudies:
+    """The table of studies holds the runs that they want."""
+
+    @pytest.mark.parametrize("name", STUDIES.names())
+    def test_runs(self, name):
+        row = re.search(rf"^\| `{name}` \|.*\| (.+) \| (.+) \|$", MANUAL, re.MULTILINE)
+        assert row
+        if name == "forward_magnitude":
+            assert STUDIES.get(name)("paper").runs == STUDIES.get("bp_bottleneck")("paper").runs
+            assert row.groups() == ("the same", "the same")
+            return
+        for scale, said in zip(("demo", "paper"), row.groups(), strict=True):
+            assert said == "–" or int(said.replace(",", "")) == len(resolve_study(name, scale).runs)
+
+    def test_reproduction(self):
+        small, large = (len(resolve_study("reproduction", scale).runs) for scale in ("demo", "paper"))
+        said = " ".join(MANUAL.partition("\n## reproduction\n")[2].split())
+        assert f"{small} at scale `demo`, seeds 42, 123, 456, and {large} at scale `paper`" in said
+
+
 class TestGallery:
     @pytest.mark.parametrize("name", drawable())
+    def test_every_number_is_one_of_the_figure(self, name, figure_texts, methods):
+        """Rounded to the digits that it has here. `audit_hero` draws its numbers without saying them."""
+        known = [size for _, size, _ in read_sizes(figure_texts[name])]
+        if name == "audit_hero":
+            shown = [methods[label] for label in ("BP", "block FA", "DFA")]
+            known += [value for m in shown for value in (m.accuracy.mean, m.gamma, *m.cos)]
+        said = read_sizes(read_section(name))
+        assert [text for text, size, unit in said if all(abs(size - v) > 0.5001 * unit for v in known)] == []
+        assert len(said) > 3
+
+    @pytest.mark.parametrize("name", drawable())
+    def test_epochs_are_those_of_the_figure(self, name, figure_texts):
+        spans = re.findall(r"epoch (\d+) (?:to|or) (\d+)", read_section(name))
+        assert [span for span in spans if f"epoch {'–'.join(span)}" not in figure_texts[name]] == []
+        assert len(spans) == {"snapshot_resmlp": 2, "snapshot_vit": 1}.get(name, 0)
+
+    @pytest.mark.parametrize("name", drawable())
     def test_every_figure_has_its_section_and_image(self, name):
-        section = GALLERY.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-        assert f"](images/{name}.png)" in section
-        words = re.sub(r"!\[.*?\]\(.*?\)", "", section).split()
-        assert len(words) > 25
+        assert f"](images/{name}.png)" in GALLERY
+        assert len(read_section(name).split()) > 25
         assert (IMAGES / f"{name}.png").is_file()
+
+    def test_numbers_are_read_as_they_are_written(self):
+        """Labels, subscripts and names of formats are none."""
+        said = "1.4·10⁸-fold, 10⁻²⁸, .442, 1,000 rows; 2.0e-3, 14–72, CIFAR-10, float64, H₁₇ and N=8."
+        sizes = [1.4e8, 1e-28, 0.442, 1000, 2e-3, 14, 72, 8]
+        assert [size for _, size, _ in read_sizes(said)] == pytest.approx(sizes)
+        assert [unit for *_, unit in read_sizes(said)[:4]] == pytest.approx([1e7, 1e-28, 1e-3, 1])
 
     def test_nothing_else_and_not_too_large(self):
         assert re.findall(r"^## (\w+)$", GALLERY, re.MULTILINE) == [

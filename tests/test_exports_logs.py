@@ -10,7 +10,6 @@ import pytest
 from paper_runs import run_of, runs_of
 
 from creditscope.exports import write_exports
-from creditscope.exports._logs import N
 from creditscope.record import Record
 from creditscope.registry import EXPORTS
 from creditscope.studies.cross_architecture import cross_architecture
@@ -102,7 +101,7 @@ def test_the_penalised_run_names_its_setting(records, tmp_path):
     assert (config["lambda"], config["penalty"], config["credit_norm"], config["N"]) == (0.01, 0.01, "none", 1024)
     assert (config["rule"], config["epochs"], config["seed"]) == ("dfa", 30, 42)
     assert content["final_acc"] == 0.5
-    entry = {"epoch": 2, "h_L_norm": 4e8, "g_2_norm": 1e-3 / N, "g_L_norm": 4.096e-5 / N, "test_acc": 0.5}
+    entry = {"epoch": 2, "h_L_norm": 4e8, "g_2_norm": 1e-3 / 1024, "g_L_norm": 4.096e-5 / 1024, "test_acc": 0.5}
     assert content["log"][-1] == entry
 
 

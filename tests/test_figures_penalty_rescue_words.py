@@ -1,14 +1,16 @@
 """Figure `penalty_rescue`: when vanilla DFA is read, and that what is said follows the data."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from pages import assert_clear, texts
 from penalty_runs import EPOCHS, FLAT, GROWN, SEEDS, make_run, make_study
 
+from creditscope.auditing.early import find_early
 from creditscope.auditing.stats import t_interval
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
-from creditscope.figures._penalty import find_early, select_rescue
+from creditscope.figures._penalty import select_rescue
 from creditscope.figures._penalty_bars import METRICS
 from creditscope.figures._penalty_captions import caption_cost, caption_metrics, caption_trajectory, footer, title_cost
 from creditscope.figures.penalty_rescue import describe, plot_penalty_rescue
@@ -106,8 +108,10 @@ class TestWords:
     def test_footer(self):
         said = said_of(make_study())
         assert "mnist1d, resmlp (depth 4, width 8), 30 epochs, seeds 1, 2, 3 (n = 3), credit norm none." in said
-        assert "of the null over 8 draws and seeds" in said
-        assert "taps 2..4, on 1000 test rows" in said
+        assert "of the null over 8 draws (cosine) or 4 (ρ, descent) and seeds" in said
+        assert "taps 2..4, on 1000 test rows (descent: 256)." in said
+        few = [replace(r, snapshots=tuple(replace(s, rows=200) for s in r.snapshots)) for r in make_study()]
+        assert "taps 2..4, on 200 test rows. Alarms" in said_of(few)
 
     def test_one_seed_has_no_bars_and_no_judgement(self):
         fig = plot_penalty_rescue(make_study(seeds=(1,)))

@@ -1,5 +1,6 @@
 """`creditscope reproduce`: the runs of several studies, each trained once, and what it says it took."""
 
+import contextlib
 import json
 import re
 from dataclasses import replace
@@ -7,6 +8,8 @@ from dataclasses import replace
 import pytest
 from builders import make_record, make_wanted
 
+from creditscope.commands.reproduce import _Clock
+from creditscope.errors import UnfinishedError
 from creditscope.record import load_records
 from creditscope.studies import Study
 from creditscope.studies._effort import sum_up, worker_seconds
@@ -95,7 +98,7 @@ class TestCommand:
         summary = tmp_path / "records" / "reproduce.json"
         code, out, err = call(*words, "--time-limit", "0")
         assert (code, "2 studies at scale 'test': 10 runs to train" in out) == (2, True)
-        left = re.search(r"Stopped at the time limit of 0 s: (\d+) of 10 .* (\d+) runs are left", err)
+        left = re.search(r"Stopped at the time limit of 0 s: (\d+) of 10 .* Left: (\d+) runs?;", err)
         assert left
         assert int(left[1]) + int(left[2]) == 10
         assert int(left[2]) > 0
@@ -126,6 +129,40 @@ class TestCommand:
         before = summary.read_bytes()
         code, out, _ = call(*words)
         assert (code, "0 runs to train" in out, summary.read_bytes() == before) == (0, True, True)
+
+    def test_commands_that_ask_for_other_things_are_kept_apart(self, tmp_path):
+        path = tmp_path / "reproduce.json"
+
+        def work(*only: str, finish: bool, scale: str = "demo") -> dict:
+            clock = _Clock(path, {"scale": scale, "only": [*only]})
+            clock.began -= 100.0 if only else 1000.0
+            with contextlib.suppress(UnfinishedError), clock.timed(True):
+                if not finish:
+                    raise UnfinishedError("Stopped.", left=1)
+                clock.summary = {"studies": {name: {} for name in only}, "machine": {"cores": len(only)}}
+            return json.loads(path.read_text())
+
+        work("a", finish=False)
+        found = work("a", finish=True)
+        assert (found["wall_seconds"], found["studies"]) == (pytest.approx(200, abs=1), {"a": {}})
+        found = work(finish=False, scale="paper")
+        assert (found["scale"], found["only"], found["studies"], found["machine"]) == (
+            "demo",
+            ["a"],
+            {"a": {}},
+            {"cores": 1},
+        )
+        assert found["wall_seconds"] == pytest.approx(200, abs=1)
+        assert [(c["scale"], c["only"], c["finished"]) for c in found["commands"]] == [
+            ("demo", ["a"], False),
+            ("demo", ["a"], True),
+            ("paper", [], False),
+        ]
+        found = work(finish=True, scale="paper")
+        assert (found["scale"], found["only"], found["studies"]) == ("paper", [], {})
+        assert found["wall_seconds"] == pytest.approx(2000, abs=2)
+        path.write_text("[]")
+        assert work("a", finish=False)["wall_seconds"] == pytest.approx(100, abs=1)
 
     def test_unknown_words(self, call, tmp_path):
         code, _, err = call("reproduce", "--only", "nope", "--records", tmp_path)

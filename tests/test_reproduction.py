@@ -12,13 +12,13 @@ from paper_runs import run_of
 from reproduced import change, entry, everything, is_seed
 from scipy import stats
 
+from creditscope.auditing.early import find_early
 from creditscope.record import Record
 from creditscope.registry import STUDIES
 from creditscope.reproduction import write_reproduction
 from creditscope.reproduction._readers import (
     NEVER,
     deep,
-    early_snapshot,
     first_epoch,
     greatest_growth,
     grows,
@@ -191,10 +191,10 @@ class TestReaders:
         assert first_epoch(grows)(self.run(epochs=(0, 1, 2, 3, 8, 16), h=(1.0, 1.0, 1.0, 60.0, 60.0, 60.0))) == 3.0
 
     def test_early_is_before_anything_fires_and_at_latest_epoch_5(self):
-        assert early_snapshot(self.run()).epoch == 5
-        assert early_snapshot(self.run(epochs=(0, 1, 2, 3, 5, 30))).epoch == 5
-        assert early_snapshot(self.run(h=(1.0, 1.0, 1.0, 60.0, 1.0, 1.0))).epoch == 2
-        assert early_snapshot(self.run(g=(1.0, 1e-6, 1.0, 1.0, 1.0, 1.0))).epoch == 0
+        assert find_early(self.run()).snapshot.epoch == 5
+        assert find_early(self.run(epochs=(0, 1, 2, 3, 5, 30))).snapshot.epoch == 5
+        assert find_early(self.run(h=(1.0, 1.0, 1.0, 60.0, 1.0, 1.0))).snapshot.epoch == 2
+        assert find_early(self.run(g=(1.0, 1e-6, 1.0, 1.0, 1.0, 1.0))).snapshot.epoch == 0
 
     def test_deep_is_the_mean_from_tap_2(self):
         record = self.run(taps={"cos": (1.0, 1.0, 0.1, 0.2, 0.6)})

@@ -12,9 +12,17 @@ from builders import make_record, make_snapshot, make_wanted, write_record
 
 from creditscope.commands._drawing import drawable
 from creditscope.errors import CreditscopeError
-from creditscope.record import Provenance, Record, load_records
+from creditscope.record import Provenance, Record, load_records, write_bundle
 from creditscope.registry import FIGURES, STUDIES
-from creditscope.studies import DerivedRecord, collect, resolve_study, studies_at, study_on_record
+from creditscope.studies import (
+    DerivedRecord,
+    collect,
+    find_missing,
+    resolve_study,
+    scale_on_record,
+    studies_at,
+    study_on_record,
+)
 from creditscope.studies._derived import Line, Source, derived_path, write_derived
 from creditscope.studies.audit_hero import audit_hero
 from creditscope.studies.bp_bottleneck import bp_bottleneck
@@ -61,7 +69,7 @@ class TestPack:
         names = [r.name for r in kept]
         assert len(names) == len(set(names))
         assert {r.name for r in whole} - set(names) == {own.name}
-        assert f"left out: 1 runs of no study at scale 'test': {own.name}" in out
+        assert f"left out: 1 run of no study at scale 'test': {own.name}" in out
         size = sum(path.stat().st_size for path in (tmp_path / "shipped").iterdir())
         assert f"{len(names)} runs, {size:,} bytes together" in out
 
@@ -102,6 +110,81 @@ class TestPack:
         assert not (tmp_path / "shipped").exists()
 
 
+class TestPackAgain:
+    """Into a folder that holds bundles."""
+
+    def pack(self, call, tmp_path, *words):
+        return call("pack", "--records", tmp_path / "records", "--out", tmp_path / "out", "--scale", "test", *words)
+
+    def test_runs_of_every_study_are_counted(self, call, tmp_path):
+        study = audit_hero("test")
+        write_study(tmp_path / "records", replace(study, runs=study.runs[:1]))
+        _, out, _ = self.pack(call, tmp_path)
+        assert "audit_hero: 1 of 6 wanted runs\n" in out
+        assert "rescaling: 0 of 6 wanted runs\n" in out
+        assert "audit_hero.jsonl.xz (1 run, " in out
+
+    def test_a_partial_bundle_does_not_replace_a_whole_one(self, call, tmp_path):
+        write_study(tmp_path / "records", audit_hero("test"))
+        write_study(tmp_path / "records", rescaling("test"))
+        self.pack(call, tmp_path)
+        before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+        (tmp_path / "records").rename(tmp_path / "whole")
+        study = audit_hero("test")
+        write_study(tmp_path / "records", replace(study, runs=study.runs[:2]))
+        write_study(tmp_path / "records", rescaling("test"))
+        code, _, err = self.pack(call, tmp_path)
+        assert (code, "but runs would be lost: 4 of audit_hero.jsonl.xz. Nothing was written" in err) == (2, True)
+        assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+        code, out, _ = self.pack(call, tmp_path, "--replace")
+        assert (code, "audit_hero: 2 of 6 wanted runs" in out) == (0, True)
+        assert len(load_records(tmp_path / "out" / "audit_hero.jsonl.xz")) == 2
+
+    def test_the_same_or_more_runs_need_no_flag(self, call, tmp_path):
+        study = audit_hero("test")
+        write_study(tmp_path / "records", replace(study, runs=study.runs[:2]))
+        assert [self.pack(call, tmp_path)[0] for _ in range(2)] == [0, 0]
+        write_study(tmp_path / "records", study)
+        assert self.pack(call, tmp_path)[0] == 0
+        assert len(load_records(tmp_path / "out")) == 6
+
+    def test_a_run_that_moves_to_another_bundle_is_not_lost_and_the_old_one_is_named(self, call, tmp_path):
+        """`snapshot_resmlp` wants two rules of `audit_hero`, whose bundle comes first."""
+        records = write_study(tmp_path / "records", audit_hero("test"))
+        shared = [r for r in records if r.spec and r.spec.rule in ("bp", "dfa")]
+        write_bundle(shared, tmp_path / "out" / "snapshot_resmlp.jsonl.xz")
+        code, out, _ = self.pack(call, tmp_path)
+        assert code == 0
+        assert re.search(r"^stale: .*snapshot_resmlp.jsonl.xz \(4 runs\) is of a study that ships no run", out, re.M)
+
+    def test_a_bundle_that_cannot_be_read_is_not_replaced(self, call, tmp_path):
+        write_study(tmp_path / "records", audit_hero("test"))
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "audit_hero.jsonl.xz").write_bytes(b"nothing")
+        code, _, err = self.pack(call, tmp_path)
+        assert (code, "audit_hero.jsonl.xz cannot be read" in err) == (2, True)
+        assert self.pack(call, tmp_path, "--replace")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("figure", "audit_hero", "--no-train"),
+        ("figure", "all", "--no-train"),
+        ("reproduction",),
+        ("export",),
+        ("pack",),
+    ],
+    ids=" ".join,
+)
+def test_a_damaged_bundle_is_named_where_nothing_is_found(call, tmp_path, words):
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "audit_hero.jsonl.xz").write_bytes(b"nothing")
+    code, _, err = call(*words, "--records", tmp_path / "records", "--out", tmp_path / "out")
+    assert (code, len(re.findall(r"Bundle .*audit_hero.jsonl.xz cannot be read", err))) == (2, 1)
+    assert not (tmp_path / "out").exists()
+
+
 class TestScales:
     def test_every_study_with_scales_but_the_demo(self):
         names = [study.name for study in studies_at("paper")]
@@ -122,9 +205,46 @@ class TestScales:
         assert study_on_record("audit_hero", [small, paper]) == audit_hero("paper")
         assert study_on_record("audit_hero", [small]) == audit_hero("demo")
         assert study_on_record("audit_hero", []) == audit_hero()
+        assert scale_on_record("audit_hero", [small, paper]) == ("paper", True)
+        assert scale_on_record("audit_hero", []) == ("demo", False)
+        assert scale_on_record("demo", []) == ("", False)
+
+
+class TestScaleOfFigures:
+    """Without --scale and with training allowed."""
+
+    def test_shipped_records_are_drawn_and_nothing_is_trained(self, call, tmp_path):
+        records = [make_wanted(wanted) for wanted in audit_hero("paper").runs]
+        write_bundle(records, tmp_path / "records" / "audit_hero.jsonl.xz")
+        code, out, _ = call("figure", "audit_hero", "--records", tmp_path / "records", "--out", tmp_path / "out")
+        assert code == 0
+        assert "scale paper (the largest on record): audit_hero\n" in out
+        assert [path.name for path in (tmp_path / "records").iterdir()] == ["audit_hero.jsonl.xz"]
+
+    def test_of_all_studies_each_has_its_own(self, call, tmp_path, monkeypatch):
+        planned = []
+        monkeypatch.setattr(
+            "creditscope.studies._union.plan_union",
+            lambda studies, records: planned.extend(s for s in studies if find_missing(s, records)) or [],
+        )
+        records = [make_wanted(wanted) for wanted in audit_hero("paper").runs]
+        write_bundle(records, tmp_path / "records" / "audit_hero.jsonl.xz")
+        code, out, _ = call("figure", "all", "--records", tmp_path / "records", "--out", tmp_path / "out")
+        assert (code, "audit_hero" in [study.name for study in planned]) == (0, False)
+        assert resolve_study("normalisation", "demo") in planned
+        assert resolve_study("snapshot_resmlp", "paper") in planned  # some of its runs are those of audit_hero
+        assert re.search(r"^scale paper \(the largest on record\): audit_hero, rescaling, snapshot_resmlp$", out, re.M)
+        assert re.search(r"^scale demo \(none is on record\): bottleneck_controls, .*normalisation", out, re.M)
 
 
 class TestFigureAll:
+    @pytest.mark.parametrize("words", [("--no-train",), ()])
+    def test_an_unknown_scale_is_refused_once(self, call, tmp_path, words):
+        write_record(tmp_path / "records", make_record())
+        code, out, err = call("figure", "all", "--records", tmp_path / "records", "--scale", "huge", *words)
+        assert (code, out) == (2, "")
+        assert "Expected a scale that studies have, such as demo or paper, but got 'huge'." in err
+
     def test_figures_with_records_are_drawn_and_the_others_named(self, call, tmp_path):
         """A damaged bundle among them is named, too."""
         study = audit_hero("test")

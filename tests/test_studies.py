@@ -1,6 +1,7 @@
 """Which runs a study finds on record."""
 
 import inspect
+from dataclasses import fields
 
 import pytest
 from builders import make_record, write_record
@@ -8,9 +9,9 @@ from builders import make_record, write_record
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.figures._selection import select_runs
 from creditscope.options import declared_options
-from creditscope.record import Record, RuleFacts
+from creditscope.record import Record, RuleFacts, RunSpec
 from creditscope.registry import NETS, STUDIES, TASKS
-from creditscope.studies import DerivedRecord, Study, collect, find_missing
+from creditscope.studies import DerivedRecord, Study, collect, find_missing, studies_at
 
 WANTED = {"task": "mnist1d", "net": "resmlp", "rule": "fa", "epochs": 60, "net_options": {"depth": 4}}
 STUDY = Study("mine", tuple({**WANTED, "seed": seed} for seed in (1, 2)))
@@ -112,6 +113,22 @@ def test_every_option_of_the_net_is_asked_for(name):
             continue
         for net, options in {(run["net"], tuple(sorted(run["net_options"]))) for run in runs}:
             assert set(options) == set(declared_options(NETS.get(net)))
+
+
+@pytest.mark.parametrize("scale", ["demo", "paper", "test"])
+def test_no_study_wants_a_run_twice(scale):
+    defaults = {f.name: f.default for f in fields(RunSpec)}
+    for study in studies_at(scale):
+        asked = [tuple(str(wanted.get(name, value)) for name, value in defaults.items()) for wanted in study.runs]
+        assert len(set(asked)) == len(asked), study.name
+
+
+def test_what_is_missing_is_named_once(tmp_path):
+    wanted = STUDY.runs[0]
+    write_record(tmp_path, run())
+    study, problems = Study("mine", (*STUDY.runs, *({**wanted, "seed": 9, "lr": lr} for lr in (1.0, 2.0, 3.0)))), []
+    collect(study, tmp_path, train=False, problems=problems)
+    assert problems == ["4 of 5 runs are not on record: fa seed 2, fa seed 9 (3 runs)."]
 
 
 def test_a_rung_of_the_ladder_is_not_drawn_for_the_run():

@@ -9,13 +9,12 @@ import torch
 from subjects import make_net, make_subject
 from torch import nn
 
-from creditscope.measure import descent as descent_module
 from creditscope.measure import rho as rho_module
 from creditscope.measure.alignment import measure_alignment
 from creditscope.measure.descent import SIZES, measure_descent, measure_stage_descent
-from creditscope.measure.fresh import FRESH_MOVES
 from creditscope.measure.functional import Twin, first_rows, held_states, make_twin, replaced_states, row_losses
 from creditscope.measure.rho import measure_rho, pearson
+from creditscope.record.schema import DESCENT_ROWS, FRESH_MOVES
 from creditscope.rng import generator
 
 
@@ -287,7 +286,7 @@ def test_rows_of_descent_are_those_with_a_loss(learnt):
     masked = replace(subject, mask=torch.arange(1024) >= 900)
     assert torch.equal(first_rows(masked, 50).target, y[900:950])
     assert torch.equal(first_rows(subject, 50).inputs, x[:50])
-    assert descent_module.ROWS == 256
+    assert DESCENT_ROWS == 256
 
 
 def fresh_by_hand(twin: Twin, draws: int):

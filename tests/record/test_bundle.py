@@ -100,6 +100,16 @@ class TestRoundTrip:
         assert [line["left_out"] for line in lines] == [0, 101 - len(THINNED)]
         assert lines[0]["snapshots"][0]["loss"] == 0.3333
 
+    def test_packing_again_adds_to_what_was_left_out(self, tmp_path):
+        write_bundle([every_epoch(42), every_epoch(7)], tmp_path / "a.jsonl.xz")
+        again = load_records(tmp_path / "a.jsonl.xz")
+        assert [record.left_out for record in again] == [0, 101 - len(THINNED)]
+        write_bundle(again, tmp_path / "b.jsonl.xz")
+        assert [record.left_out for record in load_records(tmp_path / "b.jsonl.xz")] == [0, 101 - len(THINNED)]
+        write_bundle(again, tmp_path / "c.jsonl.xz", every_epoch=())
+        assert [record.left_out for record in load_records(tmp_path / "c.jsonl.xz")] == [101 - len(THINNED)] * 2
+        assert every_epoch(7).left_out == 0
+
     def test_one_snapshot_is_first_and_last(self):
         (kept,) = thin(make_record(snapshots=[make_snapshot(correct="AA==")]))
         assert (kept.correct, kept.weights is None) == ("AA==", False)

@@ -12,6 +12,8 @@ PUBLISHED_GROWTH, PUBLISHED_FLOOR, PUBLISHED_GAIN = 50.0, 1.28e-5, 0.02
 """The published protocol's thresholds; unlike ours they do not move."""
 PUBLISHED_ROWS = 128
 """Rows N of the mean that the published floor was stated for; `PUBLISHED_FLOOR` is N times that, per sample."""
+TRAJECTORY_ROWS = 1024
+"""Rows N of the mean that published trajectories of gradients are in."""
 USUAL_GAMMA = 0.0
 """What the usual pair asks of Γ beside an accuracy above chance."""
 

@@ -19,4 +19,6 @@ Engine = Annotated[
     Literal["auto", "loop", "stacked"],
     tyro.conf.arg(help="Seeds one by one or all at once; auto takes the faster for the case."),
 ]
-Jobs = Annotated[int | None, tyro.conf.arg(metavar="N", help="Worker processes; default one per core, on CUDA 6.")]
+Jobs = Annotated[
+    int | None, tyro.conf.arg(metavar="N", help="Worker processes; default one per core, on CUDA at most 12.")
+]

@@ -1,6 +1,7 @@
 """How commands speak."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -8,6 +9,20 @@ def say(lines: list[str]) -> None:
     """Plain lines on standard output."""
     for line in lines:
         print(line)
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """How many there are of something.
+
+    >>> count(1, "run"), count(2_000, "run"), count(2, "study", "studies")
+    ('1 run', '2000 runs', '2 studies')
+    """
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def with_problems(message: str, problems: Sequence[str]) -> str:
+    """What is lacking, and what could not be read, which may be why."""
+    return " ".join([message, *problems])
 
 
 def show_audit(found: Any, *, as_json: bool) -> None:

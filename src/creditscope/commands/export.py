@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from creditscope.commands._printing import say
+from creditscope.commands._printing import say, with_problems
 from creditscope.errors import CreditscopeError
 
 
@@ -31,6 +31,7 @@ class Export:
         written, missing = write_exports(records, self.out, scale=self.scale, names=self.only)
         say([f"wrote {path}" for path in written])
         say([f"missing: {what}" for what in missing])
-        say([f"note: {problem}" for problem in problems])
         if not written:
-            raise CreditscopeError(f"Expected records of a whole study under {self.records}, but nothing was written.")
+            message = f"Expected records of a whole study under {self.records}, but nothing was written."
+            raise CreditscopeError(with_problems(message, problems))
+        say([f"note: {problem}" for problem in problems])

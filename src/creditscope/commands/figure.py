@@ -1,14 +1,18 @@
 """`creditscope figure`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
 from creditscope.commands._options import DataRoot, Device, Engine, Jobs, TimeLimit
-from creditscope.commands._printing import say
+from creditscope.commands._printing import say, with_problems
 from creditscope.errors import CreditscopeError
+
+if TYPE_CHECKING:
+    from creditscope.record import Record
 
 
 @dataclass(frozen=True)
@@ -23,8 +27,7 @@ class Figure:
     records: Path = Path("out/records")
     out: Path = Path("out/figures")
     scale: str = ""
-    """Scale of the study, where it has several (docs/studies.md); default: demo, with --no-train the largest that has
-    records."""
+    """Scale of the study, where it has several (docs/studies.md); default: the largest that has records, else demo."""
     train: bool = True
     """Train what is missing; with --no-train it is left as a marked gap."""
     data_root: DataRoot = None
@@ -43,12 +46,11 @@ class Figure:
         from creditscope.figures import describe_figure, save_figure
         from creditscope.record import load_records
         from creditscope.registry import FIGURES
-        from creditscope.studies import collect, resolve_study, study_on_record
+        from creditscope.studies import collect, resolve_study
 
         plot, problems = FIGURES.get(self.name), []
         records = load_records(self.records, problems=problems) if self.records.is_dir() else []
-        by_record = not self.train and not self.scale
-        study = study_on_record(self.name, records) if by_record else resolve_study(self.name, self.scale)
+        study = resolve_study(self.name, self._choose_scales([self.name], records)[self.name])
         found = collect(study, self.records, records=records, train=self.train, problems=problems, **self._how())
         say(describe_figure(plot, found).splitlines())
         say([f"wrote {path}" for path in save_figure(plot(found), self.out, self.name)])
@@ -57,29 +59,45 @@ class Figure:
     def _how(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("quiet", "jobs", "time_limit", "device", "engine")}
 
+    def _choose_scales(self, names: list[str], records: Sequence["Record"]) -> dict[str, str]:
+        """By study, the scale asked for, or else the largest on record, which is said; "": it has none."""
+        from creditscope.studies import scale_on_record
+
+        if self.scale:
+            return dict.fromkeys(names, self.scale)
+        found = {name: scale_on_record(name, records) for name in names}
+        for scale, there in dict.fromkeys(found.values()):
+            if scale:
+                why = "the largest on record" if there else "none is on record"
+                say([f"scale {scale} ({why}): {', '.join(n for n in names if found[n] == (scale, there))}"])
+        return {name: scale for name, (scale, _) in found.items()}
+
     def _draw_all(self) -> None:
         from creditscope.commands._drawing import draw_figures, drawable
         from creditscope.record import load_records
-        from creditscope.studies import resolve_study, study_on_record
+        from creditscope.studies import resolve_study, studies_at
 
         problems, names = [], drawable()
-        scale = "demo" if self.train and not self.scale else self.scale
+        if self.scale:
+            studies_at(self.scale)  # an unknown scale is refused once, not by every figure
         found = self.records.is_dir() or not self.train
         records = load_records(self.records, problems=problems) if found else []
+        scales = self._choose_scales(names, records)
         if self.train:
             from creditscope.studies._union import plan_union, train_union
 
-            specs = plan_union([resolve_study(name, scale) for name in names], records)
+            specs = plan_union([resolve_study(name, scales[name]) for name in names], records)
             records += train_union(specs, self.records, problems=problems, **self._how())
         drawn = draw_figures(
             names,
             records,
             self.records,
             self.out,
-            find_study=lambda name: resolve_study(name, scale) if scale else study_on_record(name, records),
+            find_study=lambda name: resolve_study(name, scales[name]),
             measure=self.train,
             device=self.device,
         )
-        say([f"note: {problem}" for problem in problems])
         if not drawn:
-            raise CreditscopeError(f"Expected records of at least one study under {self.records}, but drew no figure.")
+            message = f"Expected records of at least one study under {self.records}, but drew no figure."
+            raise CreditscopeError(with_problems(message, problems))
+        say([f"note: {problem}" for problem in problems])

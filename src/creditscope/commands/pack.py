@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from creditscope.commands._printing import say
-from creditscope.errors import CreditscopeError
+from creditscope.commands._printing import count, say
 
 
 @dataclass(frozen=True)
@@ -19,6 +18,8 @@ class Pack:
     """Where STUDY.jsonl.xz go; every command that reads records reads them, too."""
     scale: str = "paper"
     """Scale of the studies whose runs are packed."""
+    replace: bool = False
+    """Replace bundles even if runs that they hold are lost by it."""
 
     def run(self) -> None:
         """Load, write, and say what was left out."""
@@ -27,15 +28,17 @@ class Pack:
 
         problems: list[str] = []
         records = load_records(self.records, problems=problems)
-        packed = pack_studies(records, self.records, self.out, scale=self.scale)
-        if not packed.files:
-            raise CreditscopeError(
-                f"Expected records of a study at scale {self.scale!r} under {self.records}, but got none."
-            )
-        runs = len(records) - len(packed.unwanted)
-        say([f"wrote {path} ({count} runs, {size:,} bytes)" for path, count, size in packed.files])
-        say([f"{runs} runs, {packed.size:,} bytes together"])
+        packed = pack_studies(
+            records, self.records, self.out, scale=self.scale, replace=self.replace, problems=problems
+        )
+        for share in packed.shares:
+            runs = len(share.study.runs)
+            say([f"{share.study.name}: {runs - share.missing} of {count(runs, 'wanted run')}"])
+        say([f"wrote {path} ({count(runs, 'run')}, {size:,} bytes)" for path, runs, size in packed.files])
+        say([f"{count(len(records) - len(packed.unwanted), 'run')}, {packed.size:,} bytes together"])
         if packed.unwanted:
             names = ", ".join(r.name for r in packed.unwanted[:3]) + " …" * (len(packed.unwanted) > 3)
-            say([f"left out: {len(packed.unwanted)} runs of no study at scale {self.scale!r}: {names}"])
+            say([f"left out: {count(len(packed.unwanted), 'run')} of no study at scale {self.scale!r}: {names}"])
+        stale = "is of a study that ships no run of its own now; it was left as it was"
+        say([f"stale: {path} ({count(runs, 'run')}) {stale}" for path, runs in packed.stale])
         say([f"note: {problem}" for problem in problems])

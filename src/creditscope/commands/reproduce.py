@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from creditscope.commands._options import DataRoot, Device, Engine, Jobs, TimeLimit
-from creditscope.commands._printing import say
+from creditscope.commands._printing import count, say
 from creditscope.errors import UnfinishedError
 
 if TYPE_CHECKING:
@@ -50,12 +50,14 @@ class Reproduce:
         from creditscope.studies import resolve_study, studies_at
         from creditscope.studies._union import plan_union, train_union
 
-        clock, problems = _Clock(self.records / SUMMARY), []
+        asked = {"scale": self.scale, "only": sorted(set(self.only))}
+        clock, problems = _Clock(self.records / SUMMARY, asked), []
         studies = [resolve_study(name, self.scale) for name in self.only] if self.only else studies_at(self.scale)
         there = self.records.is_dir() or not self.train
         records = load_records(self.records, problems=problems) if there else []
         specs = plan_union(studies, records) if self.train else []
-        say([f"{len(studies)} studies at scale {self.scale!r}: {len(specs)} runs to train"])
+        trained = count(len(specs), "run")
+        say([f"{count(len(studies), 'study', 'studies')} at scale {self.scale!r}: {trained} to train"])
         how = {name: getattr(self, name) for name in ("quiet", "jobs", "time_limit", "device", "engine")}
         with clock.timed(bool(specs)):
             records += train_union(specs, self.records, problems=problems, **how)
@@ -84,21 +86,22 @@ class Reproduce:
 
         by_study = {study.name: find_wanted(study, records) for study in studies}
         used = [record for found in by_study.values() for record in found]
-        return {"scale": self.scale, "studies": sum_up(by_study), "machine": describe_machine(used)}
+        return {"studies": sum_up(by_study), "machine": describe_machine(used)}
 
 
 def _show(rows: dict[str, dict[str, float]], clock: "_Clock") -> None:
     width = max(map(len, rows))
     say([f"{'study':<{width}}  {'runs':>5}  worker seconds"])
     say([f"{name:<{width}}  {row['runs']:>5}  {row['worker_seconds']:>14.1f}" for name, row in rows.items()])
-    if earlier := clock.commands():
+    if earlier := clock.commands(clock.asked):
         say([f"wall seconds: {sum(c['seconds'] for c in earlier):.1f}, see {clock.path}"])
 
 
 class _Clock:
-    """The wall time of a command, added in the summary file to that of the commands that it goes on from."""
+    """The wall time of a command, added in the summary file to that of the commands that asked for the same."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, asked: dict[str, Any]):
+        self.asked = asked
         self.path, self.began = path, time.monotonic()
         self.started = datetime.now(UTC).isoformat(timespec="seconds")
         self.summary: dict[str, Any] = {}
@@ -109,28 +112,35 @@ class _Clock:
         try:
             yield
         except UnfinishedError as error:
-            left = f"{error.left} runs are left; figures are drawn when all are on record."
+            left = f"Left: {count(error.left, 'run')}; figures are drawn when all are on record."
             raise UnfinishedError(f"{error} {left}", left=error.left) from None
         finally:
             if write:
                 self._write()
 
-    def commands(self) -> list[dict[str, Any]]:
-        """Those in the file; a file that is none of ours counts for nothing."""
+    def commands(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
+        """Those in the file that asked for the same."""
+        return [c for c in self._read()["commands"] if all(c.get(name) == value for name, value in asked.items())]
+
+    def _read(self) -> dict[str, Any]:
+        """The file; one that is none of ours counts for nothing."""
         try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))["commands"]
-            return [command for command in found if isinstance(command["seconds"], float)]
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            commands = [command for command in found["commands"] if isinstance(command["seconds"], float)]
+            return {**found, "commands": commands}
         except (OSError, ValueError, KeyError, TypeError):
-            return []
+            return {"commands": []}
 
     def _write(self) -> None:
         from creditscope.record.store import write_atomically
 
         seconds = round(time.monotonic() - self.began, 3)
-        this = {"started": self.started, "seconds": seconds, "finished": bool(self.summary)}
-        commands = [*self.commands(), this]
-        wall = round(sum(command["seconds"] for command in commands), 3)
+        this = {**self.asked, "started": self.started, "seconds": seconds, "finished": bool(self.summary)}
+        before = self._read()
+        earlier = {name: before[name] for name in ("scale", "only", "studies", "machine") if name in before}
+        kept = earlier if "studies" in earlier and not self.summary else {**self.asked, **self.summary}
+        commands = [*before["commands"], this]
+        alike = [c for c in commands if all(c.get(name) == kept.get(name) for name in self.asked)]
+        wall = round(sum(command["seconds"] for command in alike), 3)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(
-            self.path, json.dumps({**self.summary, "wall_seconds": wall, "commands": commands}, indent=1) + "\n"
-        )
+        write_atomically(self.path, json.dumps({**kept, "wall_seconds": wall, "commands": commands}, indent=1) + "\n")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from creditscope.commands._printing import say
+from creditscope.commands._printing import say, with_problems
 from creditscope.errors import CreditscopeError
 
 
@@ -27,7 +27,7 @@ class Reproduction:
         problems: list[str] = []
         records = load_records(self.records, problems=problems)
         if not records:
-            raise CreditscopeError(f"Expected records under {self.records}, but got none.")
+            raise CreditscopeError(with_problems(f"Expected records under {self.records}, but got none.", problems))
         path = write_reproduction(records, self.out, root=self.records)
         say([count_line(records), f"wrote {path}"])
         say([f"note: {problem}" for problem in problems])

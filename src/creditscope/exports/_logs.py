@@ -8,19 +8,20 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
+from creditscope.auditing.thresholds import TRAJECTORY_ROWS
 from creditscope.exports import Export
 from creditscope.record import Record, Snapshot
 from creditscope.studies import Study
 from creditscope.studies._study import find_wanted
 
-N = 1024
-"""Rows of the mean that exported gradients are divided by."""
 Whole = Annotated[int, Field(ge=0)]
 Size = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Cosine = Annotated[float, Field(ge=-1.001, le=1.001, allow_inf_nan=False)]
 States = Annotated[list[Size], Field(min_length=3, description="median ‖h_l‖ at taps 0..L")]
-Gradients = Annotated[list[Size], Field(min_length=3, description="median ‖g_l‖ at taps 0..L, divided by N = 1,024")]
+Gradients = Annotated[
+    list[Size], Field(min_length=3, description=f"median ‖g_l‖ at taps 0..L, divided by N = {TRAJECTORY_ROWS:,}")
+]
 Config = Annotated[dict[str, str], Field(description="only where a log was cut: which, where and why")]
 
 
@@ -87,8 +88,8 @@ class Log:
 
 
 def divided(norms: Iterable[float | None]) -> list[float | None]:
-    """Per-sample norms as those of a loss that is a mean over N rows."""
-    return [None if norm is None else norm / N for norm in norms]
+    """Per-sample norms as those of a loss that is a mean over `TRAJECTORY_ROWS` rows."""
+    return [None if norm is None else norm / TRAJECTORY_ROWS for norm in norms]
 
 
 def is_finite(values: Iterable[Any]) -> bool:

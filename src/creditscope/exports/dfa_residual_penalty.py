@@ -11,8 +11,9 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
+from creditscope.auditing.thresholds import TRAJECTORY_ROWS
 from creditscope.exports import Export, register_export
-from creditscope.exports._logs import N, Share, Size, Whole, divided, find_run, is_finite, read_log
+from creditscope.exports._logs import Share, Size, Whole, divided, find_run, is_finite, read_log
 from creditscope.record import Record, Snapshot
 from creditscope.studies.penalty_rescue import STRONG, penalty_rescue
 
@@ -55,7 +56,12 @@ def dfa_residual_penalty(records: Sequence[Record], *, scale: str = "paper") -> 
     log = read_log(record, [_entry(snapshot) for snapshot in record.snapshots])
     if not log.entries:
         return Export({}, (f"{PATH} is not written: its run has no snapshot in which everything is finite.",))
-    config = {**asdict(record.spec), "lambda": record.spec.penalty, "N": N, **({"cut": log.cut} if log.cut else {})}
+    config = {
+        **asdict(record.spec),
+        "lambda": record.spec.penalty,
+        "N": TRAJECTORY_ROWS,
+        **({"cut": log.cut} if log.cut else {}),
+    }
     content = {"config": config, "final_acc": log.entries[-1]["test_acc"], "log": log.entries}
     return Export({PATH: shape().dump_python(shape().validate_python(content))})
 

@@ -6,22 +6,18 @@ from functools import cached_property
 
 import numpy as np
 
-from creditscope.auditing.checks.cs001_overwritten_stream import OverwrittenStream
-from creditscope.auditing.moment import Moment
-from creditscope.auditing.thresholds import PUBLISHED_FLOOR, Thresholds
+from creditscope.auditing.early import EARLY_UNTIL, Early, find_early
 from creditscope.errors import CreditscopeError
 from creditscope.figures._selection import plural, require_one_setting
 from creditscope.figures._style import power
 from creditscope.record import Record, RunSpec, Snapshot
 from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.view import richness
-from creditscope.studies.penalty_rescue import EARLY, STRONG, WEAK
+from creditscope.studies.penalty_rescue import STRONG, WEAK
 
 FREE = ("rule", "seed", "frozen", "penalty", "credit_norm", "rule_options", "rule_source", *MEASURING_FIELDS)
 DEEP = 2
 """The first of the deep taps, which go up to L."""
-LATEST = max(EARLY)
-"""The last epoch that counts as early."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +42,6 @@ KINDS = {
     "frozen dfa": Kind("dfa", "frozen blocks, stem by DFA", frozen=True),
     "frozen bp": Kind("bp", "frozen blocks, stem by BP", frozen=True),
 }
-
-
-@dataclass(frozen=True)
-class Early:
-    """The snapshot at which a run of vanilla DFA is read, and the epoch at which an alarm first fired."""
-
-    snapshot: Snapshot
-    fired: int | None
 
 
 @dataclass(frozen=True)
@@ -105,20 +93,6 @@ def take_log(values: np.ndarray) -> np.ndarray:
     return np.log10(np.where(values > 0, values, np.nan))
 
 
-def fires(record: Record, snapshot: Snapshot) -> bool:
-    """Whether CS001 or the published floor on ‖g_L‖ gives alarm."""
-    top = snapshot.taps.g_norm[-1]
-    overwritten = OverwrittenStream().judge(Moment.of(record, snapshot), Thresholds()).is_issue
-    return overwritten or (top is not None and top < PUBLISHED_FLOOR)
-
-
-def find_early(record: Record) -> Early:
-    """The last snapshot before an alarm, at latest epoch 5; the first snapshot if there is alarm from the start."""
-    fired = next((s.epoch for s in record.snapshots if s.epoch <= LATEST and fires(record, s)), None)
-    calm = [s for s in record.snapshots if s.epoch <= LATEST and (fired is None or s.epoch < fired)]
-    return Early((calm or record.snapshots[:1])[-1], fired)
-
-
 def select_rescue(records: Sequence[Record], *, credit_norm: str = "none") -> Rescue:
     """The study's conditions under one normalisation of credit; refuses runs that differ in anything else."""
     wanted = [(r.spec, r) for r in records if r.spec and _keys(r.spec, credit_norm)]
@@ -161,7 +135,7 @@ def _sort(
     lost: dict[str, dict[int, str]] = {key: {} for key in KINDS}
     for spec, record in wanted:
         for key in _keys(spec, credit_norm):
-            if key == "early" and not any(0 < s.epoch <= LATEST for s in record.snapshots):
+            if key == "early" and not any(0 < s.epoch <= EARLY_UNTIL for s in record.snapshots):
                 continue
             runs = usable[key]
             if record.provenance.status != "complete":
@@ -180,7 +154,7 @@ def _sort(
 
 def _worth(key: str, record: Record) -> tuple:
     """What chooses among the records of one run: most early snapshots, or most later ones."""
-    return sum((s.epoch <= LATEST) == KINDS[key].early for s in record.snapshots), richness(record)
+    return sum((s.epoch <= EARLY_UNTIL) == KINDS[key].early for s in record.snapshots), richness(record)
 
 
 def _share_seeds(usable: dict[str, dict[int, Record]], gaps: dict[str, str]) -> tuple[int, ...]:

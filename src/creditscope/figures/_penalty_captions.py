@@ -4,13 +4,15 @@ from collections import Counter
 
 import numpy as np
 
+from creditscope.auditing.early import EARLY_UNTIL
 from creditscope.auditing.stats import Interval
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS, Thresholds
-from creditscope.figures._penalty import DEEP, KINDS, LATEST, Rescue, take_log
+from creditscope.figures._penalty import DEEP, KINDS, Rescue, take_log
 from creditscope.figures._penalty_bars import METRICS, Metric, over_null, paired
 from creditscope.figures._selection import mean_sd, plural, spec_of
 from creditscope.figures._style import number, power, subscript
 from creditscope.figures._words import join_words
+from creditscope.record.schema import DESCENT_ROWS, FRESH_MOVES
 from creditscope.studies.penalty_rescue import STRONG
 
 TRACED = ("dfa", "strong")
@@ -77,7 +79,7 @@ def early_words(found: Rescue) -> str:
     said = join_words([f"{epoch}{f' ({_seeds(n)})' if several else ''}" for epoch, n in sorted(counts.items())])
     text = (
         f"Vanilla DFA is read at epoch {said}, the last snapshot before growth (CS001) or the published floor gives "
-        f"alarm, at latest epoch {LATEST}."
+        f"alarm, at latest epoch {EARLY_UNTIL}."
     )
     at_once = sum(one.fired is not None and one.snapshot.epoch == 0 for one in found.early)
     calm = sum(one.fired is None for one in found.early)
@@ -184,16 +186,19 @@ def footer(found: Rescue) -> str:
     options = ", ".join(f"{name} {value}" for name, value in spec.net_options.items())
     draws = sorted({moment.fresh_draws for moment in found.moments("early")} - {0})
     band = "Band in a: mean ± sd of log10 over seeds; bars in b and c: ± sd over seeds (ddof 1)"
-    null = f", of the null over {'–'.join(map(str, draws))} draws and seeds" if draws else ""
+    cosine = METRICS[0].label.lower()
+    drawn = f"{'–'.join(map(str, draws))} draws ({cosine}) or {FRESH_MOVES} (ρ, descent)"
+    null = f", of the null over {drawn} and seeds" if draws else ""
     bars = (
         f"{band}{null}" if n > 1 else f"One seed, so no bars{', but those of the draws behind the null' * bool(draws)}"
     )
+    fewer = f" (descent: {DESCENT_ROWS})" if record.last.rows > DESCENT_ROWS else ""
     g, floor = subscript("g", found.last_tap), power(PUBLISHED_FLOOR, digits=2)
     return (
         f"{spec.task}, {spec.net} ({options}), {spec.epochs} epochs, {plural('seed', found.seeds)} "
         f"(n\u00a0=\u00a0{n}), credit norm {found.credit_norm}. {bars}. Deep: mean over taps "
-        f"{DEEP}..{found.last_tap}, on {record.last.rows} test rows. Alarms: growth over {Thresholds().growth:g} in a "
-        f"block (CS001); median ‖{g}‖ per sample under {floor}, the published "
+        f"{DEEP}..{found.last_tap}, on {record.last.rows} test rows{fewer}. Alarms: growth over "
+        f"{Thresholds().growth:g} in a block (CS001); median ‖{g}‖ per sample under {floor}, the published "
         f"{power(PUBLISHED_FLOOR / PUBLISHED_ROWS)} for a mean over N\u00a0=\u00a0{PUBLISHED_ROWS} rows."
     )
 

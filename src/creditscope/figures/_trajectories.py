@@ -4,7 +4,7 @@ All rows rest on the seeds that every group has; a row is drawn at the epochs at
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -104,7 +104,7 @@ class Group:
         return np.log10(found) if quantity.log else found
 
     def first_epochs(self, criterion: Criterion) -> list[int | None]:
-        """By seed, the first measured epoch of training at which a published diagnostic fires, as in audits."""
+        """By seed, the first measured epoch of training at which a published diagnostic fires, on the drawn tokens."""
         return [_first(record, lambda s, r=record: _fires(criterion, r, s)) for record in self.records]
 
     def first_below(self, quantity: Quantity, floor: float) -> list[int | None]:
@@ -113,7 +113,8 @@ class Group:
 
 
 def _fires(criterion: Criterion, record: Record, snapshot: Snapshot) -> bool:
-    return criterion.judge(Moment.of(record, snapshot))[0] == "walks back"
+    """By the same tokens as what is drawn."""
+    return criterion.judge(Moment.of(record, replace(snapshot, taps=snapshot.head_taps)))[0] == "walks back"
 
 
 def _first(record: Record, holds: Callable[[Snapshot], bool]) -> int | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH, Thresholds
-from creditscope.figures._selection import mean_sd, plural
+from creditscope.figures._selection import mean_sd, plural, spec_of
 from creditscope.figures._style import number, power
 from creditscope.figures._trajectories import (
     ACCURACY,
@@ -118,23 +118,26 @@ def _orders(change: float, spread: float) -> str:
 def _say_floor(row: Row, gradient: Quantity) -> str:
     found = [(group, group.first_below(gradient, PUBLISHED_FLOOR)) for group in _others_first(row)]
     known = [(g, epochs) for g, epochs in found if not np.isnan(g.values(gradient, row.epochs)).all()]
-    return _say_when(f"The published floor, {power(PUBLISHED_FLOOR, digits=2)},", known)
+    floor = f"the published floor, {power(PUBLISHED_FLOOR, digits=2)},"
+    symbol = gradient.symbol(row.facts)
+    return _say_when(f"{symbol} is under {floor}", f"{symbol} is {NEVER} under {floor}", known)
 
 
 def _say_growth(row: Row) -> str:
     if row.facts is None or not any(row.facts.residual):
         return ""
     found = [(group, group.first_epochs(GROWTH)) for group in _others_first(row)]
-    return _say_when(f"The limit of growth over one block, {PUBLISHED_GROWTH:g}-fold,", found)
+    limit = f"The limit of growth over one block, {PUBLISHED_GROWTH:g}-fold,"
+    return _say_when(f"{limit} is crossed", f"{limit} is {NEVER} crossed", found)
 
 
-def _say_when(limit: str, found: Sequence[tuple[Group, list[int | None]]]) -> str:
-    """When each rule first crosses a limit; those that never do come last."""
+def _say_when(crossing: str, no_crossing: str, found: Sequence[tuple[Group, list[int | None]]]) -> str:
+    """When each rule first crosses a limit, as the words before that say; those that never do come last."""
     crossed = [f"first {when(epochs)} under {group.style.label}" for group, epochs in found if when(epochs) != NEVER]
     never = [group.style.label for group, epochs in found if when(epochs) == NEVER]
     if not crossed:
-        return f"{limit} is {NEVER} crossed under {join_words(never)}." if never else ""
-    return f"{limit} is crossed {join_words([*crossed, *([f'{NEVER} under {join_words(never)}'] if never else [])])}."
+        return f"{no_crossing} under {join_words(never)}." if never else ""
+    return f"{crossing} {join_words([*crossed, *([f'{NEVER} under {join_words(never)}'] if never else [])])}."
 
 
 def when(epochs: Sequence[int | None]) -> str:
@@ -186,10 +189,31 @@ def _say_noise(row: Row, gradient: Quantity) -> str:
         return ""
     poor = [f"{label} ({value:.2g})" for label, value in worst.items() if value > limit]
     if poor:
-        return (
-            f"{symbol} is unresolved: at its worst, float64 differs by more than {limit:g} of it for {', '.join(poor)}."
-        )
-    return f"{symbol} is no rounding noise: float64 differs by at most {power(max(worst.values()))} of it."
+        said = f"is unresolved: at its worst, float64 differs by more than {limit:g} of it for {', '.join(poor)}."
+    else:
+        said = f"is no rounding noise: float64 differs by at most {power(max(worst.values()))} of it."
+    return " ".join(filter(None, [f"{symbol} {said}", _say_worst_tap(row, gradient, limit)]))
+
+
+def _say_worst_tap(row: Row, gradient: Quantity, limit: float) -> str:
+    """The tap whose gradient is least resolved at the end of a drawn run, as CS002 sees it, if that is another one."""
+    found = [
+        (value, tap, group.style.label, record)
+        for group in row.drawn
+        for record in group.records
+        for tap, value in enumerate(record.last.taps.g_noise)
+        if value is not None and value > limit
+    ]
+    if not found:
+        return ""
+    value, tap, label, record = max(found, key=lambda one: (one[0], one[1] == gradient.tap_in(one[3].facts)))
+    if tap == gradient.tap_in(record.facts):
+        return ""
+    tokens = "" if record.facts.class_token is None else " over all tokens"
+    return (
+        f"At tap {tap} the gradient is unresolved (CS002): under {label}, seed {spec_of(record).seed}, float64 differs "
+        f"by {number(value, digits=2).lstrip('0')} of it{tokens} at the end."
+    )
 
 
 def footer(found: Trajectories, quantities: Sequence[Quantity]) -> str:

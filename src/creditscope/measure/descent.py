@@ -9,16 +9,14 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from creditscope.measure.fresh import FRESH_MOVES, fresh_credits, fresh_streams, has_feedback
+from creditscope.measure.fresh import fresh_credits, fresh_streams, has_feedback
 from creditscope.measure.functional import Twin
 from creditscope.measure.nulls import turned_rows
 from creditscope.measure.numerics import flat_rows
 from creditscope.measure.weights import Direction
-from creditscope.record.schema import DESCENT_TURNS
+from creditscope.record.schema import DESCENT_TURNS, FRESH_MOVES
 from creditscope.rng import generator
 
-ROWS = 256
-"""Rows that descent is measured on, at most."""
 SIZES = tuple(10 ** (-4 + 4 * i / 11) for i in range(12))
 """Steps tried: length of the move over that of what is moved, all rows (or all weights of a stage) together."""
 

@@ -22,8 +22,6 @@ from creditscope.taps import Anatomy, watch_forward
 
 FRESH_DRAWS = 20
 """Draws of all feedback."""
-FRESH_MOVES = 4
-"""Those of them that ρ and descent are measured with."""
 Take = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 """What is wanted of the credits at all taps."""
 

@@ -5,13 +5,12 @@ from functools import cached_property
 
 from torch import Tensor
 
-from creditscope.measure import descent
 from creditscope.measure.common import BatchRows
 from creditscope.measure.functional import Twin, first_rows, make_twin
 from creditscope.measure.numerics import flat_rows
 from creditscope.measure.observation import Observation, fitted_rows
 from creditscope.measure.subject import Subject
-from creditscope.record.schema import Facts
+from creditscope.record.schema import DESCENT_ROWS, Facts
 
 
 class Needs:
@@ -68,8 +67,8 @@ class Needs:
 
     @cached_property
     def small_twin(self) -> Twin:
-        """The same on as many rows as `descent` takes."""
-        small = first_rows(self.subject, descent.ROWS)
+        """The same on as many rows as descent takes."""
+        small = first_rows(self.subject, DESCENT_ROWS)
         return self.twin if small is self.subject else make_twin(small)
 
     @property

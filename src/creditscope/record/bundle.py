@@ -50,7 +50,7 @@ class Line:
     run: str
     """Its name, with the hash of its spec."""
     left_out: int
-    """Snapshots that were thinned out."""
+    """Snapshots that were thinned out, by this bundle or one that the run was packed in before."""
     spec: RunSpec
     provenance: Provenance
     snapshots: tuple[Snapshot, ...]
@@ -120,7 +120,7 @@ def _line(record: Record, *, digits: int, every_epoch: Sequence[int]) -> dict[st
     kept = thin(record, every_epoch=every_epoch)
     return {
         "run": record.spec.name(),
-        "left_out": len(record.snapshots) - len(kept),
+        "left_out": record.left_out + len(record.snapshots) - len(kept),
         "spec": asdict(record.spec),
         "provenance": rounded(asdict(record.provenance), digits),
         "snapshots": [rounded(asdict(s), digits) for s in kept],
@@ -205,4 +205,4 @@ def _read_line(path: Path, number: int, text: bytes) -> Record:
         )
     if not line.snapshots or line.provenance.status == "running":
         raise CreditscopeError(f"Record {name} cannot be read: Expected a finished run, but it is not.")
-    return Record(line.spec, line.provenance, line.snapshots, path)
+    return Record(line.spec, line.provenance, line.snapshots, path, left_out=line.left_out)

@@ -11,8 +11,12 @@ SCHEMA_VERSION = 2
 
 ROUNDING = 1e-12
 """Dispersion of a state over its size that is the rounding of its mean."""
+DESCENT_ROWS = 256
+"""Rows that descent is measured on, at most."""
 DESCENT_TURNS = 8
 """Random rotations of the credit behind `descent_null`."""
+FRESH_MOVES = 4
+"""Draws of all feedback that ρ and descent are measured with; the cosine has more, see `Snapshot.fresh_draws`."""
 Number = float | None
 Series = tuple[Number, ...]
 Counts = tuple[int, ...]
@@ -245,6 +249,11 @@ class Snapshot:
     correct: str | None = None
     """On the last snapshot: one bit per test row, packed, base64."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def head_taps(self) -> TapMeasures:
+        """Per-tap measures of what the head reads: of the class token, in a net that has one, else of all."""
+        return self.class_token or self.taps
 
     @property
     def tap_probe(self) -> Series:

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ class Record:
     provenance: Provenance
     snapshots: tuple[Snapshot, ...]
     path: Path | None = None
+    left_out: int = field(default=0, kw_only=True)
+    """Snapshots that were thinned out of it when it was bundled."""
 
     @property
     def facts(self) -> Facts:

@@ -4,24 +4,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from creditscope.auditing.checks.cs001_overwritten_stream import growths
-from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH, USUAL_GAMMA
-from creditscope.record import Record, Snapshot, TapMeasures
+from creditscope.auditing.early import find_early
+from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH, PUBLISHED_ROWS, USUAL_GAMMA
+from creditscope.record import Record, Snapshot
 
 Answer = float | str
 Reader = Callable[[Record], Answer]
 Fires = Callable[[Record, Snapshot], bool | None]
 """Whether a published diagnostic fires at a moment; None if that cannot be said."""
 
-FLOOR_ROWS = 128
-"""Rows of the mean that the published floor is stated for."""
-FLOOR = PUBLISHED_FLOOR / FLOOR_ROWS
-EARLY_UNTIL = 5
+FLOOR = PUBLISHED_FLOOR / PUBLISHED_ROWS
 NOT_MEASURED, NEVER = "not measured", "never fires"
-
-
-def sizes(snapshot: Snapshot) -> TapMeasures:
-    """Per-tap measures of the class token, in a net that has one, else of the whole sample."""
-    return snapshot.class_token or snapshot.taps
 
 
 def accuracy(record: Record) -> Answer:
@@ -38,7 +31,7 @@ def at_tap(name: str, tap: int, *, rows: int = 1) -> Reader:
     """A per-tap measure at the end; `rows`: divided by so many, as under a loss that is a mean over them."""
 
     def read(record: Record) -> Answer:
-        values = getattr(sizes(record.last), name)
+        values = getattr(record.last.head_taps, name)
         value = values[tap] if values else None
         return NOT_MEASURED if value is None else value / rows
 
@@ -49,7 +42,7 @@ def deep(name: str, *, early: bool = False) -> Reader:
     """Mean over taps 2..L, at the end or early."""
 
     def read(record: Record) -> Answer:
-        snapshot = early_snapshot(record) if early else record.last
+        snapshot = find_early(record).snapshot if early else record.last
         values = getattr(snapshot.taps, name)[2:]
         if not values or None in values:
             return NOT_MEASURED
@@ -58,22 +51,11 @@ def deep(name: str, *, early: bool = False) -> Reader:
     return read
 
 
-def early_snapshot(record: Record) -> Snapshot:
-    """The last snapshot before the growth limit or the published floor fires, at latest at epoch 5."""
-    chosen = record.snapshots[0]
-    for snapshot in record.snapshots:
-        fires = grows(record, snapshot) or under_floor(FLOOR_ROWS)(record, snapshot)
-        if snapshot.epoch > EARLY_UNTIL or (fires and snapshot.epoch > 0):
-            break
-        chosen = snapshot
-    return chosen
-
-
 def under_floor(rows: int) -> Fires:
     """‖g_L‖ of a loss that is a mean over `rows` is below the published floor."""
 
     def fires(record: Record, snapshot: Snapshot) -> bool | None:
-        top = sizes(snapshot).g_norm[-1]
+        top = snapshot.head_taps.g_norm[-1]
         return None if top is None else top / rows < FLOOR
 
     return fires
@@ -87,7 +69,7 @@ def grows(record: Record, snapshot: Snapshot) -> bool | None:
 
 def largest_growth(record: Record, snapshot: Snapshot) -> float | None:
     """RMS(h_l)/RMS(h_{l−1}), the largest over residual blocks."""
-    return max(growths(record.facts, replace(snapshot, taps=sizes(snapshot))).values(), default=None)
+    return max(growths(record.facts, replace(snapshot, taps=snapshot.head_taps)).values(), default=None)
 
 
 def greatest_growth(record: Record) -> Answer:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from creditscope.auditing.thresholds import PUBLISHED_FLOOR
+from creditscope.auditing.thresholds import PUBLISHED_FLOOR, TRAJECTORY_ROWS
 from creditscope.record import Record
 from creditscope.reproduction._conditions import BLOCK_FA, DFA, gcn
 from creditscope.reproduction._shelf import Shelf
@@ -13,15 +13,13 @@ from creditscope.reproduction._words import count, mean_of, name_of, short, size
 from creditscope.studies import DerivedRecord
 
 CLAMP = 1e-8
-ROWS = 1024
-"""N of the mean that published trajectories are in."""
 COLLAPSED_DEPTH = 10
 NOT_ON_RECORD = "Not on record."
 
 
 @dataclass(frozen=True)
 class Clamped:
-    """A tap of one run: median norms as of a mean over `ROWS`, the cosine, and what clamping makes of it."""
+    """A tap of one run: median norms as of a mean over `TRAJECTORY_ROWS`, the cosine, and what clamping makes of it."""
 
     tap: int
     g: float
@@ -46,7 +44,7 @@ def clamp_taps(record: Record) -> list[Clamped]:
     for tap in facts.gamma_taps:
         cos, g, ratio = taps.cos[tap], taps.g_norm[tap], taps.ratio[tap]
         if tap not in facts.exact_taps and cos is not None and g is not None and ratio is not None:
-            found.append(Clamped(tap, g / ROWS, ratio * g / ROWS, cos))
+            found.append(Clamped(tap, g / TRAJECTORY_ROWS, ratio * g / TRAJECTORY_ROWS, cos))
     return found
 
 
@@ -69,8 +67,8 @@ def clamped_cosine(shelf: Shelf) -> str:
     what = f"at most {most:.3g} times too small" if hit else "not changed by clamped norms: none is below the clamp"
     return (
         f"DFA with a terminal norm, {count('seed', len(runs))}, at the end: cosines from medians of ‖a‖ and ‖g‖ of a "
-        f"mean over N = {ROWS:,}, as measured → with each norm clamped at {short(CLAMP)}, and with their product "
-        f"clamped: {'; '.join(lines)}. With clamped norms a cosine is {what}. "
+        f"mean over N = {TRAJECTORY_ROWS:,}, as measured → with each norm clamped at {short(CLAMP)}, and with their "
+        f"product clamped: {'; '.join(lines)}. With clamped norms a cosine is {what}. "
         f"Shown by {name_of(next(iter(runs.values())))}."
     )
 

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from creditscope.auditing.stats import t_interval
-from creditscope.auditing.thresholds import PUBLISHED_GROWTH
+from creditscope.auditing.thresholds import PUBLISHED_GROWTH, PUBLISHED_ROWS, TRAJECTORY_ROWS
 from creditscope.record import Record
 from creditscope.reproduction._conditions import BARE, DFA, STRONG_DFA, VIT_END, WHOLE
-from creditscope.reproduction._readers import Fires, accuracy, deep, grows, sizes, under_floor
+from creditscope.reproduction._readers import Fires, accuracy, deep, grows, under_floor
 from creditscope.reproduction._readings import difference, read
 from creditscope.reproduction._shelf import Shelf
 from creditscope.reproduction._words import mean_of, sizes_of
 from creditscope.reproduction.compare import compare
-from creditscope.reproduction.published import AUDIT_ROWS, PUBLISHED, TRAJECTORY_ROWS
+from creditscope.reproduction.published import PUBLISHED
 
 CONTROL = 0.99
 """ρ of the gradient itself, at least."""
@@ -86,8 +86,8 @@ def _floor(runs: list[Record], text: str, *, crossed: bool) -> Claim:
     """Under the floor at some snapshot, at N of the audit and at N of the trajectories; a seed must say both."""
     if not runs:
         return Claim(text, None)
-    hits = {rows: [_ever(under_floor(rows), r) for r in runs] for rows in (AUDIT_ROWS, TRAJECTORY_ROWS)}
-    tops = [top for r in runs if (top := sizes(r.last).g_norm[-1]) is not None]
+    hits = {rows: [_ever(under_floor(rows), r) for r in runs] for rows in (PUBLISHED_ROWS, TRAJECTORY_ROWS)}
+    tops = [top for r in runs if (top := r.last.head_taps.g_norm[-1]) is not None]
     said = ", ".join(f"{sum(hit)} of {len(runs)} seeds at N = {rows:,}" for rows, hit in hits.items())
     size = f"; ‖g_L‖ per sample at the end {sizes_of(tops)}" if tops else ""
     borne = [set(answers) == {crossed} for answers in zip(*hits.values(), strict=True)]
@@ -99,7 +99,7 @@ def _stream(runs: list[Record], text: str, *, explodes: bool) -> Claim:
     if not runs:
         return Claim(text, None)
     hits = [_ever(grows, r) for r in runs]
-    ends = [(sizes(r.snapshots[0]).h_norm[-1], sizes(r.last).h_norm[-1]) for r in runs]
+    ends = [(r.snapshots[0].head_taps.h_norm[-1], r.last.head_taps.h_norm[-1]) for r in runs]
     factors = [last / first for first, last in ends if first and last]
     grown = f"; ‖h_L‖ at the end over ‖h_L‖ before training {sizes_of(factors)}" if factors else ""
     numbers = f"a block's growth passes {PUBLISHED_GROWTH:g} in {sum(hits)} of {len(runs)} seeds{grown}"

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from creditscope.auditing.thresholds import PUBLISHED_ROWS, TRAJECTORY_ROWS
 from creditscope.reproduction import _conditions as of
 from creditscope.reproduction._conditions import gcn, ladder, normed, other
 from creditscope.reproduction._readers import (
@@ -24,8 +25,6 @@ from creditscope.reproduction.compare import Alternative, Published
 from creditscope.studies import graph_depth
 from creditscope.studies.graph_depth import SQRT2
 
-AUDIT_ROWS, TRAJECTORY_ROWS = 128, 1024
-"""N of the mean in published gradient norms: of the audit table, and of trajectories."""
 TRIED = graph_depth.SCALES["paper"]["depths"]
 """Depths at which GCNs were trained in several settings."""
 Alternatives = tuple[Alternative, ...]
@@ -95,10 +94,10 @@ def _audit() -> list[Published]:
     ]
     for id, name, run, values in ends:
         for tap, said in zip((0, 4), values, strict=True):
-            norm = at_tap("g_norm", tap, rows=AUDIT_ROWS)
-            others = other("mean over N = 1,024", run, at_tap("g_norm", tap, rows=TRAJECTORY_ROWS))
+            norm = at_tap("g_norm", tap, rows=PUBLISHED_ROWS)
+            others = other(f"mean over N = {TRAJECTORY_ROWS:,}", run, at_tap("g_norm", tap, rows=TRAJECTORY_ROWS))
             others += () if id == "bp" else normed(run, norm)
-            quantity = f"‖g_{tap}‖ of a mean over N = 128, {name}"
+            quantity = f"‖g_{tap}‖ of a mean over N = {PUBLISHED_ROWS}, {name}"
             found.append(entry(f"g{tap}-{id}", quantity, said, run, norm, n=1, scale="log10", alternatives=others))
     return found
 
@@ -108,7 +107,8 @@ def _sizes() -> list[Published]:
     top, bare_dfa = at_tap("h_norm", -1), {**of.BARE, "rule": "dfa"}
     random = {**of.DFA, "targets": "random"}
     by_bp = other("frozen by BP's trainer", {**of.BP, **of.FROZEN}, accuracy)
-    gradient, audited = (at_tap("g_norm", -1, rows=rows) for rows in (TRAJECTORY_ROWS, AUDIT_ROWS))
+    n, by_n = f"N = {TRAJECTORY_ROWS:,}", f"mean over N = {PUBLISHED_ROWS}"
+    gradient, audited = (at_tap("g_norm", -1, rows=rows) for rows in (TRAJECTORY_ROWS, PUBLISHED_ROWS))
     first_rung, *_, last_rung = ladder("dfa")
     pairs = tuple(
         Alternative(
@@ -145,8 +145,8 @@ def _sizes() -> list[Published]:
             alternatives=normed(bare_dfa, top),
         ),
         entry(
-            "g-bare-dfa", "‖g_L‖ of a mean over N = 1,024, DFA without terminal norm", "7e-4", bare_dfa, gradient,
-            scale="log10", alternatives=other("mean over N = 128", bare_dfa, audited) + normed(bare_dfa, gradient),
+            "g-bare-dfa", f"‖g_L‖ of a mean over {n}, DFA without terminal norm", "7e-4", bare_dfa, gradient,
+            scale="log10", alternatives=other(by_n, bare_dfa, audited) + normed(bare_dfa, gradient),
         ),
         entry(
             "acc-wide-bp", "accuracy, BP, width 512", ("0.60", "0.61"), {**of.WIDE, "rule": "bp"}, accuracy,
@@ -217,10 +217,10 @@ def _penalty() -> list[Published]:
 def _traces() -> list[Published]:
     entry, dfa, vit = partial(_entry, TRACES), {**of.DFA, **of.WHOLE}, {**of.VIT_END, **of.WHOLE, "rule": "dfa"}
     bare = {**of.BARE, **of.WHOLE, "rule": "dfa"}
-    floor, audited = (first_epoch(under_floor(rows)) for rows in (TRAJECTORY_ROWS, AUDIT_ROWS))
+    floor, audited = (first_epoch(under_floor(rows)) for rows in (TRAJECTORY_ROWS, PUBLISHED_ROWS))
     growth, student = first_epoch(grows), {**of.STUDENT, "rule": "dfa"}
-    never_floor, never_audited = (never(under_floor(rows)) for rows in (TRAJECTORY_ROWS, AUDIT_ROWS))
-    by_n = "floor at N = 128"
+    never_floor, never_audited = (never(under_floor(rows)) for rows in (TRAJECTORY_ROWS, PUBLISHED_ROWS))
+    by_n, n = f"floor at N = {PUBLISHED_ROWS}", f"N = {TRAJECTORY_ROWS:,}"
     class_only = {**of.VIT_END, "rule": "dfa", "rule_options": {"tokens": "class"}}
     vit_others = other("credit to the class token only", class_only, accuracy) + normed(vit, accuracy)
     accepts = "the pair accuracy + Γ accepts it"
@@ -232,7 +232,7 @@ def _traces() -> list[Published]:
             for id, name, run in (("bp", "BP", of.BP), ("block-fa", "block FA", of.BLOCK_FA), ("dfa", "DFA", of.DFA))
         ),
         entry(
-            "floor-dfa", "epoch at which ‖g_L‖ falls under the floor (N = 1,024), ResMLP, DFA", ("3", "4"), dfa, floor,
+            "floor-dfa", f"epoch at which ‖g_L‖ falls under the floor ({n}), ResMLP, DFA", ("3", "4"), dfa, floor,
             alternatives=other(by_n, dfa, audited) + normed(dfa, floor),
         ),
         entry(
@@ -240,11 +240,11 @@ def _traces() -> list[Published]:
             alternatives=normed(dfa, growth),
         ),
         entry(
-            "floor-bare", "floor (N = 1,024), ResMLP without terminal norm, DFA", "never crossed", bare, never_floor,
+            "floor-bare", f"floor ({n}), ResMLP without terminal norm, DFA", "never crossed", bare, never_floor,
             kind="claim", alternatives=other(by_n, bare, never_audited) + normed(bare, never_floor),
         ),
         entry(
-            "floor-vit", "epoch at which ‖g_L‖ falls under the floor (N = 1,024), ViT, DFA", ("2", "3"), vit, floor,
+            "floor-vit", f"epoch at which ‖g_L‖ falls under the floor ({n}), ViT, DFA", ("2", "3"), vit, floor,
             alternatives=other(by_n, vit, audited),
         ),
         entry("growth-vit", "epoch at which a block's growth passes 50, ViT, DFA", "1", vit, growth),

@@ -2,7 +2,7 @@
 
 from creditscope.registry import STUDIES
 from creditscope.studies._derived import DerivedRecord
-from creditscope.studies._scales import resolve_study, studies_at, study_on_record
+from creditscope.studies._scales import resolve_study, scale_on_record, studies_at, study_on_record
 from creditscope.studies._study import Study, choose_scale, collect, find_missing
 
 register_study = STUDIES.register
@@ -15,6 +15,7 @@ __all__ = [
     "find_missing",
     "register_study",
     "resolve_study",
+    "scale_on_record",
     "studies_at",
     "study_on_record",
 ]

@@ -38,17 +38,25 @@ def studies_at(scale: str) -> list[Study]:
     return found
 
 
+def scale_on_record(name: str, records: Sequence[Record]) -> tuple[str, bool]:
+    """The largest scale of a study that has records, and True; if none has, its own and False ("": has no scales)."""
+    make = STUDIES.get(name)
+    if not _has_scales(make):
+        return "", bool(find_wanted(make(), records))
+    for scale in LARGEST_FIRST:
+        try:
+            study = resolve_study(name, scale)
+        except UnknownNameError:
+            continue
+        if find_wanted(study, records):
+            return scale, True
+    own = inspect.signature(make).parameters["scale"].default
+    return ("" if own is inspect.Parameter.empty else own), False
+
+
 def study_on_record(name: str, records: Sequence[Record]) -> Study:
     """The study at the largest scale that has records; at its own if none has."""
-    if _has_scales(STUDIES.get(name)):
-        for scale in LARGEST_FIRST:
-            try:
-                study = resolve_study(name, scale)
-            except UnknownNameError:
-                continue
-            if find_wanted(study, records):
-                return study
-    return resolve_study(name)
+    return resolve_study(name, scale_on_record(name, records)[0])
 
 
 def _has_scales(make: Any) -> bool:

@@ -1,5 +1,7 @@
 """A study states its runs as partial specs; records are matched against them without planning a run."""
 
+import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
@@ -114,7 +116,7 @@ def collect(
     """
     if records is None:
         records = load_records(root, problems=problems) if root.is_dir() else []
-    missing = find_missing(study, records)
+    missing, unread = find_missing(study, records), list(problems)
     if missing and train:
         from creditscope.train.plan import plan_run
         from creditscope.train.progress import choose_progress
@@ -127,11 +129,12 @@ def collect(
         problems.append(f"{len(missing)} of {len(study.runs)} runs are not on record: {_words(missing)}.")
     found = find_wanted(study, records)
     if not found:
-        raise CreditscopeError(
+        message = (
             f"Expected records of study {study.name!r} under {root}, but got none. It needs "
-            f"{_words(list(study.runs))}; without --no-train they are trained. Runs of your own are drawn by "
+            f"{_words(study.runs)}; without --no-train they are trained. Runs of your own are drawn by "
             "creditscope.run(...).plot()."
         )
+        raise CreditscopeError(" ".join([message, *unread]))
     if study.derive is not None:
         found += study.derive(found, root, measure=train, problems=problems, device=how.get("device", "auto"))
     return found
@@ -144,6 +147,16 @@ def choose_scale(scales: Mapping[str, dict[str, Any]], name: str) -> dict[str, A
     return scales[name]
 
 
-def _words(missing: list[dict[str, Any]]) -> str:
-    names = [f"{w['rule']} seed {w.get('seed', DEFAULTS['seed'])}" for w in missing]
+def drop_repeated(runs: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """Every wanted run once, where it first comes; a field that is left out is its default."""
+    known: dict[str, dict[str, Any]] = {}
+    for wanted in runs:
+        known.setdefault(json.dumps({**DEFAULTS, **wanted}, sort_keys=True), dict(wanted))
+    return tuple(known.values())
+
+
+def _words(missing: Sequence[Mapping[str, Any]]) -> str:
+    """Rules and seeds, each once, with the number of runs that have both."""
+    counts = Counter(f"{w['rule']} seed {w.get('seed', DEFAULTS['seed'])}" for w in missing)
+    names = [name + (f" ({count} runs)" if count > 1 else "") for name, count in counts.items()]
     return ", ".join(names[:6]) + (" …" if len(names) > 6 else "")

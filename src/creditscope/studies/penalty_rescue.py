@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
+from creditscope.auditing.early import EARLY_UNTIL
 from creditscope.studies import Study, choose_scale, register_study
 from creditscope.studies._recipes import AT_THE_END, DEMO, PAPER, SEEDS, TEN_SEEDS, TEST
 
 WEAK, STRONG = 1e-4, 1e-2
-EARLY = (1, 2, 3, 4, 5)
+EARLY = tuple(range(1, EARLY_UNTIL + 1))
 """Epochs at which vanilla DFA is measured in full, to be read before its stream has exploded."""
 SCALES: dict[str, dict[str, Any]] = {
     "demo": {"recipe": {**DEMO, "epochs": 30}, "seeds": SEEDS},

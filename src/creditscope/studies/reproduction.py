@@ -5,6 +5,7 @@ from typing import Any
 
 from creditscope.studies import Study, choose_scale, register_study
 from creditscope.studies._recipes import AT_THE_END, DEMO, PAPER, SEEDS, TEST, TWENTY_SEEDS, without_norm
+from creditscope.studies._study import drop_repeated
 from creditscope.studies.bp_bottleneck import PLAIN, RECIPE
 from creditscope.studies.graph_depth import Method
 from creditscope.studies.penalty_rescue import penalty_rescue
@@ -31,7 +32,7 @@ def reproduction(scale: str = "demo", *, seeds: Sequence[int] = ()) -> Study:
         runs += penalty_rescue(scale, seeds=seeds, credit_norm=norm).runs
     if "graph_seeds" in chosen:
         runs += [{**condition, "seed": seed} for condition in _graphs() for seed in asked or chosen["graph_seeds"]]
-    return Study("reproduction", tuple(runs))
+    return Study("reproduction", drop_repeated(runs))
 
 
 def _conditions(recipe: dict[str, Any], *, width: int, short: int) -> list[dict[str, Any]]:
