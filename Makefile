@@ -37,7 +37,7 @@ bench: $(READY)
 	$(BIN)/python bench/calibration.py
 
 screenshots: $(READY) $(BROWSER)
-	$(BIN)/python tests/browser/screenshot.py
+	$(BIN)/python tests/in_browser/screenshot.py
 
 clean:
 	rm -rf out build dist .pytest_cache .ruff_cache .hypothesis
@@ -49,6 +49,6 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 # Tried once: what the tests in a browser need, where it can be had. They are skipped where it cannot.
-$(BROWSER): tests/browser/prepare.py | $(READY)
-	-@$(BIN)/python tests/browser/prepare.py
+$(BROWSER): tests/in_browser/prepare.py | $(READY)
+	-@$(BIN)/python tests/in_browser/prepare.py
 	@touch $(BROWSER)

@@ -30,7 +30,7 @@ def browser():
 def axe():
     """Whether axe-core was fetched."""
     if not AXE.exists():
-        pytest.skip("Tests of accessibility need axe-core: python tests/browser/prepare.py, with npm.")
+        pytest.skip("Tests of accessibility need axe-core: python tests/in_browser/prepare.py, with npm.")
 
 
 @pytest.fixture
