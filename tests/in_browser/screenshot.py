@@ -1,6 +1,8 @@
-"""Write docs/images/report.png: the top of the report of the shipped records, as a reader first sees it."""
+"""Write docs/images/report*.png: the top of the report of the shipped records, and its layers with one cell chosen."""
 
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -11,23 +13,27 @@ from prepare import CHROMIUM
 from creditscope.cli import main
 
 ROOT = Path(__file__).parents[2]
-RECORDS, IMAGE = Path("results/paper"), Path("docs/images/report.png")
+RECORDS = "results/paper"
 SCREEN = {"width": 1280, "height": 1000}
 
 
-def take_screenshot(records: Path, image: Path) -> None:
-    """Make the report of these records and photograph its first screen."""
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
-        file = Path(folder) / "report.html"
-        main(["report", "--records", str(records), "--out", str(file)])
+def take_screenshots(records: str, folder: Path) -> None:
+    """Make the report of these records; photograph its first screen, and the first heatmaps after a click on DFA's."""
+    file = folder / "report.html"
+    main(["report", "--records", records, "--out", str(file)])
+    with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         with opened(browser, file, viewport=SCREEN) as found:
-            image.parent.mkdir(parents=True, exist_ok=True)
-            found.page.screenshot(path=image)
+            found.page.screenshot(path=folder / "report.png")
+            section = found.page.locator("#layers details.setting").first
+            section.evaluate("e => e.scrollIntoView({block: 'start'})")
+            section.locator("svg[data-heatmap][data-method='DFA']").first.click(position={"x": 120, "y": 40})
+            found.page.screenshot(path=folder / "report_layers.png")
         browser.close()
 
 
 if __name__ == "__main__":
     os.chdir(ROOT)  # the page names its folder as it was asked for
-    take_screenshot(RECORDS, IMAGE)
-    print(f"wrote {IMAGE}")
+    with tempfile.TemporaryDirectory() as made:
+        take_screenshots(RECORDS, Path(made))
+        subprocess.run([sys.executable, "docs/shrink_images.py", made], check=True)
