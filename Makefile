@@ -11,8 +11,9 @@ BROWSER := $(VENV)/.browser
 demo: $(READY)
 	$(BIN)/creditscope demo --out out
 
+# A process for each core; a file's tests stay together, because they share what is slow to make.
 test: $(READY) $(BROWSER) lint
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .

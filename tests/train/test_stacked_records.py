@@ -122,10 +122,10 @@ class TestMemory:
         specs = recorded((1, 2, 3, 4, 5), epochs=1)
         root = whole(specs)
 
-        def small(runs: Sequence[Run]) -> StackedRun:
+        def small(runs: Sequence[Run], **how: bool) -> StackedRun:
             if len(runs) > 2:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
-            return stack_runs(runs)
+            return stack_runs(runs, **how)
 
         monkeypatch.setattr(recording, "stack_runs", small)
         ended = []
@@ -167,10 +167,10 @@ class TestMemory:
         stop(specs, tmp_path, epochs=1)
         (run_folder(tmp_path, specs[1]) / NAME).write_bytes(b"damaged")
 
-        def small(runs: Sequence[Run]) -> StackedRun:
+        def small(runs: Sequence[Run], **how: bool) -> StackedRun:
             if len(runs) > 1:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
-            return stack_runs(runs)
+            return stack_runs(runs, **how)
 
         monkeypatch.setattr(recording, "stack_runs", small)
         ended = []
@@ -180,7 +180,7 @@ class TestMemory:
     def test_too_little_for_one_is_an_error_of_that_run(self, tmp_path, monkeypatch):
         specs = recorded((1, 2), epochs=1)
 
-        def none(runs: Sequence[Run]) -> StackedRun:
+        def none(runs: Sequence[Run], **how: bool) -> StackedRun:
             raise torch.OutOfMemoryError("CUDA out of memory.")
 
         monkeypatch.setattr(recording, "stack_runs", none)
