@@ -44,7 +44,7 @@ class TestDepthNotUsed:
         assert found.value == pytest.approx(0.31)
         assert "+31.0 pp over the BP-frozen baseline" in found.message
         assert f"({100 * bounds.low:+.1f} to" in found.message
-        assert "n = 3, t over seeds" in found.message
+        assert "one-sided 95% t bounds, n = 3" in found.message
         assert "103% of BP's gain" in found.message
 
     def test_issue(self):

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from reading import Page
 
 from creditscope.auditing.methods import group_methods
+from creditscope.auditing.stats import Interval
 from creditscope.report.colours import diverging, sequential
 from creditscope.report.grids import QUANTITIES, make_grid
 from creditscope.report.heatmap import draw_heatmap
+from creditscope.report.layers import _size
 from creditscope.report.linechart import Line, draw_chart, spread
-from creditscope.report.numbers import pick
+from creditscope.report.numbers import counted, pick
 from creditscope.report.scales import Scale, log_scale
 
 COS, G_NORM = QUANTITIES[0], QUANTITIES[1]
@@ -136,3 +138,19 @@ class TestChart:
     def test_labels_are_apart(self, wanted):
         placed = spread(sorted(wanted), 13, 0, 200)
         assert all(b - a >= 13 - 1e-6 for a, b in pairwise(placed))
+
+
+def test_both_ends_of_a_bar_are_labelled():
+    for low, high in ((-9, 1), (0, 10), (-7, 2), (0, 1), (-30, 3)):
+        places = [place for place, _ in Scale("log", low, high).ticks()]
+        assert (places[0], places[-1]) == (0, 1)
+        assert min(b - a for a, b in pairwise(places)) > 0.1
+
+
+def test_seeds_behind_a_number_are_said_where_they_are_fewer():
+    frozen = Interval(0.387, 0.381, 0.393, 3)
+    assert (counted(frozen, 20), counted(frozen, 3)) == ("0.387 ± 0.006 (n = 3)", "0.387 ± 0.006")
+    assert _size([0.0, 1.0, None], ".2g") == "0 in 1 of 3 seeds"
+    assert _size([0.0, 0.0], ".2g") == "0"
+    assert _size([None, None], ".2g") == "–"
+    assert _size([1e-3, 1e-3, None], ".2g").endswith("(n = 2)")

@@ -40,5 +40,6 @@ def judge_records(records: list[Record], folder: str, limits: Thresholds, proble
         found = audit(_Loaded(records, tuple(problems)), limits=limits)
     except CreditscopeError as error:
         said = str(error)
-        return Material(folder, tuple(records), None, (*problems, said) if said not in problems else tuple(problems))
+        told = [problem for problem in problems if problem not in said]
+        return Material(folder, tuple(records), None, (*told, said))
     return Material(folder, tuple(records), found, found.problems)

@@ -8,7 +8,7 @@ from creditscope.auditing.stats import geometric_interval
 from creditscope.report.grids import QUANTITIES, Grid, Quantity
 from creditscope.report.heatmap import draw_heatmap
 from creditscope.report.model import Heat, LayerRow, Legend
-from creditscope.report.numbers import interval, plain, plural
+from creditscope.report.numbers import counted, plain, plural
 from creditscope.report.scales import Scale, log_scale
 from creditscope.report.symbols import OF_WORD
 
@@ -86,6 +86,8 @@ def tap_table(found: MethodAudit, method: Method) -> tuple[str, tuple[str, ...],
 
     Means with 95 % intervals over seeds, sizes on a log scale; columns without a value are left out.
     """
+    if not method.whole:
+        return "no seed came to its end", (), ()
     rows = _tap_rows(found, method)
     columns: dict[str, tuple[str, ...]] = dict(zip(NAMES, zip(*rows, strict=True), strict=True)) if rows else {}
     alike = {name: columns[name][0] for name in COUNTS if columns and len(set(columns[name])) == 1}
@@ -100,20 +102,28 @@ def _tap_rows(found: MethodAudit, method: Method) -> list[tuple[str, ...]]:
     some_inexact = len(found.exact_taps) < len(found.taps)
     rows = []
     for tap in reversed(found.per_tap):
-        sizes = [v for taps in lasts if (v := taps.h_norm[tap.tap]) is not None]
-        h_norm = geometric_interval(sizes) if sizes and min(sizes) > 0 else None
+        at = tap.tap
         rows.append(
             (
                 f"{tap.tap} {tap.name}{' (exact)' if tap.exact and some_inexact else ''}",
-                interval(tap.cos, "+.3f"),
+                counted(tap.cos, len(lasts), "+.3f"),
                 plain(tap.null_sd, ".3f"),
-                interval(tap.g_norm, ".2g"),
-                interval(h_norm, ".3g"),
-                interval(tap.rho, "+.3f"),
-                f"{min((t.rows_used[tap.tap] for t in lasts), default=0):,}",
-                f"{max((t.rows_no_gradient[tap.tap] for t in lasts), default=0):,}",
+                _size([t.g_norm[at] for t in lasts], ".2g"),
+                _size([t.h_norm[at] for t in lasts], ".3g"),
+                counted(tap.rho, len(lasts), "+.3f"),
+                f"{min(t.rows_used[at] for t in lasts):,}",
+                f"{max(t.rows_no_gradient[at] for t in lasts):,}",
                 plain(tap.g_noise, ".0e"),
                 str(len(lasts)),
             )
         )
     return rows
+
+
+def _size(values: Sequence[float | None], form: str) -> str:
+    """A geometric mean with its interval; where sizes are exactly 0, in how many seeds."""
+    known = [v for v in values if v is not None]
+    zeros = known.count(0)
+    if zeros:
+        return "0" if zeros == len(values) else f"0 in {zeros} of {plural(len(values), 'seed')}"
+    return counted(geometric_interval(known) if known else None, len(values), form)

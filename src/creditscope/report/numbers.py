@@ -51,6 +51,16 @@ def interval(found: Interval | None, form: str = ".3f") -> str:
     return _minus(found.text(form))
 
 
+def counted(found: Interval | None, n: int, form: str = ".3f") -> str:
+    """The same, with its number of seeds where that is not `n`.
+
+    >>> counted(Interval(0.5, 0.4, 0.6, 3), 20), counted(Interval(0.5, 0.4, 0.6, 3), 3)
+    ('0.500 ± 0.100 (n = 3)', '0.500 ± 0.100')
+    """
+    said = interval(found, form)
+    return said if found is None or found.n == n or "n =" in said else f"{said} (n = {found.n})"
+
+
 def plain(value: float | None, form: str) -> str:
     """Formatted, or a dash.
 

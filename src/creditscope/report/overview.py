@@ -8,13 +8,13 @@ from creditscope.auditing.findings import Outcome
 from creditscope.auditing.verdict import MEANINGS
 from creditscope.record import Record
 from creditscope.report.model import Row
-from creditscope.report.numbers import interval, plural
+from creditscope.report.numbers import counted, plural
 from creditscope.report.symbols import OF_WORD
 
 
 def verdict_row(key: int, found: MethodAudit) -> Row:
     """One method."""
-    verdict = found.verdict
+    verdict, n = found.verdict, len(found.seeds)
     beside = [verdict.untested, f"diverged: {verdict.diverged}" if verdict.diverged else ""]
     beside += [f"muted: {', '.join(verdict.muted)}" if verdict.muted else ""]
     return Row(
@@ -24,10 +24,10 @@ def verdict_row(key: int, found: MethodAudit) -> Row:
         symbol=OF_WORD[verdict.word],
         codes=verdict.codes,
         beside="; ".join(text for text in beside if text),
-        accuracy=interval(found.accuracy),
-        frozen_own=interval(found.frozen_own),
-        frozen_bp=interval(found.frozen_bp),
-        n=len(found.seeds),
+        accuracy=counted(found.accuracy, n),
+        frozen_own=counted(found.frozen_own, n),
+        frozen_bp=counted(found.frozen_bp, n),
+        n=n,
         because=explain(found),
     )
 
@@ -39,8 +39,8 @@ def explain(found: MethodAudit) -> str:
         said = "what was measured holds" if verdict.untested else MEANINGS[verdict.word]
         return f"{said[0].upper()}{said[1:]}."
     behind = [f for f in found.findings if f.code in verdict.codes]
-    if not behind:
-        return f"A run diverged ({verdict.diverged}), so the method cannot be judged."
+    if verdict.diverged and (found.accuracy is None or not behind):
+        return f"Diverged: {verdict.diverged}; the method cannot be judged."
     first = behind[0]
     more = f" ({plural(len(behind) - 1, 'further check')} behind it)" if len(behind) > 1 else ""
     asked = f"{first.title[0].upper()}{first.title[1:]}"

@@ -48,7 +48,11 @@ class Scale:
         """Places and labels."""
         if self.kind == "signed":
             return tuple((self.place(value), label) for value, label in SIGNED_TICKS)
-        return tuple((self.place(10.0**e), power(e)) for e in decades(self.low, self.high, MOST_TICKS))
+        inner = decades(self.low, self.high, MOST_TICKS)
+        room = (self.high - self.low) / MOST_TICKS  # both ends of a bar are labelled, and nothing right beside them
+        shown = [e for e in inner if e == inner[0] or self.high - e > room / 2 or e == self.high]
+        ends = [] if shown[-1] == self.high else [round(self.high)]
+        return tuple((self.place(10.0**e), power(e)) for e in (*shown, *ends))
 
 
 def log_scale(values: Iterable[float]) -> Scale:
@@ -61,10 +65,10 @@ def log_scale(values: Iterable[float]) -> Scale:
 
 
 def decades(low: float, high: float, most: int) -> list[int]:
-    """Whole powers between two, both ends among them where they are whole, at most so many.
+    """Whole powers between two at equal steps from the lowest on, at most so many.
 
-    >>> decades(-7, 2, 4)
-    [-7, -4, -1, 2]
+    >>> decades(-7, 2, 4), decades(-9, 1, 4)
+    ([-7, -4, -1, 2], [-9, -5, -1])
     """
     first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
     step = max(1, math.ceil((last - first) / max(most - 1, 1)))

@@ -53,7 +53,7 @@ class DepthNotUsed(MethodCheck):
         share = "" if found.share is None else f", {found.share:.0%} of BP's gain"
         said = (
             f"{100 * found.gain:+.1f} pp over the {found.baseline} baseline ({100 * low:+.1f} to {100 * high:+.1f}, "
-            f"n = {len(found.seeds)}, t over seeds){share}"
+            f"one-sided {limits.depth_confidence:.0%} t bounds, n = {len(found.seeds)}){share}"
         )
         others = {"value": found.gain, "published": sum(found.own_gains) / len(found.own_gains) < PUBLISHED_GAIN}
         if low >= limits.depth_gain:

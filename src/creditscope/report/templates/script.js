@@ -19,7 +19,7 @@
     return byEpoch ? method.seeds.map((_, i) => pickAt(byEpoch, column, tap * method.seeds.length + i)) : [];
   };
   const meanOf = (quantity, values) => {
-    const known = values.filter((value) => value !== null);
+    const known = values.filter((value) => value != null);
     if (!known.length) return null;
     const logs = quantity.endsWith("norm") && known.every((value) => value > 0);
     const sum = known.reduce((total, value) => total + (logs ? Math.log(value) : value), 0) / known.length;
@@ -174,7 +174,12 @@
   });
 
   const reveal = () => {
-    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    let target = null;
+    try {
+      target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    } catch {
+      return; // an address that nobody here has written
+    }
     if (!target) return;
     for (let at = target; at; at = at.parentElement) {
       if (at.tagName === "DETAILS") at.open = true;
@@ -197,7 +202,7 @@
       await navigator.clipboard.writeText(pre.textContent);
     } catch {
       getSelection().selectAllChildren(pre);
-      document.execCommand("copy");
+      if (!document.execCommand("copy")) return;
     }
     button.textContent = "Copied";
   });
