@@ -1,6 +1,6 @@
 """Put the sections together: from an audit and its records to everything the page shows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +12,7 @@ from creditscope.report import checks, comparison, layers, missing, overview, pr
 from creditscope.report.decisions import decision_table
 from creditscope.report.gather import Material
 from creditscope.report.grids import Grid, make_grid, most_columns
+from creditscope.report.identity import name_apart
 from creditscope.report.model import CardText, Report, Setting
 from creditscope.report.trajectories import draw_trajectories
 
@@ -20,11 +21,12 @@ def build_report(
     material: Material, *, against: Material | None = None, limits: Thresholds | None = None, made: str = ""
 ) -> Report:
     """The page of one folder, with what changed against another if one is given."""
-    audit = material.audit
+    named = replace(material, audit=name_apart(material.audit)) if material.audit else material
+    audit = named.audit
     with collection_paused():
         most = most_columns(len(audit.groups)) if audit else 0
         grids = [make_grid(method, most=most) for method in audit.groups] if audit else []
-        settings = _settings(material, grids)
+        settings = _settings(named, grids)
     return Report(
         folder=material.folder,
         made=made or datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -70,14 +70,14 @@
       head.append(make("th", method.name + late, { scope: "col" }));
     }
     const body = table.createTBody();
-    const taps = methods[0].taps;
+    const taps = methods.reduce((most, method) => (method.taps.length > most.length ? method.taps : most), []);
     for (let tap = taps.length - 1; tap >= 0; tap--) {
       const row = body.insertRow();
       row.append(make("th", tap + " " + taps[tap], { scope: "row" }));
       for (const method of methods) {
         const column = columnFor(method.epochs, epoch);
-        const values = column < 0 ? [] : seedValues(method, quantity, column, tap);
-        row.append(make("td", show(meanOf(quantity, values))));
+        const there = column >= 0 && tap < method.taps.length;
+        row.append(make("td", there ? show(meanOf(quantity, seedValues(method, quantity, column, tap))) : ""));
       }
     }
     place.querySelector(".values").replaceChildren(table);
