@@ -125,6 +125,17 @@ class TestChart:
         places = [float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)">m', svg)]
         assert min(np.diff(places)) >= 13
 
+    def test_labels_of_many_lines_stay_inside_and_differ(self):
+        names = [f"direct feedback alignment, λ {i}" for i in range(40)]
+        svg = draw_chart([Line(n, (0, 1, 9), (0.3,) * 3, (0.2,) * 3, (0.4,) * 3) for n in names], "Accuracy", log=False)
+        found = re.search(r'viewBox="0 0 \d+ (\d+)"', svg)
+        places = [float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)">direct', svg)]
+        assert found
+        assert len(places) == 40
+        assert max(places) < float(found[1])
+        assert min(np.diff(places)) >= 12.9
+        assert len(set(re.findall(r'">(direct[^<]*)<title>', svg))) == 40
+
     @pytest.mark.parametrize("values", [(1e-30, 1e-30, 1e-30), (5.0, 5.0, 5.0), (1e-8, 1e3, 1e30), (3.0, 3.5, 4.0)])
     def test_any_range_has_ticks(self, values):
         for log in (True, False):
