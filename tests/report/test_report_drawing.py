@@ -13,7 +13,7 @@ from reading import Page
 
 from creditscope.auditing.methods import group_methods
 from creditscope.report.colours import diverging, sequential
-from creditscope.report.grids import QUANTITIES, make_grid
+from creditscope.report.grids import QUANTITIES, choose_epochs, make_grid
 from creditscope.report.heatmap import draw_heatmap
 from creditscope.report.linechart import Line, draw_chart, spread
 from creditscope.report.numbers import pick
@@ -68,7 +68,8 @@ def grid_of(values: dict, *, exact: tuple[int, ...] = (), seeds: int = 1):
     ]
     records = [make_record(seed=s, epochs=max(epochs - 1, 1), snapshots=snapshots) for s in range(seeds)]
     records = [replace(r, provenance=replace(r.provenance, facts=facts)) for r in records]
-    return make_grid(group_methods(records)[0], most=24)
+    (method,) = group_methods(records)
+    return make_grid(method, choose_epochs([method], 24))
 
 
 class TestHeatmap:
@@ -103,6 +104,28 @@ class TestHeatmap:
         svg = draw_heatmap(grid_of({"cos": [[0.1] * 5] * 2}), COS, Scale("signed"), key=3, method='<a "b">')
         (found,) = Page(svg).all("svg", data_heatmap="3", data_quantity="cos")
         assert found["data-method"] == '<a "b">'
+
+
+class TestSharedColumns:
+    def methods(self, **epochs):
+        records = [
+            make_record(rule=rule, epochs=9, snapshots=[make_snapshot(make_facts(rule=rule), epoch=e) for e in found])
+            for rule, found in epochs.items()
+        ]
+        return group_methods(records)
+
+    def test_methods_of_a_setting_have_one_set_of_columns(self):
+        bp, dfa = self.methods(bp=(0, 1, 2, 9), dfa=(0, 2, 3))
+        epochs = choose_epochs([bp, dfa], 24)
+        assert epochs == (0, 1, 2, 3, 9)
+        cells = read_cells(draw_heatmap(make_grid(dfa, epochs), COS, Scale("signed"), key=0, method="m"), 5, 5)
+        assert [[cell is not None for cell in row] for row in cells] == [[True, False, True, True, False]] * 5
+
+    def test_an_early_end_keeps_its_column_and_so_does_the_last_epoch(self):
+        methods = self.methods(bp=range(10), fa=range(10), dfa=(0, 4))
+        assert choose_epochs(methods, 24) == tuple(range(10))
+        assert choose_epochs(methods, 3)[::2] == (0, 9)
+        assert 4 in choose_epochs(self.methods(bp=(0, 9), fa=(0, 9), dfa=(0, 4)), 24)
 
 
 class TestPick:

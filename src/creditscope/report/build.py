@@ -11,7 +11,7 @@ from creditscope.memory import collection_paused
 from creditscope.report import checks, comparison, layers, missing, overview, provenance
 from creditscope.report.decisions import decision_table
 from creditscope.report.gather import Material
-from creditscope.report.grids import Grid, make_grid, most_columns
+from creditscope.report.grids import Grid, choose_epochs, make_grid, most_columns
 from creditscope.report.identity import name_apart
 from creditscope.report.model import CardText, Report, Setting
 from creditscope.report.trajectories import draw_trajectories
@@ -24,8 +24,7 @@ def build_report(
     named = replace(material, audit=name_apart(material.audit)) if material.audit else material
     audit = named.audit
     with collection_paused():
-        most = most_columns(len(audit.groups)) if audit else 0
-        grids = [make_grid(method, most=most) for method in audit.groups] if audit else []
+        grids = _grids(audit) if audit else []
         settings = _settings(named, grids)
     return Report(
         folder=material.folder,
@@ -43,6 +42,15 @@ def build_report(
         comparison=comparison.compare(material, against) if against else None,
         data=_data(settings, grids),
     )
+
+
+def _grids(audit: Audit) -> list[Grid]:
+    """Of every method, with the columns of its setting."""
+    most, members = most_columns(len(audit.groups)), {}
+    for method in audit.groups:
+        members.setdefault(method.setting, []).append(method)
+    epochs = {setting: choose_epochs(methods, most) for setting, methods in members.items()}
+    return [make_grid(method, epochs[method.setting]) for method in audit.groups]
 
 
 @dataclass(frozen=True)
