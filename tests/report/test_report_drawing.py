@@ -127,6 +127,12 @@ class TestSharedColumns:
         assert choose_epochs(methods, 3)[::2] == (0, 9)
         assert 4 in choose_epochs(self.methods(bp=(0, 9), fa=(0, 9), dfa=(0, 4)), 24)
 
+    def test_a_method_with_none_of_the_columns_has_its_own(self):
+        _, dfa = self.methods(bp=(0, 9), dfa=(3, 5))
+        grid = make_grid(dfa, (0, 9))
+        assert grid.epochs == (3, 5)
+        assert None not in grid.means["cos"]
+
 
 class TestPick:
     @given(st.lists(st.integers(0, 3000), min_size=1, max_size=120, unique=True), st.integers(2, 30))

@@ -86,10 +86,15 @@ def choose_epochs(methods: Sequence[Method], most: int) -> tuple[int, ...]:
 
 
 def make_grid(method: Method, epochs: Sequence[int]) -> Grid:
-    """Of the seeds that did not diverge (of all, if every one did); an epoch that one of them lacks has no values."""
+    """Of the seeds that did not diverge (of all, if every one did); an epoch that one of them lacks has no values.
+
+    A method that has none of these epochs has its own.
+    """
     records = _drawn(method)
     seeds = [seed for seed, record in method.runs.items() if any(record is r for r in records)]
     shared = set(shared_epochs(records))
+    if shared.isdisjoint(epochs):
+        epochs = pick(sorted(shared), len(epochs))
     by_epoch = [{s.epoch: s for s in record.snapshots} for record in records]
     columns = [[found[e] if e in shared else None for found in by_epoch] for e in epochs]
     taps = method.facts.taps
