@@ -117,7 +117,13 @@ class TestOneLabel:
     def test_watched_models_of_two_depths_are_two_settings(self):
         watched = [replace(make_record(facts={"depth": depth}), spec=None) for depth in (2, 5)]
         found = build_report(judge_records(watched, "here", Thresholds(), [])).settings
-        assert [s.name.split(" · ")[:2] for s in found] == [["watched model", "taps 3"], ["watched model", "taps 6"]]
+        assert [s.name for s in found] == ["watched model · taps 3", "watched model · taps 6"]
+
+    def test_watched_models_may_differ_in_the_names_of_their_taps_only(self):
+        names = ("stem", "a"), ("stem", "b")
+        watched = [replace(make_record(facts={"depth": 1, "taps": taps}), spec=None) for taps in names]
+        found = build_report(judge_records(watched, "here", Thresholds(), [])).settings
+        assert [s.name for s in found] == [f"watched model · tap names stem, {last}" for last in "ab"]
 
     def test_rules_of_one_name_and_another_source_are_told_apart(self):
         records = [make_record(rule_source=source) for source in ("abc", "def")]

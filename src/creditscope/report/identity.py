@@ -1,7 +1,7 @@
 """Which methods are the same, and names that tell apart those that are not: labels leave out what is rarely needed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from creditscope.auditing.audit import Audit
@@ -10,6 +10,9 @@ from creditscope.record.spec import RULE_FIELDS
 
 SHORT = 24
 """Letters of a value that is shown to tell names apart."""
+
+TAP_NAMES = "tap_names"
+"""Long, so that they are shown only where nothing else differs."""
 
 
 def identity(method: Method) -> tuple[str, str]:
@@ -23,9 +26,9 @@ def name_apart(audit: Audit) -> Audit:
     settings = _apart(
         [g.setting for g in audit.groups], [k[0] for k in keys], [_setting_fields(g) for g in audit.groups]
     )
-    places = [f"{setting}\n{group.label}" for setting, group in zip(settings, audit.groups, strict=True)]
+    places = [f"{setting}\0{group.label}" for setting, group in zip(settings, audit.groups, strict=True)]
     labels = _apart(places, [k[1] for k in keys], [_rule_fields(g) for g in audit.groups], joint=", ")
-    labels = [label.partition("\n")[2] for label in labels]
+    labels = [label.partition("\0")[2] for label in labels]
     names = list(zip(settings, labels, strict=True))
     return replace(
         audit,
@@ -44,6 +47,9 @@ def _apart(
         if len({keys[i] for i in places}) < 2:
             continue
         differing = [name for name in values[places[0]] if len({repr(values[i].get(name)) for i in places}) > 1]
+        without = [name for name in differing if name != TAP_NAMES]
+        if len({repr([values[i].get(n) for n in without]) for i in places}) == len({keys[i] for i in places}):
+            differing = without
         first: dict[str, str] = {}
         for i in places:
             name = joint.join([label, *(f"{_words(n)} {_shown(values[i].get(n))}" for n in differing)])
@@ -67,7 +73,7 @@ def differences(before: Method, after: Method) -> str:
 def _setting_fields(method: Method) -> dict[str, Any]:
     facts, spec = method.facts, method.spec
     if spec is None:
-        return {"taps": len(facts.taps), "widths": _widths(facts.tap_shapes), "tap_names": ", ".join(facts.taps)}
+        return {"taps": len(facts.taps), "widths": _widths(facts.tap_shapes), TAP_NAMES: ", ".join(facts.taps)}
     return spec.setting(without=RULE_FIELDS)
 
 
@@ -77,7 +83,7 @@ def _widths(shapes: Sequence[Sequence[int]]) -> str:
 
 def _rule_fields(method: Method) -> dict[str, Any]:
     if method.spec is None:
-        return {"rule": method.facts.rule}
+        return {f"rule_{name}": value for name, value in asdict(method.facts.rule).items()}
     return {name: getattr(method.spec, name) for name in RULE_FIELDS}
 
 
