@@ -5,10 +5,13 @@ import re
 from statistics import fmean, geometric_mean
 
 import pytest
+from builders import make_record
 from looking import DESKTOP, PHONE
-from reports import EPOCHS
+from reports import EPOCHS, varied_snapshot
 
+from creditscope.auditing import Thresholds
 from creditscope.record import load_records
+from creditscope.report import judge_records, write_report
 
 OVER_SEEDS = {"cos": fmean, "rho": fmean, "g_norm": geometric_mean, "h_norm": geometric_mean}
 TAPS = 5
@@ -173,3 +176,67 @@ def check_table(table, recorded, quantity: str, epoch: int) -> None:
         for method, text in zip(head[1:], row[1:], strict=True):
             known = [v for v in recorded(method, quantity, epoch, tap).values() if v is not None]
             assert number(text) == (about(OVER_SEEDS[quantity](known)) if known else None)
+
+
+COVERED = """e => {
+  const cell = e.querySelector('.chosen').getBoundingClientRect();
+  const there = document.elementFromPoint(cell.x + cell.width / 2, cell.y + cell.height / 2);
+  return there ? !e.contains(there) : true;
+}"""
+
+
+@pytest.mark.parametrize("screen", [PHONE, DESKTOP, {"width": 800, "height": 600}])
+def test_the_panel_leaves_its_cell_in_sight(visit, report, screen):
+    page = visit(report("small"), viewport=screen)
+    for heat in page.locator("[data-heatmap]").all():
+        for edge in ("end", "start"):
+            heat.focus()
+            heat.evaluate("(e, edge) => e.scrollIntoView({block: edge})", edge)
+            for key in ("Enter", "ArrowDown", "ArrowLeft"):
+                heat.press(key)
+                assert not heat.evaluate(COVERED)
+
+
+def test_the_slider_stays_in_sight_beside_its_table(visit, report):
+    page = visit(report("small"), viewport={"width": 1280, "height": 420})
+    layers = page.locator("#layers details.setting").first
+    layers.locator(".at-epoch").evaluate("e => e.scrollIntoView({block: 'end'})")
+    box = layers.locator("input[type=range]").bounding_box()
+    assert 0 <= box["y"] < 420 - box["height"]
+
+
+def test_keys_of_the_browser_are_left_to_it(visit, report):
+    page = visit(report("small"))
+    heat = page.locator("[data-heatmap]").first
+    heat.press("Enter")
+    title = page.locator("#detail h4").inner_text()
+    page.evaluate("() => { window.kept = []; addEventListener('keydown', e => kept.push(e.defaultPrevented)); }")
+    heat.press("Control+ArrowLeft")
+    heat.press("ArrowDown")
+    assert page.evaluate("() => kept.slice(1)")[0] is False
+    assert page.evaluate("() => kept").count(True) == 1
+    assert page.locator("#detail h4").inner_text() != title
+
+
+def test_what_is_said_of_a_cell_is_heard(visit, report):
+    """A region that is not displayed while it is filled is not read out."""
+    page = visit(report("small"))
+    live = page.locator("#detail")
+    assert live.evaluate("e => [getComputedStyle(e).display, e.childElementCount]") == ["block", 0]
+    page.locator("[data-heatmap]").first.press("Enter")
+    assert live.is_visible()
+
+
+def test_a_method_with_fewer_taps_leaves_cells_empty(visit, tmp_path):
+    snapshots = {rule: [varied_snapshot(rule, 1, e, depth=d) for e in EPOCHS] for rule, d in (("bp", 2), ("dfa", 4))}
+    records = [
+        make_record(rule=rule, epochs=EPOCHS[-1], snapshots=found, facts={"depth": len(found[0].taps.cos) - 1})
+        for rule, found in snapshots.items()
+    ]
+    write_report(judge_records(records, "here", Thresholds(), []), tmp_path / "report.html")
+    page = visit(tmp_path / "report.html")
+    page.locator("#layers select").select_option("g_norm")
+    rows = [row.split("\t") for row in page.locator(".at-epoch tbody tr").all_inner_texts()]
+    assert [row[0].split()[0] for row in rows] == ["4", "3", "2", "1", "0"]
+    assert [bool(row[1].strip()) for row in rows] == [False, False, True, True, True]
+    assert all(number(row[2]) for row in rows)

@@ -63,3 +63,25 @@ class TestOnPaper:
         assert len(rows) > 10
         assert all(len(text) > 50 for text in texts)
         assert all(sheet.ground >= WHITE for sheet in sheets)
+
+    def test_closed_settings_print_their_verdicts_and_nothing_else(self, visit, report):
+        page = visit(report("many"))
+        closed = page.locator("#verdicts details.setting:not([open]) h3").all_inner_texts()
+        assert len(closed) == 2
+        texts = [squeezed(sheet.text) for sheet in printed(page)]
+        whole = "".join(texts)
+        verdicts = whole[: whole.index(squeezed("Layers over time What each layer"))]
+        for name in closed:
+            assert whole.count(squeezed(name)) == 1
+            assert "BP" in verdicts[verdicts.index(squeezed(name)) :]
+        assert verdicts.count("DFA") > 5
+
+    def test_folds_close_again(self, visit, report):
+        page = visit(report("many"))
+        state = "() => [...document.querySelectorAll('details')].map(d => d.open)"
+        before = page.evaluate(state)
+        page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+        assert page.evaluate(state) != before
+        page.evaluate("() => dispatchEvent(new Event('afterprint'))")
+        assert page.evaluate(state) == before
+        assert page.locator(".for-paper").count() == 0

@@ -131,3 +131,14 @@ class TestHostileNames:
         page.locator("input[type=range]").first.press("Home")
         assert HOSTILE[0] in page.locator(".at-epoch table").first.inner_text()
         assert page.locator("img").count() == 0
+
+
+def test_a_phone_shows_a_verdict_without_scrolling_sideways(visit, report):
+    page = visit(report("small"), viewport=PHONE)
+    for row in page.locator("tr[data-verdict]").all():
+        for cell in [*row.locator("td").all(), row.locator("th")]:
+            box = cell.bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= PHONE["width"]
+    assert page.locator(".verdicts").first.evaluate("e => e.parentElement.scrollWidth <= e.parentElement.clientWidth")
+    assert page.get_by_role("table", name="Accuracy").first.get_by_role("cell").count() >= 6

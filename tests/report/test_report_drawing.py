@@ -14,7 +14,7 @@ from reading import Page
 from creditscope.auditing.methods import group_methods
 from creditscope.auditing.stats import Interval
 from creditscope.report.colours import diverging, sequential
-from creditscope.report.grids import QUANTITIES, make_grid
+from creditscope.report.grids import QUANTITIES, choose_epochs, make_grid
 from creditscope.report.heatmap import draw_heatmap
 from creditscope.report.layers import _size
 from creditscope.report.linechart import Line, draw_chart, spread
@@ -70,7 +70,8 @@ def grid_of(values: dict, *, exact: tuple[int, ...] = (), seeds: int = 1):
     ]
     records = [make_record(seed=s, epochs=max(epochs - 1, 1), snapshots=snapshots) for s in range(seeds)]
     records = [replace(r, provenance=replace(r.provenance, facts=facts)) for r in records]
-    return make_grid(group_methods(records)[0], most=24)
+    (method,) = group_methods(records)
+    return make_grid(method, choose_epochs([method], 24))
 
 
 class TestHeatmap:
@@ -107,6 +108,34 @@ class TestHeatmap:
         assert found["data-method"] == '<a "b">'
 
 
+class TestSharedColumns:
+    def methods(self, **epochs):
+        records = [
+            make_record(rule=rule, epochs=9, snapshots=[make_snapshot(make_facts(rule=rule), epoch=e) for e in found])
+            for rule, found in epochs.items()
+        ]
+        return group_methods(records)
+
+    def test_methods_of_a_setting_have_one_set_of_columns(self):
+        bp, dfa = self.methods(bp=(0, 1, 2, 9), dfa=(0, 2, 3))
+        epochs = choose_epochs([bp, dfa], 24)
+        assert epochs == (0, 1, 2, 3, 9)
+        cells = read_cells(draw_heatmap(make_grid(dfa, epochs), COS, Scale("signed"), key=0, method="m"), 5, 5)
+        assert [[cell is not None for cell in row] for row in cells] == [[True, False, True, True, False]] * 5
+
+    def test_an_early_end_keeps_its_column_and_so_does_the_last_epoch(self):
+        methods = self.methods(bp=range(10), fa=range(10), dfa=(0, 4))
+        assert choose_epochs(methods, 24) == tuple(range(10))
+        assert choose_epochs(methods, 3)[::2] == (0, 9)
+        assert 4 in choose_epochs(self.methods(bp=(0, 9), fa=(0, 9), dfa=(0, 4)), 24)
+
+    def test_a_method_with_none_of_the_columns_has_its_own(self):
+        _, dfa = self.methods(bp=(0, 9), dfa=(3, 5))
+        grid = make_grid(dfa, (0, 9))
+        assert grid.epochs == (3, 5)
+        assert None not in grid.means["cos"]
+
+
 class TestPick:
     @given(st.lists(st.integers(0, 3000), min_size=1, max_size=120, unique=True), st.integers(2, 30))
     def test_first_and_last_stay_and_order_too(self, epochs, most):
@@ -126,6 +155,17 @@ class TestChart:
         assert svg.count('class="band') == svg.count('class="line') == 3
         places = [float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)">m', svg)]
         assert min(np.diff(places)) >= 13
+
+    def test_labels_of_many_lines_stay_inside_and_differ(self):
+        names = [f"direct feedback alignment, λ {i}" for i in range(40)]
+        svg = draw_chart([Line(n, (0, 1, 9), (0.3,) * 3, (0.2,) * 3, (0.4,) * 3) for n in names], "Accuracy", log=False)
+        found = re.search(r'viewBox="0 0 \d+ (\d+)"', svg)
+        places = [float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)">direct', svg)]
+        assert found
+        assert len(places) == 40
+        assert max(places) < float(found[1])
+        assert min(np.diff(places)) >= 12.9
+        assert len(set(re.findall(r'">(direct[^<]*)<title>', svg))) == 40
 
     @pytest.mark.parametrize("values", [(1e-30, 1e-30, 1e-30), (5.0, 5.0, 5.0), (1e-8, 1e3, 1e30), (3.0, 3.5, 4.0)])
     def test_any_range_has_ticks(self, values):

@@ -106,6 +106,30 @@ def test_headings_are_in_order_and_tables_say_what_they_are():
     assert len(ids) == len(set(ids))
 
 
+class TestOneLabel:
+    def test_settings_that_differ_are_not_merged(self):
+        records = [make_record(rule=rule, data_version=version) for version in ("one", "two") for rule in ("bp", "dfa")]
+        found = build_report(judge_records(records, "here", Thresholds(), [])).settings
+        assert [s.name.rpartition(" · ")[2] for s in found] == ["data version one", "data version two"]
+        assert [[row.method for row in s.rows] for s in found] == [["BP", "DFA"]] * 2
+        assert [dict(s.spec)["data version"] for s in found] == ["one", "two"]
+
+    def test_watched_models_of_two_depths_are_two_settings(self):
+        watched = [replace(make_record(facts={"depth": depth}), spec=None) for depth in (2, 5)]
+        found = build_report(judge_records(watched, "here", Thresholds(), [])).settings
+        assert [s.name for s in found] == ["watched model · taps 3", "watched model · taps 6"]
+
+    def test_watched_models_may_differ_in_the_names_of_their_taps_only(self):
+        names = ("stem", "a"), ("stem", "b")
+        watched = [replace(make_record(facts={"depth": 1, "taps": taps}), spec=None) for taps in names]
+        found = build_report(judge_records(watched, "here", Thresholds(), [])).settings
+        assert [s.name for s in found] == [f"watched model · tap names stem, {last}" for last in "ab"]
+
+    def test_rules_of_one_name_and_another_source_are_told_apart(self):
+        records = [make_record(rule_source=source) for source in ("abc", "def")]
+        assert [m for m, _ in page_of(records).verdicts] == ["DFA, rule source abc", "DFA, rule source def"]
+
+
 class TestAgainst:
     def test_what_came_and_went(self):
         before = [*make_family("dfa", taps={"z": 0.1}), make_record(rule="fa", seed=1)]
@@ -116,6 +140,32 @@ class TestAgainst:
         assert "−0.050 ± 0.000 (n = 3)" in page.text
         assert re.search(r"Only in this report\s*block FA", page.text)
         assert re.search(r"Only in before\s*FA", page.text)
+
+    def test_methods_of_one_label_are_matched_by_what_was_asked(self):
+        first, second = (
+            [make_record(seed=s, data_version=v, accuracy=a) for s in (1, 2)] for v, a in (("one", 0.6), ("two", 0.7))
+        )
+        found = self.compared([*first, *second], [*second, *first])
+        assert {change.difference for change in found.changes} == {"+0.000 ± 0.000 (n = 2)"}
+        assert [(c.differs, c.setting.rpartition(" · ")[2]) for c in found.changes] == [
+            ("", "data version one"),
+            ("", "data version two"),
+        ]
+
+    def test_what_only_the_name_shares_says_in_what_it_differs(self):
+        before, after = ([make_record(seed=1, rule_source=source)] for source in ("", "abc"))
+        (change,) = self.compared(after, before).changes
+        assert change.differs == "rule source none → abc"
+        assert "rule source none → abc" in page_of(after, against=before).text
+        found = self.compared([*after, make_record(rule_source="def")], before)
+        assert (len(found.changes), len(found.only_here), len(found.only_there)) == (0, 2, 1)
+
+    @staticmethod
+    def compared(now, then):
+        before, after = (judge_records(records, "here", Thresholds(), []) for records in (then, now))
+        found = build_report(after, against=before)
+        assert found.comparison
+        return found.comparison
 
     def test_nothing_there_to_compare_with(self):
         page = page_of(make_family("dfa"), against=[])

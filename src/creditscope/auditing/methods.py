@@ -80,7 +80,7 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
     groups: dict[tuple[str, str], dict[int | None, dict[int, Record]]] = {}
     for record in records:
         seed = record.spec.seed if record.spec else 0
-        runs = groups.setdefault((_rule_key(record), _setting_key(record)), {}).setdefault(trained_blocks(record), {})
+        runs = groups.setdefault((rule_key(record), setting_key(record)), {}).setdefault(trained_blocks(record), {})
         if seed not in runs or richness(record) > richness(runs[seed]):
             runs[seed] = record
     plain = {setting: found for (_, setting), found in groups.items() if _is_plain_bp(found)}
@@ -105,13 +105,15 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
     return sorted(methods, key=lambda m: (settings.index(m.setting), bool(m.facts.inexact_taps)))
 
 
-def _rule_key(record: Record) -> str:
+def rule_key(record: Record) -> str:
+    """Equal for records of one method in one setting."""
     if record.spec is None:
         return repr(record.facts.rule)
     return repr([getattr(record.spec, name) for name in RULE_FIELDS])
 
 
-def _setting_key(record: Record) -> str:
+def setting_key(record: Record) -> str:
+    """Equal for records of one setting."""
     if record.spec is None:
         return repr((record.facts.taps, record.facts.tap_shapes))
     return repr(record.spec.setting(without=RULE_FIELDS))

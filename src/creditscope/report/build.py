@@ -1,6 +1,6 @@
 """Put the sections together: from an audit and its records to everything the page shows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +11,8 @@ from creditscope.memory import collection_paused
 from creditscope.report import checks, comparison, layers, missing, overview, provenance
 from creditscope.report.decisions import decision_table
 from creditscope.report.gather import Material
-from creditscope.report.grids import Grid, make_grid, most_columns
+from creditscope.report.grids import Grid, choose_epochs, make_grid, most_columns
+from creditscope.report.identity import name_apart
 from creditscope.report.model import CardText, Report, Setting
 from creditscope.report.trajectories import draw_trajectories
 
@@ -20,11 +21,11 @@ def build_report(
     material: Material, *, against: Material | None = None, limits: Thresholds | None = None, made: str = ""
 ) -> Report:
     """The page of one folder, with what changed against another if one is given."""
-    audit = material.audit
+    named = replace(material, audit=name_apart(material.audit)) if material.audit else material
+    audit = named.audit
     with collection_paused():
-        most = most_columns(len(audit.groups)) if audit else 0
-        grids = [make_grid(method, most=most) for method in audit.groups] if audit else []
-        settings = _settings(material, grids)
+        grids = _grids(audit) if audit else []
+        settings = _settings(named, grids)
     return Report(
         folder=material.folder,
         made=made or datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -41,6 +42,15 @@ def build_report(
         comparison=comparison.compare(material, against) if against else None,
         data=_data(settings, grids),
     )
+
+
+def _grids(audit: Audit) -> list[Grid]:
+    """Of every method, with the columns of its setting."""
+    most, members = most_columns(len(audit.groups)), {}
+    for method in audit.groups:
+        members.setdefault(method.setting, []).append(method)
+    epochs = {setting: choose_epochs(methods, most) for setting, methods in members.items()}
+    return [make_grid(method, epochs[method.setting]) for method in audit.groups]
 
 
 @dataclass(frozen=True)

@@ -1,38 +1,45 @@
 """Sixth section: what changed against another folder, verdict by verdict."""
 
-from collections import Counter
+from collections.abc import Sequence
 
 from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.depth import paired_interval
 from creditscope.auditing.methods import Method, accuracies
 from creditscope.report.gather import Material
+from creditscope.report.identity import differences, identity, name_apart
 from creditscope.report.model import Change, Comparison
 from creditscope.report.numbers import interval
 from creditscope.report.symbols import OF_WORD
 
-Key = tuple[str, str, int]
-"""Setting, method, and which of those with both names alike."""
+Place = tuple[MethodAudit, Method]
+"""A method by the name that tells it from the others of its folder, and its records."""
 
 
 def compare(now: Material, then: Material) -> Comparison:
-    """Methods are matched by setting and method; accuracies are paired by seed."""
-    here, there = _by_key(now.audit), _by_key(then.audit)
+    """Methods are matched by setting and rule, then by names that only one has; accuracies are paired by seed."""
+    here, there = _places(now.audit), _places(then.audit)
+    pairs = _match(here, there)
     return Comparison(
         folder=then.folder,
-        changes=tuple(_change(*there[key], *here[key]) for key in here if key in there),
-        only_here=tuple(key[:2] for key in here if key not in there),
-        only_there=tuple(key[:2] for key in there if key not in here),
+        changes=tuple(_change(*there[pairs[i]], *here[i]) for i in sorted(pairs)),
+        only_here=tuple((m.setting, m.method) for i, (m, _) in enumerate(here) if i not in pairs),
+        only_there=tuple((m.setting, m.method) for i, (m, _) in enumerate(there) if i not in pairs.values()),
         problems=then.problems,
     )
 
 
-def _by_key(audit: Audit | None) -> dict[Key, tuple[MethodAudit, Method]]:
-    found, seen = {}, Counter[tuple[str, str]]()
-    for method, group in zip(audit.methods, audit.groups, strict=True) if audit else ():
-        names = (method.setting, method.method)
-        found[(*names, seen[names])] = method, group
-        seen[names] += 1
-    return found
+def _places(audit: Audit | None) -> list[Place]:
+    return list(zip(name_apart(audit).methods, audit.groups, strict=True)) if audit else []
+
+
+def _match(here: Sequence[Place], there: Sequence[Place]) -> dict[int, int]:
+    """Places of the second list by those of the first."""
+    pairs: dict[int, int] = {}
+    for name in (identity, lambda group: (group.setting, group.label)):
+        left = [name(group) if i not in pairs else None for i, (_, group) in enumerate(here)]
+        right = [name(group) if i not in pairs.values() else None for i, (_, group) in enumerate(there)]
+        pairs |= {i: right.index(n) for i, n in enumerate(left) if n and left.count(n) == right.count(n) == 1}
+    return pairs
 
 
 def _change(before: MethodAudit, runs_before: Method, after: MethodAudit, runs_after: Method) -> Change:
@@ -47,6 +54,7 @@ def _change(before: MethodAudit, runs_before: Method, after: MethodAudit, runs_a
         came=tuple(code for code in new.codes if code not in old.codes),
         went=tuple(code for code in old.codes if code not in new.codes),
         difference=_difference(runs_before, runs_after),
+        differs=differences(runs_before, runs_after),
     )
 
 

@@ -1,5 +1,6 @@
 """Per method: every quantity of the layers by epoch, tap and seed, as the script and the heatmaps read it."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -76,13 +77,26 @@ class Grid:
         return [_short([four(v) for v in values[i : i + step]]) for i in range(0, len(values), step)]
 
 
-def make_grid(method: Method, *, most: int) -> Grid:
-    """Of the seeds that did not diverge (of all, if every one did), at epochs that all of them have."""
-    records = method.whole or list(method.runs.values())
+def choose_epochs(methods: Sequence[Method], most: int) -> tuple[int, ...]:
+    """Columns that the methods of a setting share: epochs that half of them have, and where each of them ends."""
+    found = [shared_epochs(_drawn(method)) for method in methods]
+    counts = Counter(epoch for epochs in found for epoch in epochs)
+    ends = {epochs[-1] for epochs in found if epochs}
+    return pick(sorted(e for e, count in counts.items() if e in ends or 2 * count >= len(methods)), most)
+
+
+def make_grid(method: Method, epochs: Sequence[int]) -> Grid:
+    """Of the seeds that did not diverge (of all, if every one did); an epoch that one of them lacks has no values.
+
+    A method that has none of these epochs has its own.
+    """
+    records = _drawn(method)
     seeds = [seed for seed, record in method.runs.items() if any(record is r for r in records)]
-    epochs = pick(shared_epochs(records), most)
-    moments = [_at(record, epochs) for record in records]
-    columns = list(zip(*moments, strict=True))
+    shared = set(shared_epochs(records))
+    if shared.isdisjoint(epochs):
+        epochs = pick(sorted(shared), len(epochs))
+    by_epoch = [{s.epoch: s for s in record.snapshots} for record in records]
+    columns = [[found[e] if e in shared else None for found in by_epoch] for e in epochs]
     taps = method.facts.taps
     by_seed = {q.name: _values(columns, len(taps), q.name) for q in QUANTITIES}
     by_seed = {name: values for name, values in by_seed.items() if any(v is not None for v in values)}
@@ -95,7 +109,7 @@ def make_grid(method: Method, *, most: int) -> Grid:
     exact = method.facts.exact_taps
     extras["null_sd"] = [None if i % len(taps) in exact else sd for i, sd in enumerate(extras["null_sd"])]
     return Grid(
-        epochs=epochs,
+        epochs=tuple(epochs),
         taps=taps,
         exact=exact,
         seeds=tuple(seeds),
@@ -112,16 +126,15 @@ def shared_epochs(records: Sequence[Record]) -> list[int]:
     return sorted(set.intersection(*found))
 
 
-def _at(record: Record, epochs: Sequence[int]) -> list[Snapshot]:
-    by_epoch = {s.epoch: s for s in record.snapshots}
-    return [by_epoch[epoch] for epoch in epochs]
+def _drawn(method: Method) -> list[Record]:
+    return method.whole or list(method.runs.values())
 
 
-def _values(columns: Sequence[Sequence[Snapshot]], taps: int, name: str) -> list[float | None]:
-    """Flat over epochs, taps and seeds; what a tier does not measure is None."""
+def _values(columns: Sequence[Sequence[Snapshot | None]], taps: int, name: str) -> list[float | None]:
+    """Flat over epochs, taps and seeds; what a tier does not measure, and where there is no snapshot, is None."""
     found: list[float | None] = []
     for column in columns:
-        series = [getattr(snapshot.taps, name) or (None,) * taps for snapshot in column]
+        series = [(getattr(snapshot.taps, name) if snapshot else ()) or (None,) * taps for snapshot in column]
         for tap in range(taps):
             found += [values[tap] for values in series]
     return found

@@ -9,6 +9,7 @@ from markupsafe import Markup, escape
 from creditscope.report.scales import decades, power
 
 WIDTH, HEIGHT = 440, 225
+"""Of a chart whose labels fit beside it; more lines make it taller."""
 LEFT, TOP, BOTTOM = 46, 12, 30
 LABEL_STEP = 13.0
 LONGEST_LABEL = 21
@@ -33,7 +34,9 @@ class Line:
 def draw_chart(lines: Sequence[Line], title: str, *, log: bool) -> Markup:
     """Epochs on a log scale of 1 + epoch; values on a log scale if asked."""
     axis = _Axis(lines, log=log)
-    parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(_say(lines, title))}">']
+    parts = [
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {axis.height}" role="img" aria-label="{escape(_say(lines, title))}">'
+    ]
     parts += axis.frame()
     parts += [_band(line, i, axis) for i, line in enumerate(lines)]
     parts += [_mean(line, i, axis) for i, line in enumerate(lines)]
@@ -46,6 +49,7 @@ class _Axis:
 
     def __init__(self, lines: Sequence[Line], *, log: bool):
         self.log = log
+        self.height = max(HEIGHT, round(TOP + 4 + LABEL_STEP * (len(lines) - 1) + BOTTOM))
         letters = min(max(len(line.label) for line in lines), LONGEST_LABEL)
         self.right = round(WIDTH - LABEL_SPACE - LETTER * letters)
         values = [v for line in lines for v in (*line.low, *line.high)]
@@ -64,11 +68,11 @@ class _Axis:
         return self._y(self._scaled(value))
 
     def _y(self, scaled: float) -> float:
-        return TOP + (HEIGHT - TOP - BOTTOM) * (self.high - scaled) / (self.high - self.low)
+        return TOP + (self.height - TOP - BOTTOM) * (self.high - scaled) / (self.high - self.low)
 
     def frame(self) -> list[str]:
         """Grid lines with their labels, and the name of the epochs' axis."""
-        right, bottom = self.right, HEIGHT - BOTTOM
+        right, bottom = self.right, self.height - BOTTOM
         parts = []
         for scaled, label in self._ticks():
             y = self._y(scaled)
@@ -77,7 +81,7 @@ class _Axis:
         for epoch in self._epochs():
             parts.append(f'<text class="x" x="{self.x(epoch):.4g}" y="{bottom + 14}">{epoch}</text>')
         parts.append(f'<path class="axis" d="M{LEFT} {bottom}H{right}"/>')
-        parts.append(f'<text class="x" x="{(LEFT + right) / 2:g}" y="{HEIGHT - 3}">epoch</text>')
+        parts.append(f'<text class="x" x="{(LEFT + right) / 2:g}" y="{self.height - 3}">epoch</text>')
         return parts
 
     def _ticks(self) -> list[tuple[float, str]]:
@@ -146,14 +150,24 @@ def _end_labels(lines: Sequence[Line], axis: _Axis) -> list[str]:
     ends = sorted(range(len(lines)), key=lambda i: axis.y(lines[i].mean[-1]))
     wanted = [axis.y(lines[i].mean[-1]) for i in ends]
     parts = []
-    for i, own, y in zip(ends, wanted, spread(wanted, LABEL_STEP, TOP + 4, HEIGHT - BOTTOM), strict=True):
+    for i, own, y in zip(ends, wanted, spread(wanted, LABEL_STEP, TOP + 4, axis.height - BOTTOM), strict=True):
         x, label = axis.x(lines[i].epochs[-1]), lines[i].label
-        shown = label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
+        shown = shorten(label, LONGEST_LABEL)
         parts.append(f'<path class="lead c{i % STYLES}" d="M{x + 2:.4g} {own:.4g}L{axis.right + 12} {y:.4g}h6"/>')
         parts.append(
             f'<text x="{axis.right + 21}" y="{y + 4:.4g}">{escape(shown)}<title>{escape(label)}</title></text>'
         )
     return parts
+
+
+def shorten(text: str, most: int) -> str:
+    """At most so many letters, with the middle left out: names of one rule often differ at their ends.
+
+    >>> shorten("block FA, norm batch, λ 0.1", 21)
+    'block FA, …tch, λ 0.1'
+    """
+    end = (most - 1) // 2
+    return text if len(text) <= most else f"{text[: most - 1 - end]}…{text[-end:]}"
 
 
 def spread(wanted: Sequence[float], step: float, low: float, high: float) -> list[float]:

@@ -179,6 +179,8 @@ class Change:
     came: tuple[str, ...]
     went: tuple[str, ...]
     difference: str
+    differs: str
+    """Fields in which what was asked differs, where only the names are alike."""
 
     @property
     def is_change(self) -> bool:

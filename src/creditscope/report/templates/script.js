@@ -38,6 +38,7 @@
     }
     const place = { x: left + column * wide, y: top + row * tall, width: wide * columns, height: tall * rows };
     for (const [name, value] of Object.entries(place)) rect.setAttribute(name, value);
+    return rect;
   };
 
   const columnFor = (epochs, epoch) => {
@@ -70,14 +71,14 @@
       head.append(make("th", method.name + late, { scope: "col" }));
     }
     const body = table.createTBody();
-    const taps = methods[0].taps;
+    const taps = methods.reduce((most, method) => (method.taps.length > most.length ? method.taps : most), []);
     for (let tap = taps.length - 1; tap >= 0; tap--) {
       const row = body.insertRow();
       row.append(make("th", tap + " " + taps[tap], { scope: "row" }));
       for (const method of methods) {
         const column = columnFor(method.epochs, epoch);
-        const values = column < 0 ? [] : seedValues(method, quantity, column, tap);
-        row.append(make("td", show(meanOf(quantity, values))));
+        const there = column >= 0 && tap < method.taps.length;
+        row.append(make("td", there ? show(meanOf(quantity, seedValues(method, quantity, column, tap))) : ""));
       }
     }
     place.querySelector(".values").replaceChildren(table);
@@ -107,10 +108,20 @@
   const detail = document.getElementById("detail");
   let chosen = null;
   const close = () => {
-    detail.hidden = true;
+    detail.replaceChildren();
     chosen?.svg.querySelector(".chosen")?.remove();
     if (chosen) chosen.svg.focus();
     chosen = null;
+  };
+  const sides = ["", "left", "top", "left top"];
+  const uncover = (cell) => {
+    cell.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
+    const box = cell.getBoundingClientRect();
+    for (const side of [detail.dataset.side ?? "", ...sides]) {
+      detail.dataset.side = side;
+      const panel = detail.getBoundingClientRect();
+      if (box.right < panel.left || box.left > panel.right || box.bottom < panel.top || box.top > panel.bottom) return;
+    }
   };
   const choose = (svg, column, tap) => {
     const method = methodOf(svg);
@@ -119,7 +130,7 @@
     tap = Math.max(0, Math.min(tap, rows - 1));
     if (chosen && chosen.svg !== svg) chosen.svg.querySelector(".chosen")?.remove();
     chosen = { svg, column, tap };
-    frame(svg, "chosen", column, rows - 1 - tap, 1, 1);
+    const cell = frame(svg, "chosen", column, rows - 1 - tap, 1, 1);
     const quantity = svg.dataset.quantity;
     const seeds = method.seeds;
     const values = seedValues(method, quantity, column, tap);
@@ -139,7 +150,7 @@
     const button = make("button", "Close", { type: "button" });
     button.addEventListener("click", close);
     detail.replaceChildren(title, big, list, bySeed, button);
-    detail.hidden = false;
+    uncover(cell);
   };
   const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
   for (const svg of all("svg.heat")) {
@@ -161,6 +172,7 @@
     choose(svg, column, method.taps.length - 1 - row);
   });
   document.addEventListener("keydown", (event) => {
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
     if (event.key === "Escape" && chosen) return close();
     const svg = event.target.closest?.("svg.heat");
     if (!svg) return;
@@ -221,7 +233,24 @@
     document.getElementById("filtered").textContent = words.length ? kept.size + " of " + Object.keys(texts).length + " settings" : "";
   });
 
+  const roles = { THEAD: "rowgroup", TBODY: "rowgroup", TR: "row", TD: "cell" };
+  for (const table of all("table.verdicts")) {
+    table.setAttribute("role", "table");
+    for (const part of all("thead, tbody, tr, td, th", table)) {
+      part.setAttribute("role", roles[part.tagName] ?? (part.scope === "row" ? "rowheader" : "columnheader"));
+    }
+  }
+
+  let unfolded = [];
   addEventListener("beforeprint", () => {
-    for (const block of all("details.setting[open] details")) block.open = true;
+    const settings = all("#verdicts details.setting:not([open])");
+    unfolded = [...settings, ...all("details.setting[open] details:not([open])")];
+    for (const block of settings) block.classList.add("for-paper");
+    for (const block of unfolded) block.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const block of unfolded) block.open = false;
+    for (const block of unfolded) block.classList.remove("for-paper");
+    unfolded = [];
   });
 })();
