@@ -1,8 +1,6 @@
 """Write docs/images/report*.png: the top of the report of the shipped records, and its layers with one cell chosen."""
 
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -19,9 +17,9 @@ SCREEN = {"width": 1280, "height": 1000}
 
 def take_screenshots(records: str, folder: Path) -> None:
     """Make the report of these records; photograph its first screen, and the first heatmaps after a click on DFA's."""
-    file = folder / "report.html"
-    main(["report", "--records", records, "--out", str(file)])
-    with sync_playwright() as driver:
+    with tempfile.TemporaryDirectory() as made, sync_playwright() as driver:
+        file = Path(made) / "report.html"
+        main(["report", "--records", records, "--out", str(file)])
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         with opened(browser, file, viewport=SCREEN) as found:
             found.page.screenshot(path=folder / "report.png")
@@ -34,6 +32,4 @@ def take_screenshots(records: str, folder: Path) -> None:
 
 if __name__ == "__main__":
     os.chdir(ROOT)  # the page names its folder as it was asked for
-    with tempfile.TemporaryDirectory() as made:
-        take_screenshots(RECORDS, Path(made))
-        subprocess.run([sys.executable, "docs/shrink_images.py", made], check=True)
+    take_screenshots(RECORDS, Path("docs/images"))

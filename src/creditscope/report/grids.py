@@ -78,11 +78,15 @@ class Grid:
 
 
 def choose_epochs(methods: Sequence[Method], most: int) -> tuple[int, ...]:
-    """Columns that the methods of a setting share: epochs that half of them have, and where each of them ends."""
+    """Columns that the methods of a setting share: epochs that all of them have, where those are enough to fill half
+    of the columns; else epochs that half of the methods have, and where each of them ends."""
     found = [shared_epochs(_drawn(method)) for method in methods]
     counts = Counter(epoch for epochs in found for epoch in epochs)
     ends = {epochs[-1] for epochs in found if epochs}
-    return pick(sorted(e for e, count in counts.items() if e in ends or 2 * count >= len(methods)), most)
+    common = [e for e, count in counts.items() if e in ends or count == len(methods)]
+    if 2 * len(common) < most:
+        common = [e for e, count in counts.items() if e in ends or 2 * count >= len(methods)]
+    return pick(sorted(common), most)
 
 
 def make_grid(method: Method, epochs: Sequence[int]) -> Grid:
