@@ -1,4 +1,4 @@
-"""Doctests run in a folder of their own, so that README's examples leave nothing behind."""
+"""Doctests run in a folder of their own, so that the examples of README and of the tutorial leave nothing behind."""
 
 import importlib.util
 

@@ -32,6 +32,7 @@ class Registry:
         self.kind = kind
         self.package = package
         self._registered: dict[str, Any] = {}
+        self._unreadable: dict[str, str] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
         """Class or function decorator that makes `name` known."""
@@ -42,6 +43,7 @@ class Registry:
                     f"Expected a new name for a {self.kind}, but {name!r} is a built-in one. Choose another name."
                 )
             self._registered[name] = thing
+            self._unreadable.pop(name, None)
             return thing
 
         return keep
@@ -75,14 +77,14 @@ class Registry:
     def source(self, name: str) -> str:
         """A digest of a user's own thing, so that an edited one is told from the one before; empty if built in.
 
-        Without readable source (typed into a prompt) no two are taken to be the same.
+        Without readable source (typed into a prompt) every registration is one of its own, the same for all its seeds.
         """
         if self.is_built_in(name):
             return ""
         try:
             return text_digest(inspect.getsource(self.get(name)))
         except (OSError, TypeError):
-            return f"unknown-{secrets.token_hex(8)}"
+            return self._unreadable.setdefault(name, f"unknown-{secrets.token_hex(8)}")
 
     def is_local(self, name: str) -> bool:
         """Whether `name` is known in this process alone, through a decorator in the user's own code."""
