@@ -59,7 +59,10 @@ class TestDepthNotUsed:
         assert found.value == pytest.approx(0.06)
         assert found.message.endswith("more seeds needed")
 
-    @pytest.mark.parametrize("gains", [(0.30, 0.31, 0.32), (0.0, 0.01, 0.005), (0.01, 0.05, 0.12), (0.03, 0.035, 0.04)])
+    @pytest.mark.parametrize(
+        "gains",
+        [(0.30, 0.31, 0.32), (0.0, 0.01, 0.005), (0.01, 0.05, 0.12), (0.03, 0.035, 0.04), (-0.02, 0.01, 0.04)],
+    )
     def test_the_bounds_are_those_of_a_paired_t_test(self, gains):
         found = self.judge(self.method(own=[0.4 + g for g in gains]))
         above = stats.ttest_1samp(gains, 0.02, alternative="greater").pvalue <= 0.05
