@@ -62,6 +62,11 @@ def test_the_published_gain_is_on_the_mean_over_the_own_frozen_runs(decisions):
     assert whole.value == pytest.approx(0.025)
 
 
+def test_a_gain_of_exactly_two_points_is_not_under_them():
+    runs = [make_record(seed=1, accuracy=0.02), make_record(seed=1, accuracy=0.0, frozen=True)]
+    assert pick(audit(runs).decisions(), GAIN, 1).conclusion == "accepts"
+
+
 def test_stability_is_exported_without_a_verdict(decisions):
     assert {pick(decisions, DRIFT, s).conclusion for s in (1, 2, None)} == {"no verdict"}
     assert pick(decisions, DRIFT).value == pytest.approx(0.4)

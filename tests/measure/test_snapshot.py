@@ -167,6 +167,20 @@ def test_errors_of_fitted_rows_do_not_cancel():
     assert taken.rows_fitted == 6
 
 
+def test_fitted_rows_take_no_part_although_their_gradient_is_not_zero():
+    """Logits of 89 leave an error of 1e-39, a number without all its digits; weights of 100 make 1e-37 of it."""
+    net = nn.Sequential(nn.Linear(2, 3, bias=False), nn.Linear(3, 3, bias=False))
+    with torch.no_grad():
+        net[0].weight.copy_(torch.eye(3)[:, :2])
+        net[1].weight.copy_(100 * torch.eye(3))
+    x = torch.tensor([[0.89, 0.0], [0.89, 0.0], [0.01, 0.0], [0.02, 0.0], [0.03, 0.0]])
+    taken = cs.watch(net, taps="0", rule="dfa").snapshot(x, torch.zeros(5, dtype=torch.long))
+    open_only = cs.watch(copy.deepcopy(net), taps="0", rule="dfa").snapshot(x[2:], torch.zeros(3, dtype=torch.long))
+    assert (taken.rows_fitted, taken.taps.rows_used, taken.taps.rows_no_gradient) == (2, (3,), (2,))
+    np.testing.assert_allclose(taken.taps.cos, open_only.taps.cos, rtol=1e-5)
+    np.testing.assert_allclose(taken.taps.ratio, open_only.taps.ratio, rtol=1e-5)
+
+
 def test_one_transfer_to_the_host(monkeypatch):
     net, x, y = trained_net()
     seen = observed(net, x, y, noise=False)
