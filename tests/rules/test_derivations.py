@@ -11,6 +11,7 @@ from creditscope.losses import row_errors
 from creditscope.measure.observation import observe
 from creditscope.rng import generator
 from creditscope.rules import CreditContext, FeedbackLinear, apply_rule, rule_class
+from creditscope.rules._normalise import normalise_credit
 from creditscope.taps import resolve_taps
 
 ROWS, TOKENS, INPUTS, WIDTH, CLASSES, DEPTH = 6, 3, 4, 5, 3, 2
@@ -135,7 +136,6 @@ def test_rule_matches_the_derivation(rule, tokens):
 @pytest.mark.parametrize("how", ["batch", "sample"])
 @pytest.mark.parametrize("rule", ["dfa", "block_fa"])
 def test_normalised_credit_with_penalty(rule, how, tokens):
-    """A sample is normalised with all its tokens."""
     penalty = 0.03
     net, applied, x, y, hand = build(rule, tokens, credit_norm=how, penalty=penalty)
 
@@ -159,6 +159,14 @@ def test_normalised_credit_with_penalty(rule, how, tokens):
     np.testing.assert_allclose(seen.credits[0].numpy(), plain[0].reshape(seen.states[0].shape), rtol=1e-9)
     for name, gradient in {**seen.exact_weights, **seen.rule_weights}.items():
         torch.testing.assert_close(gradient / ROWS, net.get_parameter(name).grad)
+
+
+def test_a_sample_is_normalised_as_a_whole_and_keeps_the_proportions_of_its_tokens():
+    a = np.random.default_rng(0).normal(size=(ROWS, TOKENS, WIDTH)) * np.array([1.0, 10.0, 0.0])[:, None]
+    flat = a.reshape(ROWS, -1)
+    expected = flat / (np.sqrt((flat**2).mean(1, keepdims=True)) + 1e-6)
+    found = normalise_credit(torch.tensor(a), "sample")
+    np.testing.assert_allclose(found, expected.reshape(a.shape))
 
 
 def test_penalty_under_backprop_is_a_term_of_the_loss():

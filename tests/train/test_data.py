@@ -67,6 +67,23 @@ def test_epochs_have_their_own_order_and_crops_and_repeat():
     assert batches["first"][0][0].dtype == torch.float32
 
 
+def test_plans_differ_by_epoch_and_seed_but_random_targets_stay_with_their_rows():
+    spec = plan_run(task="cifar10", net="vit", batch=20, targets="random")
+    data = RowData(image_task(), spec, torch.device("cpu"))
+    plans = {(seed, epoch): data.plan_epoch(seed, epoch) for seed in (1, 2) for epoch in (0, 1)}
+    for one, other in (((1, 0), (1, 1)), ((1, 0), (2, 0))):
+        rows, _, crops = zip(plans[one], plans[other], strict=True)
+        assert not torch.equal(*rows)
+        assert not torch.equal(*crops)
+    by_row = {}
+    for (seed, epoch), (rows, targets, _) in plans.items():
+        assert sorted(rows.flatten().tolist()) == list(range(40))
+        by_row[seed, epoch] = targets.flatten()[rows.flatten().argsort()]
+        assert torch.equal(data.train_batch(*(told[0] for told in plans[seed, epoch])).target, targets[0])
+    assert torch.equal(by_row[1, 0], by_row[1, 1])
+    assert not torch.equal(by_row[1, 0], by_row[2, 0])
+
+
 @pytest.mark.parametrize("rule", ["bp", "fa", "block_fa", "dfa"])
 def test_images_train_under_every_rule(rule):
     options = {"depth": 2, "width": 16, "heads": 2}
