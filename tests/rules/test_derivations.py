@@ -10,7 +10,7 @@ from torch import nn
 from creditscope.losses import row_errors
 from creditscope.measure.observation import observe
 from creditscope.rng import generator
-from creditscope.rules import CreditContext, FeedbackLinear, apply_rule, rule_class
+from creditscope.rules import CreditContext, FeedbackLinear, LearningContext, apply_rule, rule_class
 from creditscope.rules._normalise import normalise_credit
 from creditscope.taps import resolve_taps
 
@@ -237,3 +237,28 @@ def test_the_chain_of_a_class_token_is_normalised_at_every_link(tokens):
         for token in range(TOKENS):
             told = above if tokens == "all" or token == place else 0 * above
             np.testing.assert_allclose(found[tap][:, token], told)
+
+
+def test_grape_learns_from_all_tokens_of_a_sample():
+    """(J p) pᵀ summed over rows and tokens; R takes a step at right angles to itself, columns are made unit vectors."""
+    rate, rng, probes = 0.3, np.random.default_rng(0), []
+    rule = rule_class("grape")(rate=rate)
+    R, counter = rule.draw_feedback([(TOKENS, WIDTH)], CLASSES, generator(0, "feedback"))
+    pushed = rng.normal(size=(ROWS, CLASSES))
+
+    def push_forward(tangents):
+        probes.append(tangents[0][0].double().numpy())
+        return torch.tensor(pushed)[None, None]
+
+    context = LearningContext(
+        inputs=None,
+        feedback=[R.double(), counter],
+        state_shapes=[(ROWS, TOKENS, WIDTH)],
+        push_forward=push_forward,
+    )
+    found, _ = rule.learn_feedback(context)
+    goal = np.einsum("nc,ntd->cd", pushed, probes[0])
+    before = R.double().numpy()
+    size, unit, goal = np.linalg.norm(before), before / np.linalg.norm(before), goal / np.linalg.norm(goal)
+    after = before + rate * size * (goal - (goal * unit).sum() * unit)
+    np.testing.assert_allclose(found, after / np.linalg.norm(after, axis=0), rtol=1e-6)

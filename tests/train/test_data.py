@@ -133,7 +133,12 @@ def test_graphs_train_under_every_rule(rule):
     assert run.facts.gamma_taps == (0, 1)
     assert taken[-1].rows_covered == 80
     assert taken[-1].step == 40
-    assert run.facts.test_rows == int(load_task("sbm").test.sum())
+    task = load_task("sbm")
+    assert run.facts.test_rows == int(task.test.sum())
+    logits = run.net.eval()(run.data.x, run.data.adjacency).detach().double().numpy()[task.test]
+    assert taken[-1].accuracy == pytest.approx((logits.argmax(1) == task.y[task.test]).mean())
+    own = np.take_along_axis(logits, task.y[task.test][:, None], 1)
+    np.testing.assert_allclose(taken[-1].loss, np.log(np.exp(logits - own).sum(1)).mean(), rtol=1e-4)
     if rule == "dfa":
         assert taken[-1].taps.rows_no_credit == (920, 920)
 
