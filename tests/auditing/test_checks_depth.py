@@ -90,6 +90,10 @@ class TestDepthNotUsed:
         assert self.judge(self.method(), task_gain=0.31).outcome == NOT_APPLICABLE
         assert self.judge(self.method(), seeds=4).outcome == SKIPPED
 
+    def test_a_task_that_gains_just_enough_is_judged(self):
+        exact = {"bp": (0.5, 0.5, 0.5), "frozen_bp": (0.25, 0.25, 0.25)}
+        assert self.judge(self.method(**exact), task_gain=0.25).outcome != NOT_APPLICABLE
+
     def test_a_task_without_depth_is_not_applicable(self):
         found = self.judge(self.method(bp=(0.43, 0.44, 0.45)))
         assert found.outcome == NOT_APPLICABLE
@@ -152,6 +156,7 @@ class TestAtChance:
         assert judge("CS010", snapshot=moment, chance_confidence=0.99).outcome == ISSUE
 
     def test_the_best_constant_is_the_bar(self):
+        assert judge("CS010", make_facts(best_constant=0.0), make_snapshot(accuracy=0.0)).outcome == ISSUE
         assert judge("CS010", make_facts(best_constant=0.319), make_snapshot(accuracy=0.33)).outcome == ISSUE
         assert judge("CS010", make_facts(best_constant=0.319), make_snapshot(accuracy=0.36)).outcome == PASSED
 
