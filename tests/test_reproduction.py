@@ -26,7 +26,7 @@ from creditscope.reproduction._readers import (
     pair_accepts,
     under_floor,
 )
-from creditscope.reproduction._readings import Values
+from creditscope.reproduction._readings import Values, first_is_best
 from creditscope.reproduction._shelf import Shelf
 from creditscope.reproduction.compare import Published, compare
 from creditscope.reproduction.page import render_page
@@ -219,6 +219,19 @@ class TestReaders:
     def test_deep_is_the_mean_from_tap_2(self):
         record = self.run(taps={"cos": (1.0, 1.0, 0.1, 0.2, 0.6)})
         assert deep("cos")(record) == pytest.approx(0.3)
+
+
+def test_the_first_condition_is_best_only_where_it_is_better_and_seeds_without_the_other_are_left_out():
+    own = next(w for w in STUDIES.get("audit_hero")("paper").runs if w["rule"] == "dfa")
+    first, other = ({k: v for k, v in {**own, "lr": lr}.items() if k != "seed"} for lr in (0.25, 0.5))
+    accuracies = {1: (0.4, 0.3), 2: (0.4, 0.4), 3: (0.4, 0.5), 4: (0.4, None)}
+    records = [
+        run_of({**wanted, "seed": seed}, accuracy=value)
+        for seed, pair in accuracies.items()
+        for wanted, value in zip((first, other), pair, strict=True)
+        if value is not None
+    ]
+    assert first_is_best([first, other])(Shelf(records)).by_seed == {1: 1.0, 2: 0.0, 3: 0.0}
 
 
 class TestPage:
