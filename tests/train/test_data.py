@@ -6,6 +6,7 @@ import torch
 
 from creditscope.errors import CreditscopeError
 from creditscope.rng import generator
+from creditscope.stack import call_net
 from creditscope.tasks import ImageSettings, Task, load_task
 from creditscope.train.augment import add_border, crop_and_flip, draw_crops, normalise_pixels, pixel_scale
 from creditscope.train.data import RowData, check_data
@@ -135,7 +136,8 @@ def test_graphs_train_under_every_rule(rule):
     assert taken[-1].step == 40
     task = load_task("sbm")
     assert run.facts.test_rows == int(task.test.sum())
-    logits = run.net.eval()(run.data.x, run.data.adjacency).detach().double().numpy()[task.test]
+    run.net.eval()
+    logits = call_net(run.net, (run.data.x, run.data.adjacency)).detach().double().numpy()[task.test]
     assert taken[-1].accuracy == pytest.approx((logits.argmax(1) == task.y[task.test]).mean())
     own = np.take_along_axis(logits, task.y[task.test][:, None], 1)
     np.testing.assert_allclose(taken[-1].loss, np.log(np.exp(logits - own).sum(1)).mean(), rtol=1e-4)
