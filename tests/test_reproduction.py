@@ -23,9 +23,10 @@ from creditscope.reproduction._readers import (
     greatest_growth,
     grows,
     never,
+    pair_accepts,
     under_floor,
 )
-from creditscope.reproduction._readings import Values
+from creditscope.reproduction._readings import Values, first_is_best
 from creditscope.reproduction._shelf import Shelf
 from creditscope.reproduction.compare import Published, compare
 from creditscope.reproduction.page import render_page
@@ -106,6 +107,13 @@ class TestInside:
         assert compare(self.made("3", "4", kind="range"), self.values(3.0, 4.0, lacking=never_fires)).inside is False
         assert compare(self.made("3", "4", kind="range"), self.values(lacking=never_fires)).inside is False
 
+    @pytest.mark.parametrize(
+        ("ours", "close"), [(0.586, True), (0.58, False), (0.62, True), (0.654, True), (0.66, False)]
+    )
+    def test_a_range_is_as_far_away_as_its_nearer_end(self, ours, close):
+        published = self.made("0.60", "0.64", kind="range", accuracy=True)
+        assert compare(published, self.values(ours)).close is close
+
     @pytest.mark.parametrize(("shift", "close"), [(0.014, True), (-0.014, True), (0.017, False), (-0.017, False)])
     def test_accuracies_within_a_point_and_a_half(self, shift, close):
         ours = [0.615 + shift + d for d in (-1e-4, 0, 1e-4)]
@@ -185,6 +193,18 @@ class TestReaders:
         assert first_epoch(grows)(self.run()) == NEVER
         assert never(grows)(self.run()) == 1.0
 
+    def test_what_fires_before_training_alone_never_fires(self):
+        record = self.run(h=(60.0, 1.0, 1.0, 1.0, 1.0, 1.0))
+        assert (first_epoch(grows)(record), never(grows)(record)) == (NEVER, 1.0)
+
+    @pytest.mark.parametrize(
+        ("accuracy", "gamma", "accepts"), [(0.3, 0.1, 1.0), (0.3, 0.0, 0.0), (0.1, 0.1, 0.0), (0.05, -0.1, 0.0)]
+    )
+    def test_the_usual_pair_asks_for_both(self, accuracy, gamma, accepts):
+        record = self.run()
+        last = replace(record.last, accuracy=accuracy, gamma=gamma)
+        assert pair_accepts(replace(record, snapshots=(*record.snapshots[:-1], last))) == accepts
+
     def test_a_thinned_run_gives_the_middle_of_what_is_possible(self):
         thin = self.run(epochs=(0, 1, 2, 4, 8, 16), h=(1.0, 1.0, 1.0, 1.0, 60.0, 60.0))
         assert first_epoch(grows)(thin) == np.mean([5, 6, 7, 8])
@@ -199,6 +219,19 @@ class TestReaders:
     def test_deep_is_the_mean_from_tap_2(self):
         record = self.run(taps={"cos": (1.0, 1.0, 0.1, 0.2, 0.6)})
         assert deep("cos")(record) == pytest.approx(0.3)
+
+
+def test_the_first_condition_is_best_only_where_it_is_better_and_seeds_without_the_other_are_left_out():
+    own = next(w for w in STUDIES.get("audit_hero")("paper").runs if w["rule"] == "dfa")
+    first, other = ({k: v for k, v in {**own, "lr": lr}.items() if k != "seed"} for lr in (0.25, 0.5))
+    accuracies = {1: (0.4, 0.3), 2: (0.4, 0.4), 3: (0.4, 0.5), 4: (0.4, None)}
+    records = [
+        run_of({**wanted, "seed": seed}, accuracy=value)
+        for seed, pair in accuracies.items()
+        for wanted, value in zip((first, other), pair, strict=True)
+        if value is not None
+    ]
+    assert first_is_best([first, other])(Shelf(records)).by_seed == {1: 1.0, 2: 0.0, 3: 0.0}
 
 
 class TestPage:

@@ -8,7 +8,8 @@ from builders import QUICK, make_facts, make_record, make_snapshot
 from judging import ISSUE, NOT_APPLICABLE, PASSED, SKIPPED, TIP, UNDECIDED, judge
 from scipy import stats
 
-from creditscope.auditing import audit
+from creditscope.auditing import Thresholds, audit
+from creditscope.auditing.checks._orientation import descending_taps
 from creditscope.record import RuleFacts, Snapshot
 
 
@@ -222,6 +223,14 @@ class TestDescentDisagrees:
             )
             issues += judge("CS008", snapshot=moment).outcome == ISSUE
         assert issues / runs <= 0.02
+
+    @pytest.mark.parametrize(("share", "above"), [(0.999, False), (1.001, True)])
+    def test_descent_is_above_its_null_where_a_t_test_of_one_more_value_says_so(self, share, above):
+        """One tap at level 0.01: mean and sd of the null come from eight rotations, so its own value is a ninth."""
+        limit = stats.t.isf(0.01, df=8 - 1) * np.sqrt(1 + 1 / 8)
+        moment = self.moment(descent=0.02 + 0.01 * share * limit)
+        facts = make_facts(exact_taps=(0, 1, 2, 3))
+        assert descending_taps(facts, moment, Thresholds()) == {4: above}
 
     def test_a_near_miss_is_no_disagreement(self):
         """z = 2.4 is above the single limit (2.33) but not above Holm's for two such taps; nothing contradicts it."""

@@ -59,7 +59,10 @@ class TestDepthNotUsed:
         assert found.value == pytest.approx(0.06)
         assert found.message.endswith("more seeds needed")
 
-    @pytest.mark.parametrize("gains", [(0.30, 0.31, 0.32), (0.0, 0.01, 0.005), (0.01, 0.05, 0.12), (0.03, 0.035, 0.04)])
+    @pytest.mark.parametrize(
+        "gains",
+        [(0.30, 0.31, 0.32), (0.0, 0.01, 0.005), (0.01, 0.05, 0.12), (0.03, 0.035, 0.04), (-0.02, 0.01, 0.04)],
+    )
     def test_the_bounds_are_those_of_a_paired_t_test(self, gains):
         found = self.judge(self.method(own=[0.4 + g for g in gains]))
         above = stats.ttest_1samp(gains, 0.02, alternative="greater").pvalue <= 0.05
@@ -86,6 +89,10 @@ class TestDepthNotUsed:
         assert self.judge(self.method(own=own), depth_gain=0.2).outcome == ISSUE
         assert self.judge(self.method(), task_gain=0.31).outcome == NOT_APPLICABLE
         assert self.judge(self.method(), seeds=4).outcome == SKIPPED
+
+    def test_a_task_that_gains_just_enough_is_judged(self):
+        exact = {"bp": (0.5, 0.5, 0.5), "frozen_bp": (0.25, 0.25, 0.25)}
+        assert self.judge(self.method(**exact), task_gain=0.25).outcome != NOT_APPLICABLE
 
     def test_a_task_without_depth_is_not_applicable(self):
         found = self.judge(self.method(bp=(0.43, 0.44, 0.45)))
@@ -149,6 +156,7 @@ class TestAtChance:
         assert judge("CS010", snapshot=moment, chance_confidence=0.99).outcome == ISSUE
 
     def test_the_best_constant_is_the_bar(self):
+        assert judge("CS010", make_facts(best_constant=0.0), make_snapshot(accuracy=0.0)).outcome == ISSUE
         assert judge("CS010", make_facts(best_constant=0.319), make_snapshot(accuracy=0.33)).outcome == ISSUE
         assert judge("CS010", make_facts(best_constant=0.319), make_snapshot(accuracy=0.36)).outcome == PASSED
 

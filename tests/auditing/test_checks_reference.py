@@ -22,6 +22,7 @@ class TestUnresolvedReference:
         moment = make_snapshot(taps={"g_noise": 0.09})
         assert judge("CS002", snapshot=moment).outcome == PASSED
         assert judge("CS002", snapshot=moment, noise=0.08).outcome == ISSUE
+        assert judge("CS002", snapshot=moment, noise=0.09).outcome == PASSED  # at the limit is not above it
 
     def test_most_rows_fitted(self):
         found = judge("CS002", snapshot=make_snapshot(rows_covered=800, rows_fitted=401))

@@ -62,6 +62,21 @@ def test_the_published_gain_is_on_the_mean_over_the_own_frozen_runs(decisions):
     assert whole.value == pytest.approx(0.025)
 
 
+def test_a_number_at_its_published_limit_is_not_beyond_it_and_chance_is_not_above_chance():
+    facts = make_facts()
+    taps = {"h_rms": (1, 50, 50, 50, 50), "g_norm": (1, 1, 1, 1, 1.28e-5)}
+    found = audit([make_record(snapshots=[make_snapshot(facts, accuracy=0.1, gamma=0.0, taps=taps)])]).decisions()
+    limits = {GROWTH: "accepts", FLOOR: "accepts", "accuracy": "walks back", "accuracy + Γ": "walks back"}
+    assert {name: pick(found, name, 42).conclusion for name in limits} == limits
+    zero = audit([make_record(snapshots=[make_snapshot(facts, accuracy=0.5, gamma=0.0)])]).decisions()
+    assert pick(zero, "accuracy + Γ", 42).conclusion == "walks back"
+
+
+def test_a_gain_of_exactly_two_points_is_not_under_them():
+    runs = [make_record(seed=1, accuracy=0.02), make_record(seed=1, accuracy=0.0, frozen=True)]
+    assert pick(audit(runs).decisions(), GAIN, 1).conclusion == "accepts"
+
+
 def test_stability_is_exported_without_a_verdict(decisions):
     assert {pick(decisions, DRIFT, s).conclusion for s in (1, 2, None)} == {"no verdict"}
     assert pick(decisions, DRIFT).value == pytest.approx(0.4)

@@ -43,6 +43,12 @@ def test_sizes_are_averaged_on_a_log_scale(taps):
     assert taps[0].growth is None  # no block lies before the stem's tap
 
 
+def test_the_noise_shown_is_that_of_the_worst_seed():
+    records = [make_record(seed=s, taps={"g_noise": noise}) for s, noise in ((1, 1e-7), (2, 0.3), (3, 1e-6))]
+    (method,) = audit(records).methods
+    assert [tap.g_noise for tap in method.per_tap] == [0.3] * 5
+
+
 def test_the_probe_before_training_is_that_of_the_first_snapshot():
     facts = make_facts()
     snapshots = [make_snapshot(facts, epoch=e, taps={"probe": p}) for e, p in ((0, 0.2), (1, 0.6))]

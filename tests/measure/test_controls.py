@@ -135,6 +135,23 @@ class TestFresh:
         assert (found["fresh_sd"] > 0).all()
         assert (found["fresh_cos"].abs() < 4 * found["fresh_sd"] / 20**0.5).all()
 
+    def test_mean_and_sd_are_over_the_draws(self, learnt):
+        """DFA's credit e Bᵀ with B drawn here from the named streams; ddof 1."""
+        net, x, y = learnt
+        subject = make_subject(copy.deepcopy(net), x, y, "dfa")
+        seen = seen_of(subject)
+        cosines = []
+        for draw in range(20):
+            stream, drawn = generator(subject.seed, "fresh feedback", draw), []
+            for h, g in zip(seen.states, seen.exact, strict=True):
+                a = (seen.errors.error @ (torch.randn(h.shape[-1], 4, generator=stream) / 2).T).double().numpy()
+                g = g.double().numpy()
+                drawn.append(np.mean((a * g).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(g, axis=1)))
+            cosines.append(drawn)
+        found = measure_fresh(subject, seen, gradients_of(subject, seen))
+        np.testing.assert_allclose(found["fresh_cos"], np.mean(cosines, axis=0), atol=1e-5)
+        np.testing.assert_allclose(found["fresh_sd"], np.std(cosines, axis=0, ddof=1), rtol=1e-3)
+
     @pytest.mark.parametrize(("rule", "options"), RULES)
     def test_draws_at_once_and_one_by_one_agree(self, learnt, rule, options, monkeypatch):
         net, x, y = learnt

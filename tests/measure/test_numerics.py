@@ -60,6 +60,28 @@ def test_rows_without_gradient_are_left_out_and_counted():
         torch.testing.assert_close(found[key], alone[key])
 
 
+def test_rows_of_each_kind_against_numpy():
+    """Rows without credit, without gradient, and one whose size overflows: who is counted where, and what is left."""
+    a, g = rows(0), rows(1) * 5
+    a[0], g[1:3] = 0, 0
+    both = [3, 4, 5, 6]
+    ratios = np.linalg.norm(a[both], axis=1) / np.linalg.norm(g[both], axis=1)
+    found = measure_alignment(torch.tensor(a), torch.tensor(g))
+    assert [int(found[key]) for key in ("rows_used", "rows_no_credit", "rows_no_gradient")] == [4, 1, 2]
+    np.testing.assert_allclose(float(found["ratio"]), np.median(ratios))
+    np.testing.assert_allclose(float(found["cos_F"]), (a * g).sum() / np.linalg.norm(a) / np.linalg.norm(g))
+
+    g32 = torch.tensor(g[both], dtype=torch.float32)
+    plain = measure_alignment(torch.tensor(a[both], dtype=torch.float32), g32)
+    g32 = torch.cat([g32, torch.full((1, 9), 3e38)])  # finite entries, but a norm of 9e38
+    overflowed = measure_alignment(torch.tensor(a[[*both, 1]], dtype=torch.float32), g32)
+    assert int(overflowed["rows_no_gradient"]) == 1
+    torch.testing.assert_close(
+        {**overflowed, "cos_F": 0, "rank_a": 0, "rows_no_gradient": 0},
+        {**plain, "cos_F": 0, "rank_a": 0, "rows_no_gradient": 0},
+    )
+
+
 def test_no_usable_row_gives_nan_not_a_score():
     found = measure_alignment(torch.ones(3, 4), torch.zeros(3, 4))
     assert torch.isnan(found["cos"])

@@ -10,6 +10,7 @@ from torch import nn
 import creditscope as cs
 from creditscope.auditing import audit
 from creditscope.measure import snapshot as snapshot_module
+from creditscope.measure.noise import OVERFLOWED, measure_noise
 from creditscope.measure.observation import observe
 from creditscope.nets.resmlp import ResMLP
 from creditscope.rng import generator
@@ -166,6 +167,20 @@ def test_errors_of_fitted_rows_do_not_cancel():
     assert taken.rows_fitted == 6
 
 
+def test_fitted_rows_take_no_part_although_their_gradient_is_not_zero():
+    """Logits of 89 leave an error of 1e-39, a number without all its digits; weights of 100 make 1e-37 of it."""
+    net = nn.Sequential(nn.Linear(2, 3, bias=False), nn.Linear(3, 3, bias=False))
+    with torch.no_grad():
+        net[0].weight.copy_(torch.eye(3)[:, :2])
+        net[1].weight.copy_(100 * torch.eye(3))
+    x = torch.tensor([[0.89, 0.0], [0.89, 0.0], [0.01, 0.0], [0.02, 0.0], [0.03, 0.0]])
+    taken = cs.watch(net, taps="0", rule="dfa").snapshot(x, torch.zeros(5, dtype=torch.long))
+    open_only = cs.watch(copy.deepcopy(net), taps="0", rule="dfa").snapshot(x[2:], torch.zeros(3, dtype=torch.long))
+    assert (taken.rows_fitted, taken.taps.rows_used, taken.taps.rows_no_gradient) == (2, (3,), (2,))
+    np.testing.assert_allclose(taken.taps.cos, open_only.taps.cos, rtol=1e-5)
+    np.testing.assert_allclose(taken.taps.ratio, open_only.taps.ratio, rtol=1e-5)
+
+
 def test_one_transfer_to_the_host(monkeypatch):
     net, x, y = trained_net()
     seen = observed(net, x, y, noise=False)
@@ -212,3 +227,35 @@ def test_update_cosine_and_decrease_against_numpy():
         np.testing.assert_allclose(float(found["update_cos"][i]), u @ g / np.linalg.norm(u) / np.linalg.norm(g))
     decreases = np.array([-(update[n] * gradient[n]).sum() for n in gradient])
     np.testing.assert_allclose(found["decrease_share"], decreases / decreases.sum())
+
+
+def test_gamma_and_its_null_against_numpy():
+    """Γ leaves the stem out, Γ without exact taps the last block too; the null's taps are turned independently."""
+    net, x, y = trained_net(steps=5)
+    taken = cs.watch(net, taps="blocks.*", stem="stem", rule="block_fa").snapshot(x[:64], y[:64])
+    cos, null_sd = np.array(taken.taps.cos), np.array(taken.taps.null_sd)
+    assert cos[3] == pytest.approx(1, abs=1e-5)
+    np.testing.assert_allclose(taken.gamma, cos[1:].mean(), rtol=1e-5)
+    np.testing.assert_allclose(taken.gamma_inexact, cos[1:3].mean(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(taken.gamma_null_sd, np.sqrt((null_sd[1:] ** 2).sum()) / 3, rtol=1e-5)
+
+
+def test_sizes_of_weight_gradients_are_those_of_the_mean_loss():
+    net, x, y = trained_net(steps=5)
+    plain = copy.deepcopy(net)
+    nn.functional.cross_entropy(plain(x[:64]), y[:64]).backward()
+    scope = cs.watch(net, taps="blocks.*", stem="stem", rule="bp")
+    taken = scope.snapshot(x[:64], y[:64]).weights
+    expected = [float(plain.get_parameter(w.name).grad.double().norm()) for w in scope.records[0].facts.weights]
+    for found in (taken.norm, taken.exact_norm, taken.exact_float32):
+        np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
+def test_noise_is_the_error_over_the_true_size():
+    """Float32 gradients of 3, 2 and half their true size: relative errors of 2, 1 and ½, and rows that do not count."""
+    true = torch.tensor([[3.0, 4.0], [1.0, 0.0], [0.0, 2.0], [0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    found = true * torch.tensor([3.0, 2.0, 0.5, 1.0, 9.0]).double()[:, None]
+    keep = torch.tensor([True, True, True, True, False])
+    assert float(measure_noise(found.float(), true, keep)) == pytest.approx(1.0)
+    found[0, 0] = torch.inf
+    assert float(measure_noise(found[:1].float(), true[:1], keep[:1])) == OVERFLOWED

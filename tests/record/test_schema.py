@@ -90,6 +90,38 @@ class TestSpec:
         with RecordWriter(tmp_path, spec).open() as writer:
             assert writer.finished_meanwhile() == "complete"
 
+    @pytest.mark.parametrize(
+        ("poorer", "richer"),
+        [
+            ({"noise": False}, {"noise": True}),
+            ({"tier": "quick"}, {"tier": "standard"}),
+            ({"tier": "standard"}, {"tier": "full"}),
+            ({"snapshot_every": 0}, {"snapshot_every": 2}),
+            ({"snapshot_at": "4"}, {"snapshot_at": "log"}),
+        ],
+    )
+    def test_a_richer_record_stands_for_a_poorer_one_and_not_the_other_way_round(self, poorer, richer):
+        one, other = make_spec(epochs=6, **richer), make_spec(epochs=6, **poorer)
+        assert one.measures(other)
+        assert not other.measures(one)
+
+    def test_records_on_other_rows_do_not_stand_for_each_other(self):
+        few, many = make_spec(eval_rows=512), make_spec(eval_rows=1024)
+        assert not few.measures(many)
+        assert not many.measures(few)
+
+    def test_snapshots_are_due_before_and_after_training_and_as_asked(self):
+        asked = {
+            (0, 5, 10): {"snapshot_every": 5},
+            (0, 4, 8, 10): {"snapshot_every": 4},
+            (0, 10): {"snapshot_every": 0},
+            (0, 3, 10): {"snapshot_at": "3,99"},
+            (0, 1, 2, 4, 8, 10): {"snapshot_at": "log"},
+        }
+        for epochs, how in asked.items():
+            spec = make_spec(epochs=10, **how)
+            assert tuple(e for e in range(11) if spec.snapshot_due(e)) == epochs
+
     def test_the_name_is_readable(self):
         spec = make_spec(rule="here/my_rule.py:Mine", seed=7, frozen=True)
         assert spec.name() == f"mnist1d-resmlp-Mine-frozen-s7-{spec.digest()}"

@@ -26,6 +26,11 @@ def truncate_last_line(folder: Path) -> None:
     file.write_text(file.read_text()[:-100])
 
 
+def drop_last_line(folder: Path) -> None:
+    file = folder / "snapshots.jsonl"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+
+
 def write_other_version(folder: Path) -> None:
     edit(folder / "provenance.json", schema_version=99)
 
@@ -44,6 +49,7 @@ def replace_text(name: str, text: str):
 
 DAMAGES = {
     "truncated line": (truncate_last_line, "cannot be read"),
+    "lost last snapshot": (drop_last_line, "Expected snapshots to epoch 1, but the last is 0"),
     "other version": (write_other_version, "Expected schema version 2, but got 99"),
     "edited spec": (edit_spec, "Expected a spec with the hash in its name, but got [0-9a-f]{12}; it was edited"),
     "missing snapshots": (lambda folder: (folder / "snapshots.jsonl").unlink(), "No such file"),

@@ -10,7 +10,8 @@ from torch import nn
 from creditscope.losses import row_errors
 from creditscope.measure.observation import observe
 from creditscope.rng import generator
-from creditscope.rules import FeedbackLinear, apply_rule, rule_class
+from creditscope.rules import CreditContext, FeedbackLinear, LearningContext, apply_rule, rule_class
+from creditscope.rules._normalise import normalise_credit
 from creditscope.taps import resolve_taps
 
 ROWS, TOKENS, INPUTS, WIDTH, CLASSES, DEPTH = 6, 3, 4, 5, 3, 2
@@ -131,11 +132,12 @@ def test_rule_matches_the_derivation(rule, tokens):
         torch.testing.assert_close(gradient / ROWS, net.get_parameter(name).grad)
 
 
+@pytest.mark.parametrize("tokens", [False, True], ids=["2-D", "tokens"])
 @pytest.mark.parametrize("how", ["batch", "sample"])
 @pytest.mark.parametrize("rule", ["dfa", "block_fa"])
-def test_normalised_credit_with_penalty(rule, how):
+def test_normalised_credit_with_penalty(rule, how, tokens):
     penalty = 0.03
-    net, applied, x, y, hand = build(rule, tokens=False, credit_norm=how, penalty=penalty)
+    net, applied, x, y, hand = build(rule, tokens, credit_norm=how, penalty=penalty)
 
     def normalise(a):
         over = None if how == "batch" else (1, 2)
@@ -154,9 +156,17 @@ def test_normalised_credit_with_penalty(rule, how):
         np.testing.assert_allclose(net.get_parameter(name).grad.numpy(), gradient, rtol=1e-9, atol=1e-12, err_msg=name)
     seen = observe(net, applied, x, y)
     plain = credit_by_hand(rule, hand, applied, net)
-    np.testing.assert_allclose(seen.credits[0].numpy(), plain[0][:, 0], rtol=1e-9)
+    np.testing.assert_allclose(seen.credits[0].numpy(), plain[0].reshape(seen.states[0].shape), rtol=1e-9)
     for name, gradient in {**seen.exact_weights, **seen.rule_weights}.items():
         torch.testing.assert_close(gradient / ROWS, net.get_parameter(name).grad)
+
+
+def test_a_sample_is_normalised_as_a_whole_and_keeps_the_proportions_of_its_tokens():
+    a = np.random.default_rng(0).normal(size=(ROWS, TOKENS, WIDTH)) * np.array([1.0, 10.0, 0.0])[:, None]
+    flat = a.reshape(ROWS, -1)
+    expected = flat / (np.sqrt((flat**2).mean(1, keepdims=True)) + 1e-6)
+    found = normalise_credit(torch.tensor(a), "sample")
+    np.testing.assert_allclose(found, expected.reshape(a.shape))
 
 
 def test_penalty_under_backprop_is_a_term_of_the_loss():
@@ -192,3 +202,63 @@ def test_feedback_scales_are_as_stated():
     chain = rule_class("block_fa")().draw_feedback([(300,), (200,)], 10, generator(0, "feedback"))
     assert chain[0].shape == (300, 200)
     assert abs(float(chain[0].var()) - 1 / 200) < 0.0005
+    net = nn.Sequential(nn.Linear(300, 200), nn.Linear(200, 50))
+    apply_rule(rule_class("fa")(), net, resolve_taps(net, ["0"]), torch.ones(2, 300), generator(0, "feedback"))
+    first, second = (layer.get_buffer("feedback") for layer in net)
+    assert abs(float(first.var()) - 1 / 200) < 0.0005
+    assert abs(float(second.var()) - 1 / 50) < 0.002
+
+
+@pytest.mark.parametrize("tokens", ["all", "class"])
+def test_the_chain_of_a_class_token_is_normalised_at_every_link(tokens):
+    """a_L = g_L; below, the class token's credit over its RMS, times B, is given to all tokens or to it alone."""
+    rng, place = np.random.default_rng(0), 1
+    top = np.zeros((ROWS, TOKENS, WIDTH))
+    top[:, place] = 100 * rng.normal(size=(ROWS, WIDTH))
+    B = rng.normal(size=(DEPTH, WIDTH, WIDTH))
+    unused = torch.zeros(ROWS, CLASSES)
+    found = rule_class("block_fa")(tokens=tokens).credit(
+        CreditContext(
+            error=unused,
+            output=unused,
+            target=unused,
+            states=[torch.zeros(ROWS, TOKENS, WIDTH).double()] * (DEPTH + 1),
+            feedback=[torch.tensor(b) for b in B],
+            top_gradient=torch.tensor(top),
+            inputs=None,
+            class_token=place,
+            normalise=lambda a: a / a.square().mean(dim=1, keepdim=True).sqrt(),
+        )
+    )
+    np.testing.assert_array_equal(found[-1], top)
+    above = top[:, place]
+    for tap in reversed(range(DEPTH)):
+        above = above / np.sqrt((above**2).mean(1, keepdims=True)) @ B[tap].T
+        for token in range(TOKENS):
+            told = above if tokens == "all" or token == place else 0 * above
+            np.testing.assert_allclose(found[tap][:, token], told)
+
+
+def test_grape_learns_from_all_tokens_of_a_sample():
+    """(J p) pᵀ summed over rows and tokens; R takes a step at right angles to itself, columns are made unit vectors."""
+    rate, rng, probes = 0.3, np.random.default_rng(0), []
+    rule = rule_class("grape")(rate=rate)
+    R, counter = rule.draw_feedback([(TOKENS, WIDTH)], CLASSES, generator(0, "feedback"))
+    pushed = rng.normal(size=(ROWS, CLASSES))
+
+    def push_forward(tangents):
+        probes.append(tangents[0][0].double().numpy())
+        return torch.tensor(pushed)[None, None]
+
+    context = LearningContext(
+        inputs=None,
+        feedback=[R.double(), counter],
+        state_shapes=[(ROWS, TOKENS, WIDTH)],
+        push_forward=push_forward,
+    )
+    found, _ = rule.learn_feedback(context)
+    goal = np.einsum("nc,ntd->cd", pushed, probes[0])
+    before = R.double().numpy()
+    size, unit, goal = np.linalg.norm(before), before / np.linalg.norm(before), goal / np.linalg.norm(goal)
+    after = before + rate * size * (goal - (goal * unit).sum() * unit)
+    np.testing.assert_allclose(found, after / np.linalg.norm(after, axis=0), rtol=1e-6)

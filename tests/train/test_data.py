@@ -6,6 +6,7 @@ import torch
 
 from creditscope.errors import CreditscopeError
 from creditscope.rng import generator
+from creditscope.stack import call_net
 from creditscope.tasks import ImageSettings, Task, load_task
 from creditscope.train.augment import add_border, crop_and_flip, draw_crops, normalise_pixels, pixel_scale
 from creditscope.train.data import RowData, check_data
@@ -67,6 +68,23 @@ def test_epochs_have_their_own_order_and_crops_and_repeat():
     assert batches["first"][0][0].dtype == torch.float32
 
 
+def test_plans_differ_by_epoch_and_seed_but_random_targets_stay_with_their_rows():
+    spec = plan_run(task="cifar10", net="vit", batch=20, targets="random")
+    data = RowData(image_task(), spec, torch.device("cpu"))
+    plans = {(seed, epoch): data.plan_epoch(seed, epoch) for seed in (1, 2) for epoch in (0, 1)}
+    for one, other in (((1, 0), (1, 1)), ((1, 0), (2, 0))):
+        rows, _, crops = zip(plans[one], plans[other], strict=True)
+        assert not torch.equal(*rows)
+        assert not torch.equal(*crops)
+    by_row = {}
+    for (seed, epoch), (rows, targets, _) in plans.items():
+        assert sorted(rows.flatten().tolist()) == list(range(40))
+        by_row[seed, epoch] = targets.flatten()[rows.flatten().argsort()]
+        assert torch.equal(data.train_batch(*(told[0] for told in plans[seed, epoch])).target, targets[0])
+    assert torch.equal(by_row[1, 0], by_row[1, 1])
+    assert not torch.equal(by_row[1, 0], by_row[2, 0])
+
+
 @pytest.mark.parametrize("rule", ["bp", "fa", "block_fa", "dfa"])
 def test_images_train_under_every_rule(rule):
     options = {"depth": 2, "width": 16, "heads": 2}
@@ -116,7 +134,13 @@ def test_graphs_train_under_every_rule(rule):
     assert run.facts.gamma_taps == (0, 1)
     assert taken[-1].rows_covered == 80
     assert taken[-1].step == 40
-    assert run.facts.test_rows == int(load_task("sbm").test.sum())
+    task = load_task("sbm")
+    assert run.facts.test_rows == int(task.test.sum())
+    run.net.eval()
+    logits = call_net(run.net, (run.data.x, run.data.adjacency)).detach().double().numpy()[task.test]
+    assert taken[-1].accuracy == pytest.approx((logits.argmax(1) == task.y[task.test]).mean())
+    own = np.take_along_axis(logits, task.y[task.test][:, None], 1)
+    np.testing.assert_allclose(taken[-1].loss, np.log(np.exp(logits - own).sum(1)).mean(), rtol=1e-4)
     if rule == "dfa":
         assert taken[-1].taps.rows_no_credit == (920, 920)
 
