@@ -91,9 +91,9 @@ class TestPage:
     def test_function_exists(self, file, names):
         tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
         for name in names.split("."):
-            tree = next(
-                node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
-            )
+            held = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+            assert name in held
+            tree = held[name]
 
     def test_names_are_found(self):
         assert {("train/", "stacked.py"), ("", "scope.py"), ("measure/", "observation.py")} <= set(named_files())
