@@ -1,7 +1,8 @@
 """Options that several commands have."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -22,3 +23,19 @@ Engine = Annotated[
 Jobs = Annotated[
     int | None, tyro.conf.arg(metavar="N", help="Worker processes; default one per core, on CUDA at most 12.")
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HowToTrain:
+    """Options of the commands that train what is missing."""
+
+    time_limit: TimeLimit = None
+    device: Device = "auto"
+    engine: Engine = "auto"
+    jobs: Jobs = None
+    quiet: bool = False
+    """No progress."""
+
+    def how(self) -> dict[str, Any]:
+        """As `collect` and `train_union` take them."""
+        return {name: getattr(self, name) for name in ("quiet", "jobs", "time_limit", "device", "engine")}

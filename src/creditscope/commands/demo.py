@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from creditscope.commands._options import Device, Engine, Jobs, TimeLimit
+from creditscope.commands._options import HowToTrain
 from creditscope.commands._printing import say
 
 
 @dataclass(frozen=True)
-class Demo:
+class Demo(HowToTrain):
     """Train BP, FA, block FA and DFA on embedded data, print verdicts, draw the figure and a report (a few minutes).
 
     Then draw all figures of the records that ship with the repository, if it is called from there.
@@ -21,12 +21,6 @@ class Demo:
     shipped: Path = Path("results/paper")
     """Records of the published scale, relative to where the command is called; if they are there, all their figures are
     drawn too, into OUT/figures/paper."""
-    time_limit: TimeLimit = None
-    device: Device = "auto"
-    engine: Engine = "auto"
-    jobs: Jobs = None
-    quiet: bool = False
-    """No progress."""
 
     def run(self) -> None:
         """Collect, audit, draw."""
@@ -39,8 +33,7 @@ class Demo:
         from creditscope.studies.demo import demo
 
         problems: list[str] = []
-        how = {name: getattr(self, name) for name in ("quiet", "jobs", "time_limit", "device", "engine")}
-        records = collect(demo(), self.out / "records", train=True, problems=problems, **how)
+        records = collect(demo(), self.out / "records", train=True, problems=problems, **self.how())
         console = make_console()
         print_audit(audit(records), console)
         main_task = [r for r in records if r.spec and r.spec.task == "mnist1d"]

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tyro
 
-from creditscope.commands._options import DataRoot, Device, Engine, Jobs, TimeLimit
+from creditscope.commands._options import DataRoot, HowToTrain
 from creditscope.commands._printing import say, with_problems
 from creditscope.errors import CreditscopeError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Figure(HowToTrain):
     """Draw a figure, or all, from records; runs that it needs and that are missing are trained first.
 
     Example: creditscope figure audit_hero --records out/records --out out/figures
@@ -31,12 +31,6 @@ class Figure:
     train: bool = True
     """Train what is missing; with --no-train it is left as a marked gap."""
     data_root: DataRoot = None
-    time_limit: TimeLimit = None
-    device: Device = "auto"
-    engine: Engine = "auto"
-    jobs: Jobs = None
-    quiet: bool = False
-    """No progress."""
 
     def run(self) -> None:
         """Collect the study of that name, draw, save; or do so for all."""
@@ -51,13 +45,10 @@ class Figure:
         plot, problems = FIGURES.get(self.name), []
         records = load_records(self.records, problems=problems) if self.records.is_dir() else []
         study = resolve_study(self.name, self._choose_scales([self.name], records)[self.name])
-        found = collect(study, self.records, records=records, train=self.train, problems=problems, **self._how())
+        found = collect(study, self.records, records=records, train=self.train, problems=problems, **self.how())
         say(describe_figure(plot, found).splitlines())
         say([f"wrote {path}" for path in save_figure(plot(found), self.out, self.name)])
         say([f"note: {problem}" for problem in problems])
-
-    def _how(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("quiet", "jobs", "time_limit", "device", "engine")}
 
     def _choose_scales(self, names: list[str], records: Sequence["Record"]) -> dict[str, str]:
         """By study, the scale asked for, or else the largest on record, which is said; "": it has none."""
@@ -87,7 +78,7 @@ class Figure:
             from creditscope.studies._union import plan_union, train_union
 
             specs = plan_union([resolve_study(name, scales[name]) for name in names], records)
-            records += train_union(specs, self.records, problems=problems, **self._how())
+            records += train_union(specs, self.records, problems=problems, **self.how())
         drawn = draw_figures(
             names,
             records,

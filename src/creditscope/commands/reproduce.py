@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from creditscope.commands._options import DataRoot, Device, Engine, Jobs, TimeLimit
+from creditscope.commands._options import DataRoot, HowToTrain
 from creditscope.commands._printing import count, say
 from creditscope.errors import UnfinishedError
 
@@ -21,7 +21,7 @@ SUMMARY = "reproduce.json"
 
 
 @dataclass(frozen=True)
-class Reproduce:
+class Reproduce(HowToTrain):
     """Train the runs of all studies that are not on record, each once, then draw all figures and say what it took.
 
     Example: creditscope reproduce --scale paper --records out/records --out out/figures
@@ -37,12 +37,6 @@ class Reproduce:
     train: bool = True
     """Train what is missing; with --no-train only draw."""
     data_root: DataRoot = None
-    time_limit: TimeLimit = None
-    device: Device = "auto"
-    engine: Engine = "auto"
-    jobs: Jobs = None
-    quiet: bool = False
-    """No progress."""
 
     def run(self) -> None:
         """Plan the union, train it, draw, sum up."""
@@ -58,9 +52,8 @@ class Reproduce:
         specs = plan_union(studies, records) if self.train else []
         trained = count(len(specs), "run")
         say([f"{count(len(studies), 'study', 'studies')} at scale {self.scale!r}: {trained} to train"])
-        how = {name: getattr(self, name) for name in ("quiet", "jobs", "time_limit", "device", "engine")}
         with clock.timed(bool(specs)):
-            records += train_union(specs, self.records, problems=problems, **how)
+            records += train_union(specs, self.records, problems=problems, **self.how())
             self._draw(studies, records)
             clock.summary = self._sum_up(studies, records)
         say([f"note: {problem}" for problem in problems])
