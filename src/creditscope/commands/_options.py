@@ -21,7 +21,7 @@ Engine = Annotated[
     tyro.conf.arg(help="Seeds one by one or all at once; auto takes the faster for the case."),
 ]
 Jobs = Annotated[
-    int | None, tyro.conf.arg(metavar="N", help="Worker processes; default one per core, on CUDA at most 12.")
+    int | None, tyro.conf.arg(metavar="N", help="Worker processes; default one per core, on CUDA at most 16.")
 ]
 
 
