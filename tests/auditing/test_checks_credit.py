@@ -197,7 +197,7 @@ class TestDescentDisagrees:
         found = judge("CS008", snapshot=self.moment(z=(9, 9, 9, -0.3, 9), cos=(0.5, 0.5, 0.5, -0.02, 0.5)))
         assert (found.outcome, found.value) == (ISSUE, 1)
         assert found.message.startswith(
-            "credit at tap 3 lowers the loss without alignment (cos -0.020, z -0.3; descent"
+            "credit at tap 3 lowers the loss without alignment (cos −0.020, z −0.3; descent"
         )
 
     def test_descent_with_a_weak_cosine_is_undecided(self):

@@ -19,7 +19,7 @@ HOSTILE = "</script><script>alert('x')</script><b onclick=\"y\">&"
 def page_of(records, *, against=None, limits=None) -> Page:
     limits = limits or Thresholds()
     before = None if against is None else judge_records(list(against), "before", limits, [])
-    return Page(render(build_report(judge_records(list(records), "here", limits, []), against=before, limits=limits)))
+    return Page(render(build_report(judge_records(list(records), "here", limits, []), against=before)))
 
 
 def mixed_records():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from creditscope.auditing.checks.cs001_overwritten_stream import growths
+from creditscope.auditing.growth import largest_growth
 from creditscope.errors import CreditscopeError
 from creditscope.figures._selection import require_one_setting
 from creditscope.record import Record, RunSpec
@@ -38,7 +38,7 @@ class Condition:
 
     def growth(self) -> np.ndarray:
         """Largest growth of the stream over one block, by seed."""
-        return np.array([max(growths(r.facts, r.last).values(), default=np.nan) for r in self.runs.values()])
+        return np.array([largest_growth(r.facts, r.last) for r in self.runs.values()], dtype=float)
 
 
 @dataclass

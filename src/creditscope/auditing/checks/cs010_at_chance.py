@@ -5,6 +5,7 @@ from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import binomial_lower
 from creditscope.auditing.thresholds import Thresholds
+from creditscope.record import Facts
 
 
 @register_check("cs010_at_chance")
@@ -18,6 +19,10 @@ class AtChance(RunCheck):
     why = "Alignment of a net that has learnt nothing is no evidence."
     remedy = "Train longer, or fix the training before asking about credit."
     sufficient = False
+
+    def compared_with(self, facts: Facts, limits: Thresholds) -> str:
+        """The bound of the accuracy must be above it."""
+        return f"best constant {facts.best_constant:.3f}"
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Compared with always naming the most frequent class."""
