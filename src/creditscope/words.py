@@ -8,6 +8,8 @@ DASH = "–"
 """Stands for what is not there."""
 MILLION = 1e6
 """From here on a power of ten is easier to read than all digits."""
+LONG = 8
+"""Letters from which on an option is shortened."""
 _PADDED = re.compile(r"e\+?(-?)0*(\d+)$")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
@@ -137,17 +139,17 @@ def span(first: object, last: object, to: str = "–") -> str:
 
 
 def name_options(options: Mapping[str, object]) -> str:
-    """Names with their values; of a long number its first digits.
+    """Names with their values.
 
-    >>> name_options({"depth": 10, "gain": 2**0.5})
-    'depth 10, gain 1.41421'
+    >>> name_options({"depth": 10, "dropout": 0.0, "gain": 2**0.5})
+    'depth 10, dropout 0.0, gain 1.41421'
     """
     return ", ".join(f"{name} {option_text(value)}" for name, value in options.items())
 
 
 def option_text(value: object) -> str:
-    """A value as it is typed, of a long number its first digits."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    """A value as it is typed; of a long number the first digits."""
+    return f"{value:g}" if isinstance(value, float) and len(str(value)) > LONG else str(value)
 
 
 def with_options(name: str, options: Mapping[str, object]) -> str:

@@ -83,7 +83,7 @@ class TestSetting:
 
     def test_no_weight_decay_is_said(self):
         settings = [m.setting for m in group_methods([make_record(), make_record(weight_decay=0.0)])]
-        assert settings == ["mnist1d · resmlp · 1 epoch", "mnist1d · resmlp · 1 epoch · weight_decay 0"]
+        assert settings == ["mnist1d · resmlp · 1 epoch", "mnist1d · resmlp · 1 epoch · weight_decay 0.0"]
 
     def test_decay_of_the_first_layer_only_is_said(self):
         found = group_methods([make_record(), make_record(decay_on="first")])

@@ -8,13 +8,13 @@ import numpy as np
 from creditscope.auditing.growth import largest_growth
 from creditscope.errors import CreditscopeError
 from creditscope.figures._selection import require_one_setting
+from creditscope.figures._words import OPTIMISERS
 from creditscope.record import Record, RunSpec
 from creditscope.record.spec import MEASURING_FIELDS
 
 RULE = "dfa"
 NORMS: tuple[str, ...] = ("none", "batch", "sample")
 VARIED = ("rule", "seed", "frozen", "credit_norm", "penalty", "optimiser", "lr", "weight_decay", "net_options")
-LABELS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD"}
 Runs = dict[int, Record]
 """Complete runs by seed."""
 
@@ -57,7 +57,7 @@ class Setting:
     @property
     def label(self) -> str:
         """In words."""
-        return f"{LABELS[self.optimiser]}, {'terminal LayerNorm' if self.terminal else 'no terminal norm'}"
+        return f"{OPTIMISERS[self.optimiser]}, {'terminal LayerNorm' if self.terminal else 'no terminal norm'}"
 
     def gains(self, condition: Condition) -> np.ndarray:
         """Use of depth by seed: accuracy − that of the better of own-rule frozen and BP-frozen, as in CS004."""
@@ -112,7 +112,7 @@ def select_conditions(records: Sequence[Record]) -> Grid:
     for spec, record in wanted:
         key = spec.optimiser, bool(spec.net_options.get("terminal_norm", True))
         _place(settings.setdefault(key, Setting(spec.optimiser, spec.lr, key[1])), spec, record)
-    ordered = sorted(settings, key=lambda key: (list(LABELS).index(key[0]), not key[1]))
+    ordered = sorted(settings, key=lambda key: (list(OPTIMISERS).index(key[0]), not key[1]))
     penalties = tuple(sorted({spec.penalty for spec, _ in trained}))
     seeds = tuple(sorted({spec.seed for spec, _ in trained}))
     chosen = tuple(settings[key] for key in ordered)
