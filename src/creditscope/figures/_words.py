@@ -53,6 +53,6 @@ def seed_words(seeds: Sequence[int]) -> str:
     return f"{name_all('seed', seeds)} (n\u00a0=\u00a0{len(seeds)})"
 
 
-def with_spread(mean: str, sd: float, *, digits: int = 1) -> str:
-    """A mean in words, with ± sd where there is one."""
-    return mean if math.isnan(sd) else f"{mean}{PLUS_MINUS}{number(sd, digits=digits)}"
+def with_spread(mean: str, sd: float) -> str:
+    """A mean in words, with ± sd to one decimal where there is one."""
+    return mean if math.isnan(sd) else f"{mean}{PLUS_MINUS}{number(sd, digits=1)}"

@@ -28,7 +28,7 @@ class UnresolvedReference(RunCheck):
         published = top is not None and top < PUBLISHED_FLOOR
         if snapshot.rows_covered and snapshot.rows_fitted / snapshot.rows_covered > limits.fitted_rows:
             return self.issue(
-                f"{snapshot.rows_fitted} of {snapshot.rows_covered} rows have no resolvable error left",
+                f"{snapshot.rows_fitted:,} of {snapshot.rows_covered:,} rows have no resolvable error left",
                 published=published,
             )
         if not any(snapshot.taps.rows_used):

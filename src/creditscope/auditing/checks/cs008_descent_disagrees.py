@@ -37,7 +37,7 @@ class DescentDisagrees(RunCheck):
 
     def compared_with(self, facts: Facts, limits: Thresholds) -> str:
         """One tap is enough."""
-        return "no tap"
+        return "0 taps"
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Both nulls at one level, Holm over the taps for what is above; then the weighting.

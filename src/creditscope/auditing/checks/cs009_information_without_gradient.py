@@ -62,7 +62,7 @@ class InformationWithoutGradient(RunCheck):
         bars = {tap: max(facts.best_constant + limits.probe_gain, before[tap] or 0.0) for tap in probes}
         tap = max(probes, key=lambda tap: lows[tap] - bars[tap])
         said = (
-            f"a probe at tap {tap} reads {probes[tap]:.3f} (lower bound {lows[tap]:.3f} over {rows} rows; best "
+            f"a probe at tap {tap} reads {probes[tap]:.3f} (lower bound {lows[tap]:.3f} over {rows:,} rows; best "
             f"constant {facts.best_constant:.3f}, untrained net {before[tap]:.3f})"
         )
         if lows[tap] > bars[tap]:

@@ -35,7 +35,7 @@ class AtChance(RunCheck):
             return self.not_applicable("random targets: an accuracy at chance is what is expected")
         rows = facts.test_rows or snapshot.rows_covered
         low = binomial_lower(snapshot.accuracy, rows, confidence=limits.chance_confidence)
-        said = f"accuracy {snapshot.accuracy:.3f} (lower bound {low:.3f} over {rows} rows)"
+        said = f"accuracy {snapshot.accuracy:.3f} (lower bound {low:.3f} over {rows:,} rows)"
         if low <= facts.best_constant:
             return self.issue(
                 f"{said} does not clear the best constant guess, {facts.best_constant:.3f}",
