@@ -138,6 +138,10 @@ class TestDepthNotUsed:
 class TestAtChance:
     """CS010. Best constant 0.106 over 1,000 test rows."""
 
+    def test_an_accuracy_that_is_missing_is_skipped(self):
+        found = judge("CS010", snapshot=make_snapshot(accuracy=None))
+        assert (found.outcome, found.message) == (SKIPPED, "accuracy was not measured")
+
     @pytest.mark.parametrize("hits", [100, 106, 115, 122, 123, 124, 130, 700])
     def test_bound_is_the_exact_binomial_one(self, hits):
         low = stats.binomtest(hits, 1000).proportion_ci(0.90, method="exact").low

@@ -14,6 +14,7 @@ from creditscope.auditing.stats import (
     bootstrap_interval,
     geometric_interval,
     holm,
+    t_as_z,
     t_bounds,
     t_interval,
     z_limit,
@@ -142,3 +143,9 @@ def test_the_short_way_to_mean_and_bounds_is_numpys(values: list[float]):
     found = t_interval(values)
     half = float(stdtrit(len(values) - 1, 0.975)) * float(np.std(values, ddof=1)) / len(values) ** 0.5
     assert (found.mean, found.low, found.high) == (np.mean(values), np.mean(values) - half, np.mean(values) + half)
+
+
+@pytest.mark.parametrize("t", [-3.0, 0.5, 3.0])
+def test_few_draws_widen_the_tail(t):
+    assert t_as_z(t, 7) == pytest.approx(stats.norm.isf(stats.t.sf(t, 7)))
+    assert abs(t_as_z(t, 7)) < abs(t)

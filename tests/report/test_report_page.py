@@ -246,6 +246,16 @@ def test_a_watched_model_has_a_page():
     assert "use of depth not tested" in page.text
 
 
+def test_every_value_of_a_check_stands_beside_what_it_is_compared_with():
+    settings = build_report(judge_records(mixed_records(), "here", Thresholds(), [])).settings
+    rows = [row for setting in settings for _, _, rows in setting.checks for row in rows]
+    assert {bool(row.limit) for row in rows if row.value} == {True}
+    limits = {row.codes[0]: row.limit for row in rows if row.value}
+    assert limits["CS001"] == "growth 50"
+    assert limits["CS005"] == "z 2.33"
+    assert limits["CS010"] == "best constant 0.106"
+
+
 def test_the_final_values_are_the_audits():
     records = make_family("dfa", taps={"cos": (0.1, 0.2, 0.3, 0.4, 0.51234)})
     found = next(m for m in audit(records).methods if m.method == "DFA")

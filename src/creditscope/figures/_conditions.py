@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from creditscope.auditing.depth import better_baseline, paired_interval
 from creditscope.auditing.growth import largest_growth
+from creditscope.auditing.methods import accuracies as by_seed
+from creditscope.auditing.stats import known_mean
 from creditscope.errors import CreditscopeError
 from creditscope.figures._selection import require_one_setting
 from creditscope.figures._words import OPTIMISERS
@@ -34,7 +37,7 @@ class Condition:
 
     def deep_cosine(self) -> np.ndarray:
         """Mean cosine over taps 2..L, by seed."""
-        return np.array([_mean(r.last.taps.cos[2:]) for r in self.runs.values()])
+        return np.array([known_mean(r.last.taps.cos[2:]) for r in self.runs.values()], dtype=float)
 
     def growth(self) -> np.ndarray:
         """Largest growth of the stream over one block, by seed."""
@@ -61,19 +64,17 @@ class Setting:
 
     def gains(self, condition: Condition) -> np.ndarray:
         """Use of depth by seed: accuracy − that of the better of own-rule frozen and BP-frozen, as in CS004."""
-        own, bp = self.frozen.get(condition.norm, {}), self.frozen_bp
-        seeds = [seed for seed in condition.runs if seed in own and seed in bp]
+        trained, own, bp = map(by_seed, (condition.runs, self.frozen.get(condition.norm, {}), self.frozen_bp))
+        seeds = [seed for seed in trained if seed in own and seed in bp]
         if not seeds:
             return np.array([])
-        better = max((own, bp), key=lambda runs: accuracies({s: runs[s] for s in seeds}).mean())
-        trained, frozen = ({s: runs[s] for s in seeds} for runs in (condition.runs, better))
-        return accuracies(trained) - accuracies(frozen)
+        _, better = better_baseline(own, bp, seeds)
+        return np.array([trained[seed] - better[seed] for seed in seeds])
 
     def bp_gain(self) -> float:
         """BP's own use of depth."""
-        seeds = [seed for seed in self.bp if seed in self.frozen_bp]
-        pairs = [accuracies({s: runs[s] for s in seeds}) for runs in (self.bp, self.frozen_bp)]
-        return float((pairs[0] - pairs[1]).mean()) if seeds else np.nan
+        found = paired_interval(by_seed(self.bp), by_seed(self.frozen_bp))
+        return found.mean if found else np.nan
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,6 @@ class Grid:
 def accuracies(runs: Runs) -> np.ndarray:
     """Final accuracy by seed, NaN where it was not measured."""
     return np.array([r.last.accuracy for r in runs.values()], dtype=float)
-
-
-def _mean(values: Sequence[float | None]) -> float:
-    known = [v for v in values if v is not None]
-    return float(np.mean(known)) if known else np.nan
 
 
 def select_conditions(records: Sequence[Record]) -> Grid:

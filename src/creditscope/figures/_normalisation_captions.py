@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from creditscope.auditing.stats import t_bounds, t_interval
+from creditscope.auditing.depth import paired_interval
+from creditscope.auditing.methods import accuracies
+from creditscope.auditing.stats import t_bounds
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.figures._conditions import NORMS, Condition, Grid, Setting
 from creditscope.figures._words import seed_words, signed
@@ -32,14 +34,11 @@ def _cost(grid: Grid) -> str:
 
 def _difference(setting: Setting, norm: str, penalty: float) -> str:
     plain, other = _get(setting, "none", penalty), _get(setting, norm, penalty)
-    seeds = [s for s in plain.runs if s in other.runs] if plain and other else []
-    if not (plain and other and seeds):
+    if plain is None or other is None or not plain.runs.keys() & other.runs.keys():
         return f"{norm} nothing to compare"
-    pairs = [(plain.runs[s].last.accuracy, other.runs[s].last.accuracy) for s in seeds]
-    gains = [100 * (a - b) for a, b in pairs if a is not None and b is not None]
-    if not gains:
+    found = paired_interval(*({s: 100 * a for s, a in accuracies(c.runs).items()} for c in (plain, other)))
+    if found is None:
         return f"{norm} unmeasured"
-    found = t_interval(gains)
     if found.low is None or found.high is None:
         return f"{norm} {signed(found.mean)} (one seed)"
     return f"{norm} {signed(found.mean)} ({signed(found.low)} to {signed(found.high)})"
