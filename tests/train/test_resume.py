@@ -99,13 +99,21 @@ def test_a_full_disk_fails_the_run_and_keeps_what_was_there(tmp_path, monkeypatc
 
 
 def test_the_time_limit_stops_cleanly_and_the_same_call_goes_on(tmp_path):
-    """In this process, which gets to the first run alone, then in a worker for each."""
-    specs = [spec_of(seed=seed, epochs=100_000, snapshot_every=0) for seed in (1, 2)]
-    stood = []
-    for jobs, limit, begun in ((1, 0.5, specs[:1]), (2, 4, specs)):
+    """In this process, which gets to the first run alone, then in a worker for each, however slow they are to start."""
+    specs = [spec_of(seed=seed, epochs=1_000_000, snapshot_every=0) for seed in (1, 2)]
+    checkpoints = [run_folder(tmp_path, spec) / NAME for spec in specs]
+
+    def stood_after(jobs: int, limit: float) -> list[int]:
         with pytest.raises(UnfinishedError, match=f"Stopped at the time limit of {limit} s: 0 of 2 runs are finished"):
             run_all(specs, tmp_path, jobs=jobs, time_limit=limit)
-        stood.append([load_checkpoint(run_folder(tmp_path, spec) / NAME, build_run(spec)).epoch for spec in begun])
-    assert 0 < stood[0][0] < stood[1][0]
-    assert stood[1][1] > 0
-    assert not (run_folder(tmp_path, specs[1]) / "weights.safetensors").exists()
+        begun = [(path, spec) for path, spec in zip(checkpoints, specs, strict=True) if path.exists()]
+        return [load_checkpoint(path, build_run(spec)).epoch for path, spec in begun]
+
+    (first,) = stood_after(jobs=1, limit=0.5)
+    assert first > 0
+    for limit in (3, 10, 100):
+        found = stood_after(jobs=2, limit=limit)
+        if len(found) == 2 and found[0] > first:
+            break
+    assert found[0] > first
+    assert found[1] > 0
