@@ -69,14 +69,13 @@ class TestCommon:
 
 
 class TestPermuted:
-    def test_against_numpy_and_no_row_keeps_its_credit(self):
+    def test_against_numpy(self):
         rng = np.random.default_rng(0)
         a, g = rng.normal(size=(2, 40, 6))
         a[[3, 17]], g[21] = 0, 0  # without credit, without gradient
         keys = torch.rand(40, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         usable = [i for i in np.argsort(keys.numpy()) if i not in (3, 17, 21)]
         pairs = list(zip(usable, np.roll(usable, -1), strict=True))
-        assert all(i != j for i, j in pairs)
         cos = [g[i] @ a[j] / np.linalg.norm(g[i]) / np.linalg.norm(a[j]) for i, j in pairs]
         found = permuted_cosine(BatchRows.of(torch.tensor(a)), BatchRows.of(torch.tensor(g)), keys)
         np.testing.assert_allclose(float(found), np.mean(cos))

@@ -142,13 +142,14 @@ def test_skipping_a_residual_layer_is_the_net_without_its_branch():
 def test_variants_train_under_rules(options, rule):
     spec = plan_run(
         task="sbm", task_options={"nodes": 200}, net="gcn", net_options={"depth": 3, "width": 8, **options},
-        rule=rule, epochs=2, optimiser="adam", lr=0.01, schedule="constant", tier="quick", snapshot_every=0,
+        rule=rule, epochs=20, optimiser="adam", lr=0.01, schedule="constant", tier="quick", snapshot_every=0,
     )  # fmt: skip
-    run, taken = build_run(spec), []
-    loss = snapshot_run(run, 0)[0]
-    train_run(run, on_snapshots=taken.extend)
-    assert taken[0] == loss
-    assert taken[-1].train_loss is not None
+    run, taken, losses = build_run(spec), [], []
+    before = snapshot_run(run, 0)
+    train_run(run, on_snapshots=taken.extend, on_epoch=lambda _, found: losses.extend(found))
+    assert taken[:1] == before
+    assert losses[-1] < losses[0]
+    assert taken[-1].train_loss == losses[-1]
     assert run.facts.residual == (False, options.get("residual", False))
 
 

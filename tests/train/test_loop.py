@@ -1,5 +1,7 @@
 """The loop: audited and unaudited runs end alike, baselines are paired, diverged runs end as such."""
 
+import base64
+
 import numpy as np
 import pytest
 import torch
@@ -107,7 +109,7 @@ def test_weights_and_feedback_are_saved(tmp_path):
         assert record.provenance.status == "complete"
         assert [s.epoch for s in record.snapshots] == [0, 1, 2, 3]
         assert record.last.correct is not None
-        bits = np.unpackbits(np.frombuffer(__import__("base64").b64decode(record.last.correct), np.uint8))[:397]
+        bits = np.unpackbits(np.frombuffer(base64.b64decode(record.last.correct), np.uint8))[:397]
         assert bits.mean() == pytest.approx(record.last.accuracy)
 
 

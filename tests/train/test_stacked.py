@@ -254,7 +254,7 @@ def test_a_seed_that_diverges_leaves_the_others_as_they_would_be_without_it(afte
         assert_equal(Ended(run.tensors(place), []), wanted)
 
 
-def test_what_cannot_be_stacked_leaves_the_runs_as_they_were():
+def test_stacking_leaves_the_runs_as_they_were():
     runs = [build(spec_of("gcn", "dfa", seed=seed, epochs=3)) for seed in (1, 2)]
     stack_runs(runs)
     for run in runs:
