@@ -9,12 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from stacking import record_run, stop_after
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, read_record, run_folder
 from creditscope.train.checkpoint import NAME, load_checkpoint
 from creditscope.train.plan import plan_run
-from creditscope.train.recording import StoppedError, record_run
+from creditscope.train.recording import StoppedError
 from creditscope.train.run import build_run
 from creditscope.train.runner import UnfinishedError, run_all
 
@@ -32,11 +33,6 @@ def whole(tmp_path: Path, spec: RunSpec) -> dict[str, bytes]:
     """The bytes of an uninterrupted run."""
     record_run(spec, tmp_path / "whole")
     return bytes_of(run_folder(tmp_path / "whole", spec))
-
-
-def stop_after(epochs: int):
-    calls = []
-    return lambda: calls.append(1) or len(calls) >= epochs
 
 
 @pytest.mark.parametrize(
@@ -111,10 +107,11 @@ import torch
 torch.set_num_threads(1)
 from pydantic import TypeAdapter
 from creditscope.record import RunSpec
-from creditscope.train.recording import record_run
+from creditscope.train import recording
 spec = TypeAdapter(RunSpec).validate_json(sys.argv[2])
 print("ready", flush=True)
-record_run(spec, Path(sys.argv[1]), checkpoint_seconds=0.0)
+recording.CHECKPOINT_SECONDS = 0.0
+recording.record_runs([spec], Path(sys.argv[1]))
 """
 
 

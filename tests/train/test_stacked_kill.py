@@ -29,7 +29,7 @@ build_run(specs[0])  # what is loaded here need not be loaded in every child
 
 
 def train(events):
-    recording.CHECKPOINT_SHARE = 0
+    recording.CHECKPOINT_SECONDS = recording.CHECKPOINT_SHARE = 0
     save = recording.save_checkpoint
 
     def save_and_tell(*args):
@@ -37,7 +37,7 @@ def train(events):
         os.write(events, b".")
 
     recording.save_checkpoint = save_and_tell
-    outcomes = recording.record_runs(specs, root, engine="stacked", checkpoint_seconds=0.0)
+    outcomes = recording.record_runs(specs, root, engine="stacked")
     return 0 if set(outcomes.values()) == {"complete"} else 3
 
 
