@@ -86,9 +86,9 @@ def test_nothing_waits_for_the_device_but_the_one_transfer(rule, monkeypatch):
     take_snapshots(observe(run.net, run.application.applied, x, y, noise=True), run.facts, epoch=0)  # warm
     original = snapshot_module.to_host
 
-    def allowed(groups):
+    def allowed(groups: list, seeds: int | None = None) -> list:
         torch.cuda.set_sync_debug_mode("default")
-        return original(groups)
+        return original(groups, seeds)
 
     monkeypatch.setattr(snapshot_module, "to_host", allowed)
     torch.cuda.set_sync_debug_mode("error")
