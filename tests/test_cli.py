@@ -355,7 +355,7 @@ class TestShow:
 
     def test_help_says_how_many_workers_there_are_on_cuda(self, call):
         _, out, _ = call("run", "--help")
-        assert f"on CUDA at most {CUDA_JOBS}." in " ".join(out.replace("│", " ").split())
+        assert f"on CUDA at most {CUDA_JOBS})" in " ".join(out.replace("│", " ").split())
 
     def test_list(self, call):
         code, out, _ = call("list", "--json")

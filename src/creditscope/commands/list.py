@@ -19,6 +19,7 @@ class List:
     kind: tyro.conf.Positional[
         Literal["all", "rules", "nets", "tasks", "checks", "figures", "exports", "thresholds"]
     ] = "all"
+    """What to list."""
     json: bool = False
     """Print JSON."""
 

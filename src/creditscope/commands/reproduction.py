@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from creditscope.commands._options import File, Folder
 from creditscope.commands._printing import say, with_problems
 from creditscope.errors import CreditscopeError
 
@@ -14,9 +15,10 @@ class Reproduction:
     Example: creditscope reproduction --records results/paper --out docs/reproduction.md
     """
 
-    records: Path = Path("out/records")
-    """Where records of the studies at scale paper are."""
-    out: Path = Path("out/reproduction.md")
+    records: Folder = Path("out/records")
+    """Folder of records of the studies at scale paper."""
+    out: File = Path("out/reproduction.md")
+    """The page, in Markdown."""
 
     def run(self) -> None:
         """Load, compare, write, and say how many numbers are inside."""
