@@ -4,7 +4,13 @@ from collections.abc import Iterable
 
 
 class CreditscopeError(ValueError):
-    """Bad input; the message is written for the user and the command line prints it alone."""
+    """Bad input: the message says what was expected, what came, and what to do; the command line prints it alone.
+
+    >>> import creditscope as cs
+    >>> cs.run(rule="nope")
+    Traceback (most recent call last):
+    creditscope.errors.UnknownNameError: Expected the name of a rule, but got 'nope'. Choices: block_fa, bp, dfa, ...
+    """
 
 
 class UnknownNameError(CreditscopeError):

@@ -46,6 +46,10 @@ class Instrument:
     """A measurement: a function of what it `needs` (names in `Needs`) that gives its `fields`, one entry per tap.
 
     What it gives without an axis is a field of the snapshot; nothing at all, if it has no meaning here.
+
+    >>> from creditscope.measure.battery import INSTRUMENTS
+    >>> {instrument.name: instrument.needs for instrument in INSTRUMENTS}["drift"]
+    ('gradient_rows', 'facts')
     """
 
     name: str

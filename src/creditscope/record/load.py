@@ -12,6 +12,11 @@ def load_records(root: str | Path, *, problems: list[str] | None = None) -> list
     """All finished records under a folder (or in a bundle), by name; what could not be used is named in `problems`.
 
     Without `problems` it is raised. A run that has a folder is read from there, whatever bundles hold of it.
+
+    >>> import creditscope as cs
+    >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
+    >>> [record.spec.rule for record in cs.load_records("out/records", problems=[])]
+    ['bp']
     """
     root = Path(root)
     if root.is_file() and root.name.endswith(SUFFIX):

@@ -25,7 +25,13 @@ SPEC, SNAPSHOTS, PROVENANCE, WEIGHTS, LOCK = (
 
 @dataclass(frozen=True)
 class Record:
-    """One run as stored; `spec` is None for a watched model."""
+    """One run as stored; `spec` is None for a watched model.
+
+    >>> import creditscope as cs
+    >>> record = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick").records[0]
+    >>> record.finished, record.last.epoch, record.facts.taps
+    (True, 1, ('stem', 'blocks.0'))
+    """
 
     spec: RunSpec | None
     provenance: Provenance

@@ -20,7 +20,15 @@ ELEMENTWISE = (
 
 
 def convert_linears(net: nn.Module, rule: Rule, draw: Callable[[str, nn.Linear], Tensor | None]) -> None:
-    """Give every `nn.Linear` the feedback that `draw(name, layer)` returns; None leaves the layer exact."""
+    """Give every `nn.Linear` the feedback that `draw(name, layer)` returns; None leaves the layer exact.
+
+    >>> from torch import nn
+    >>> from creditscope.rules import Rule, convert_linears
+    >>> net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> convert_linears(net, Rule(), lambda name, layer: -layer.weight.detach() if name == "0" else None)
+    >>> [type(layer).__name__ for layer in net]
+    ['FeedbackLinear', 'ReLU', 'Linear']
+    """
     _refuse_unknown(net)
     transport, converted = Transport(rule), {}
     for name, layer in [(n, m) for n, m in net.named_modules(remove_duplicate=False) if type(m) is nn.Linear]:

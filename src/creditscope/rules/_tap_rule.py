@@ -20,7 +20,18 @@ from creditscope.taps import Anatomy, Forward, cut_forward
 
 @dataclass(frozen=True)
 class CreditContext:
-    """All that a tap rule may look at; every tensor is per sample and detached."""
+    """All that a tap rule, or the `credit` of `watch`, may look at; every tensor is per sample and detached.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> import creditscope as cs
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 3))
+    >>> def broadcast(ctx):
+    ...     return [ctx.error.sum(1, keepdim=True).expand_as(h) for h in ctx.states]
+    >>> scope = cs.watch(model, taps="1", stem="0", credit=broadcast)
+    >>> len(scope.snapshot(torch.randn(20, 4), torch.arange(20) % 3).taps.cos)
+    2
+    """
 
     error: Tensor
     """e, shape (rows, classes)."""
@@ -35,6 +46,7 @@ class CreditContext:
     top_gradient: Tensor | None
     """g_L, the exact gradient at the last tap, if the rule set `needs_top_gradient`."""
     inputs: Any
+    """What the net was called with."""
     mask: Tensor | None = None
     """Rows that carry credit; None means all."""
     class_token: int | None = None
@@ -44,10 +56,25 @@ class CreditContext:
 
 
 class TapRule(Rule):
-    """A rule that gives one credit tensor per tap."""
+    """A rule that gives one credit tensor per tap.
+
+    >>> import torch
+    >>> import creditscope as cs
+    >>> class SignDFA(cs.TapRule):
+    ...     label, formula, needs_feedback = "sign DFA", "a_l = B_l sign(e)", True
+    ...
+    ...     def draw_feedback(self, tap_shapes, classes, generator):
+    ...         return [torch.randn(*shape, classes, generator=generator) for shape in tap_shapes]
+    ...
+    ...     def credit(self, ctx):
+    ...         return [ctx.error.sign() @ B.T for B in ctx.feedback]
+    >>> from creditscope.testing import assert_rule
+    >>> assert_rule(SignDFA)
+    """
 
     local = True
     needs_top_gradient: ClassVar[bool] = False
+    """Whether it looks at g_L, the exact gradient at the last tap."""
     needs_graph: ClassVar[bool] = False
     """Whether it asks for a graph net, called with node features and an `Adjacency`."""
     learns_feedback: ClassVar[bool] = False
