@@ -373,7 +373,7 @@ class TestExport:
             main(["export", "--records", str(root), "--out", str(tmp_path / "paper"), "--only", "diag_section23"])
         said = capsys.readouterr()
         assert "missing: diag_section23: L=20, not on record: seeds 42, 123, 456, 1, 2" in said.out
-        assert "but nothing was written" in said.err
+        assert "but got none. creditscope reproduce trains them." in said.err
         assert not (tmp_path / "paper").exists()
         with pytest.raises(SystemExit):
             main(["export", "--records", str(root), "--out", str(tmp_path), "--only", "unknown"])

@@ -1,4 +1,8 @@
-"""Errors that say what was expected, what came, and what to do."""
+"""Errors in one voice: "Expected X, but got Y. Do Z.", where Z is left out if X tells it.
+
+A part of a file that cannot be used is named first: "Record N cannot be read: Expected …". What is caught again and
+told as a reason (`CannotStackError`) is a clause without capital and full stop.
+"""
 
 from collections.abc import Iterable
 

@@ -120,14 +120,14 @@ class Scope:
     def report(self) -> ConversionReport:
         """Which parameters the watched rule trains, which get exact gradients, which are frozen."""
         if self._application is None:
-            raise CreditscopeError("Expected a snapshot before the report, but none was taken.")
+            raise CreditscopeError("Expected a snapshot before the report, but got none. Call snapshot(x, y) first.")
         return self._application.report
 
     @property
     def records(self) -> list[Record]:
         """The snapshots as one record, for audits, views and figures."""
         if self._facts is None:
-            raise CreditscopeError("Expected at least one snapshot, but none was taken. Call snapshot(x, y) first.")
+            raise CreditscopeError("Expected at least one snapshot, but got none. Call snapshot(x, y) first.")
         provenance = begin_provenance(self._facts, device=next(self.model.parameters()).device, engine="watch")
         return [Record(None, provenance, tuple(self.snapshots))]
 
@@ -232,7 +232,7 @@ def watch(
     2
     """
     if rule is not None and credit is not None:
-        raise CreditscopeError("Expected a rule or a credit function, but got both.")
+        raise CreditscopeError("Expected a rule or a credit function, but got both. Leave one out.")
     transport = transport_of(model)
     if credit is not None:
         chosen: Rule = _GivenCredit(credit)
@@ -253,7 +253,7 @@ def watch(
                 f"no feedback. Call creditscope.convert(model, {chosen.name!r}, ...) first."
             )
     if not set(resolve_taps(model, taps)) - {stem}:
-        raise CreditscopeError(f"Expected at least one tap besides the stem {stem!r}, but got none.")
+        raise CreditscopeError(f"Expected at least one tap besides the stem {stem!r}, but got none. Name a block.")
     names = resolve_taps(model, [*([stem] if stem else []), *([taps] if isinstance(taps, str) else taps)])
     if isinstance(chosen, TapRule) and chosen.learns_feedback:
         raise CreditscopeError(
@@ -283,7 +283,10 @@ def convert(
     """
     chosen = rule_class(rule)(**options)
     if not isinstance(chosen, WeightRule) or not chosen.needs_feedback:
-        raise CreditscopeError(f"Expected a weight rule such as 'fa' to convert a model to, but got {rule!r}.")
+        raise CreditscopeError(
+            f"Expected a weight rule such as 'fa' to convert a model to, but got {rule!r}. Tap rules need no "
+            "conversion: watch the model under them, or train by creditscope.run."
+        )
     names, feedback_stream = resolve_taps(model, taps), generator(seed, "feedback")
     return apply_rule(chosen, model, names, _few_rows(inputs), feedback_stream).report
 

@@ -170,7 +170,8 @@ def _audit(
     groups = tuple(group_methods(records))
     if not groups:
         raise CreditscopeError(
-            "Expected a run whose blocks are all trained, but got frozen baselines or rungs of a depth ladder only."
+            "Expected a run whose blocks are all trained, but got frozen baselines or rungs of a depth ladder only. "
+            "Train one without frozen and train_last."
         )
     methods = tuple(_judge(method, checks, limits, mute, interval) for method in groups)
     return Audit(methods, limits, tuple(problems), tuple(rank_notes(groups)), groups, tuple(mute))
@@ -197,8 +198,8 @@ def _gather(source: Any, problems: list[str]) -> list[Record]:
     problems += [f"Record {r.name} did not finish; left out." for r in running]
     records = [r for r in records if r.snapshots and r not in running]
     if not records:
-        detail = f" {' '.join(problems)}" if problems else ""
-        raise CreditscopeError(f"Expected at least one finished record to audit, but got none.{detail}")
+        detail = " ".join(problems) or "Train runs first: creditscope run."
+        raise CreditscopeError(f"Expected at least one finished record to audit, but got none. {detail}")
     return records
 
 

@@ -37,6 +37,6 @@ class Export:
         say([f"wrote {path}" for path in written])
         say([f"missing: {what}" for what in missing])
         if not written:
-            message = f"Expected records of a whole study under {self.records}, but nothing was written."
-            raise CreditscopeError(with_problems(message, problems))
+            message = f"Expected records of a whole study under {self.records}, but got none."
+            raise CreditscopeError(with_problems(f"{message} creditscope reproduce trains them.", problems))
         say([f"note: {problem}" for problem in problems])

@@ -95,6 +95,9 @@ class Figure:
             device=self.training.device,
         )
         if not drawn:
-            message = f"Expected records of at least one study under {self.records}, but drew no figure."
+            message = (
+                f"Expected records of at least one study under {self.records}, but got none that can be drawn. Without "
+                "--no-train runs are trained."
+            )
             raise CreditscopeError(with_problems(message, problems))
         say([f"note: {problem}" for problem in problems])

@@ -29,7 +29,10 @@ class Reproduction:
         problems: list[str] = []
         records = load_records(self.records, problems=problems)
         if not records:
-            raise CreditscopeError(with_problems(f"Expected records under {self.records}, but got none.", problems))
+            message = (
+                f"Expected records under {self.records}, but got none. creditscope reproduce --scale paper trains them."
+            )
+            raise CreditscopeError(with_problems(message, problems))
         path = write_reproduction(records, self.out, root=self.records)
         say([count_line(records), f"wrote {path}"])
         say([f"note: {problem}" for problem in problems])

@@ -174,7 +174,9 @@ def _take(instrument: Instrument, needs: Needs) -> Measured:
     stream = random_state(needs.subject.net)
     found = instrument.take(needs)
     if any(not torch.equal(*pair) for pair in zip(stream, random_state(needs.subject.net), strict=True)):
-        raise CreditscopeError("the model draws random numbers in its forward; put it in eval mode")
+        raise CreditscopeError(
+            "Expected a model that draws no random numbers in its forward, but it does. Put it in eval mode."
+        )
     return found
 
 

@@ -22,7 +22,10 @@ def load_records(root: str | Path, *, problems: list[str] | None = None) -> list
     if root.is_file() and root.name.endswith(SUFFIX):
         return read_bundle(root, problems=problems)
     if not root.is_dir():
-        raise CreditscopeError(f"Expected a folder of records, but {root} does not exist.")
+        lacks = "is none" if root.exists() else "does not exist"
+        raise CreditscopeError(
+            f"Expected a folder of records, but {root} {lacks}. Train runs first, or name another folder."
+        )
     with collection_paused():
         records = _load_folders(root, problems)
         known = {r.name for r in records}

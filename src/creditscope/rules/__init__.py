@@ -53,7 +53,9 @@ def rule_class(name: str) -> type[Rule]:
         return RULES.get(name)
     file = Path(path)
     if not file.is_file():
-        raise CreditscopeError(f"Expected a Python file with the rule {attribute!r}, but {path!r} does not exist.")
+        raise CreditscopeError(
+            f"Expected a Python file with the rule {attribute!r}, but {path!r} does not exist. Is the path right?"
+        )
     return _rule_from_file(file.resolve(), file.read_bytes(), attribute)
 
 

@@ -226,5 +226,7 @@ class AppliedTapRule:
 
 def _gradient_of(leaf: Tensor) -> Tensor:
     if leaf.grad is None:
-        raise CreditscopeError("Expected the head to depend on the last tap, but its gradient is missing.")
+        raise CreditscopeError(
+            "Expected the head to depend on the last tap, but it does not. Tap a module that it reads."
+        )
     return leaf.grad
