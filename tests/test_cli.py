@@ -361,7 +361,7 @@ class TestShow:
         code, out, _ = call("list", "--json")
         found = json.loads(out)
         assert code == 0
-        assert sorted(found) == ["checks", "exports", "figures", "nets", "rules", "tasks", "thresholds"]
+        assert sorted(found) == ["checks", "exports", "figures", "nets", "rules", "studies", "tasks", "thresholds"]
         assert {"bp", "fa", "block_fa", "dfa"} <= set(found["rules"])
         assert all(summary for rows in found.values() for summary in rows.values())
         code, out, _ = call("list", "nets")

@@ -34,7 +34,7 @@ class Reproduce:
     only: Annotated[
         tuple[str, ...], tyro.conf.arg(metavar="[NAME ...]", help_behavior_hint="(default: all but demo)")
     ] = ()
-    """These studies (docs/studies.md)."""
+    """These studies (creditscope list studies)."""
     records: Folder = Path("out/records")
     """Folder of records; runs that are there are reused, others are added, and reproduce.json says what it took."""
     out: Folder = Path("out/figures")
