@@ -32,7 +32,7 @@ def help_of(call):
 
 def read_example(name: str, shown: str) -> list[str]:
     """The words of the one example in a command's help, without the program's name."""
-    (line,) = re.findall(r"^Example: (.*)$", shown, re.MULTILINE)
+    (line,) = re.findall(r"\bExample: (.*)$", shown, re.MULTILINE)
     program, *words = shlex.split(line)
     assert (program, words[0]) == ("creditscope", name)
     return words
