@@ -16,6 +16,16 @@ CLAUSES = {"train/stacked.py": 3, "tasks/_pickle.py": 1}
 """Raised to be caught again: reasons that another message is made of."""
 NO_MISTAKES = ("train/runner.py", "commands/reproduce.py", "__init__.py")
 """Unfinished runs, failures told by others, and Python's own words for a missing attribute."""
+RULES = """
+from creditscope import TapRule
+
+class NoCredit(TapRule):
+    pass
+
+class NoTensors(TapRule):
+    def credit(self, ctx):
+        return [None for _ in ctx.states]
+"""
 FEW = ("--task", "digits", "--seeds", "42", "--jobs", "1", "--quiet")
 
 
@@ -114,6 +124,8 @@ class TestMistakes:
             ("run", "--task", "digits", "--net", "gcn"),
             ("run", "--task", "digits", "--net", "vit"),
             ("run", *FEW, "--rule", "kaft"),
+            ("run", *FEW, "--rule", "mine.py:NoCredit"),
+            ("run", *FEW, "--rule", "mine.py:NoTensors"),
             ("run", *FEW, "--train-last", "9", "--depth", "2"),
             ("run", *FEW, "--out", "file.txt"),
         ],
@@ -123,6 +135,7 @@ class TestMistakes:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "empty").mkdir()
         (tmp_path / "file.txt").write_text("no rule and no record\n")
+        (tmp_path / "mine.py").write_text(RULES)
         write_record(tmp_path / "records", make_record())
         code, _, err = call(*words)
         said = err.splitlines()

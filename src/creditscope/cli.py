@@ -39,17 +39,15 @@ def parse(arguments: list[str] | None = None) -> Any:
     return tyro.cli(
         Command,  # pyright: ignore[reportArgumentType]
         prog="creditscope",
-        description="An instrument for credit assignment in deep networks. creditscope COMMAND --help tells more.",
+        description="An instrument for credit assignment in deep networks. creditscope COMMAND --help tells more. "
+        "Exit codes: 0 done, 1 not trustworthy (audit --strict), 2 cannot be done, 130 Ctrl-C.",
         args=arguments,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
     )
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse, run, and turn errors into one clear line.
-
-    Exit codes: 0 done, 1 a method is not trustworthy (audit --strict), 2 what was asked cannot be done, 130 Ctrl-C.
-    """
+    """Parse, run, and turn errors into one clear line."""
     command = parse(arguments)
     if getattr(command, "data_root", None):
         os.environ["CREDITSCOPE_DATA"] = str(command.data_root.resolve())

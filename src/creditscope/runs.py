@@ -56,6 +56,8 @@ def run(
     rule: str | Sequence[str] = "bp",
     seeds: int | Sequence[int] = 3,
     baselines: bool = False,
+    ladder: bool = False,
+    controls: str | Sequence[str] = (),
     out: str | Path = "out",
     jobs: int | None = None,
     quiet: bool = True,
@@ -67,9 +69,9 @@ def run(
     """Train and measure a rule (or several) over seeds; runs that are on record under `out` are reused.
 
     `rule` is a name, `path/to/file.py:Class`, or a list of them; `seeds` how many, or which. `baselines` adds what use
-    of depth is judged against: frozen blocks under the same rule, BP, and frozen BP; `ladder=True` adds runs with only
-    the last blocks trained, `controls=("random targets", "sgd", "norms")` those controls. Other arguments are those of
-    the run spec (task, net, epochs, lr, penalty, …; `creditscope run --help` tells them) and of the net (depth, width).
+    of depth is judged against: frozen blocks under the same rule, BP, and frozen BP; `ladder` adds runs with only the
+    last k blocks trained; `controls` are among "random targets", "sgd" and "norms". Other arguments are those of the
+    run spec (task, net, epochs, lr, penalty, …; `creditscope run --help` tells them) and of the net (depth, width).
 
     `device` is auto (CUDA where there is one), cpu or cuda; `engine` trains seeds one by one (loop), all at once
     (stacked), or by what is faster (auto); `jobs` is the number of worker processes, by default one per core. A run
@@ -84,7 +86,8 @@ def run(
     from creditscope.train.runner import run_all
 
     rules = [rule] if isinstance(rule, str) else list(rule)
-    specs = plan_runs(rules=rules, seeds=choose_seeds(seeds), baselines=baselines, **fields)
+    compared = {"baselines": baselines, "ladder": ladder, "controls": controls}
+    specs = plan_runs(rules=rules, seeds=choose_seeds(seeds), **compared, **fields)
     problems: list[str] = []
     records = run_all(
         specs,

@@ -1,6 +1,5 @@
 """Tap rules make the credit a_l at taps; each stage then learns from its own, with its input held fixed."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -94,9 +93,9 @@ class TapRule(Rule):
         """New values for all feedback tensors, before the credit of a training step; measuring never learns."""
         return ctx.feedback
 
-    @abstractmethod
     def credit(self, ctx: CreditContext) -> Sequence[Tensor]:
         """One credit tensor per tap, each of the shape of its state, per sample, not divided by the rows."""
+        raise CreditscopeError(f"Expected rule {type(self).__name__!r} to define credit(self, ctx), but it does not.")
 
 
 @dataclass
@@ -201,7 +200,8 @@ class AppliedTapRule:
         return self._each_seed(credit, forward.inputs, *seen)
 
     def _checked(self, credits: list[Tensor], states: Sequence[Tensor]) -> list[Tensor]:
-        shapes, wanted = [tuple(a.shape) for a in credits], [tuple(h.shape) for h in states]
+        shapes = [tuple(a.shape) if isinstance(a, Tensor) else type(a).__name__ for a in credits]
+        wanted = [tuple(h.shape) for h in states]
         if shapes != wanted:
             raise CreditscopeError(
                 f"Expected rule {self.rule.name or type(self.rule).__name__!r} to give one credit per tap "
