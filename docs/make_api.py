@@ -46,11 +46,21 @@ Definition = ast.ClassDef | ast.FunctionDef
 
 def make_page() -> str:
     """The page as text."""
-    parts = [HEAD]
+    parts = [HEAD, list_contents()]
     for title, modules in SECTIONS.items():
         entries = [describe(module, name) for module, names in modules.items() for name in names.split()]
         parts += [f"## {title}\n", *entries]
     return "\n".join(parts)
+
+
+def list_contents() -> str:
+    """The sections, with their names."""
+    lines = []
+    for title, modules in SECTIONS.items():
+        anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+        names = " ".join(modules.values()).split()
+        lines.append(f"- [{title}](#{anchor}): {', '.join(f'`{name}`' for name in names)}\n")
+    return "".join(lines)
 
 
 def describe(module: str, name: str) -> str:
