@@ -52,7 +52,7 @@ class HowToTrain:
     engine: Literal["auto", "loop", "stacked"] = "auto"
     """Seeds one by one (loop), many at once (stacked), or by what is faster (auto)."""
     jobs: Annotated[
-        int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: one per core, on CUDA at most 12)")
+        int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: one per core, on CUDA at most 16)")
     ] = None
     """Worker processes."""
     time_limit: Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help_behavior_hint="(default: none)")] = None

@@ -3,13 +3,13 @@
 import json
 import math
 import os
-import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -35,9 +35,14 @@ WORKER_ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(2**30),
     "MALLOC_TRIM_THRESHOLD_": str(2**30),
 }
-CUDA_JOBS = 12
-"""Workers that share a GPU: while one measures on its CPU core, or runs kernels too small to fill the device, others
-train."""
+CUDA_JOBS = 16
+"""Workers that share a GPU at most: while one measures on its CPU core, or runs kernels too small to fill the device,
+others train."""
+CUDA_JOB_BYTES = 8 * 2**30
+"""Device memory to a worker, so that a small GPU is not shared by many."""
+FROM_THE_END = 4
+"""On a GPU every so many-th worker takes the last group that is left instead of the first: short runs keep a core busy
+and long ones the device, so that they go well beside each other."""
 STOPPING = "stopping at the end of the epoch; Ctrl-C again stops at once"
 
 
@@ -69,7 +74,7 @@ def run_all(
         check_data(load_task(spec.task, **spec.task_options), spec)
     root.mkdir(parents=True, exist_ok=True)
     place = choose_device(device)
-    cores = jobs or min(available_cores(), CUDA_JOBS if place.type == "cuda" else available_cores())
+    cores = jobs or choose_jobs(place)
     here = cores == 1 or any(map(_only_in_this_process, missing))
     groups = group_runs(missing, root, device=place, engine=engine, workers=1 if here else cores)
     failures: list[str] = []
@@ -108,6 +113,14 @@ def _merged(failures: list[str]) -> list[str]:
 def available_cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def choose_jobs(device: torch.device) -> int:
+    """Workers that share a device: one to a core, on a GPU fewer if there are very many, or little memory."""
+    if device.type != "cuda":
+        return available_cores()
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return max(1, min(available_cores(), CUDA_JOBS, memory // CUDA_JOB_BYTES))
 
 
 def _only_in_this_process(spec: RunSpec) -> bool:
@@ -195,6 +208,11 @@ def reason_of(error: Exception) -> str:
     return str(error) if isinstance(error, CreditscopeError) else "".join(traceback.format_exception(error))
 
 
+def both_ends(todo: "deque[Group]", count: int) -> list[Callable[[], Group]]:
+    """How each of so many workers takes its next group: most of them the first one left, some the last."""
+    return [todo.pop if number % FROM_THE_END == 0 else todo.popleft for number in range(1, count + 1)]
+
+
 def _run_in_workers(
     groups: Sequence[Group],
     root: Path,
@@ -204,11 +222,9 @@ def _run_in_workers(
     device: torch.device,
     count: int,
 ) -> None:
-    todo: queue.SimpleQueue[Group] = queue.SimpleQueue()
-    for group in groups:
-        todo.put(group)
-    stopping = threading.Event()
-    workers = [_Worker(root, device, todo, progress, failures, stopping) for _ in range(count)]
+    todo, stopping = deque(groups), threading.Event()
+    takes = both_ends(todo, count) if device.type == "cuda" else [todo.popleft] * count
+    workers = [_Worker(root, device, take, progress, failures, stopping) for take in takes]
     for worker in workers:
         worker.start()
     try:
@@ -241,21 +257,21 @@ class _Worker(threading.Thread):
         self,
         root: Path,
         device: torch.device,
-        todo: "queue.SimpleQueue[Group]",
+        take: Callable[[], Group],
         progress: Progress,
         failures: list[str],
         stopping: threading.Event,
     ):
         super().__init__(daemon=True)
-        self.root, self.device, self.todo = root, device, todo
+        self.root, self.device, self.take = root, device, take
         self.progress, self.failures, self.stopping = progress, failures, stopping
         self.process: subprocess.Popen[str] | None = None
 
     def run(self) -> None:
         while not self.stopping.is_set():
             try:
-                group = self.todo.get_nowait()
-            except queue.Empty:
+                group = self.take()
+            except IndexError:
                 break
             self._train(group)
         self._reap()

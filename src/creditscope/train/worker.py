@@ -50,6 +50,8 @@ def main() -> None:
                 on_end=end,
                 should_stop=stop.is_set,
             )
+        if device.type == "cuda":
+            torch.cuda.empty_cache()  # other workers share the device's memory
         send(event="done")
         if stop.is_set():
             break
