@@ -37,7 +37,21 @@ from creditscope.train.provenance import begin_provenance
 
 
 class Scope:
-    """Takes snapshots of a model between training steps; made by `watch`."""
+    """Takes snapshots of a model between training steps; made by `watch`.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> import creditscope as cs
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 3))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 3
+    >>> scope = cs.watch(model, taps="1", stem="0")
+    >>> for epoch in range(2):
+    ...     taken = scope.snapshot(x, y, epoch=epoch, tier="quick")
+    >>> [snapshot.epoch for snapshot in scope.snapshots], len(taken.taps.g_norm)
+    ([0, 1], 2)
+    >>> scope.audit().methods[0].taps
+    ('0', '1')
+    """
 
     def __init__(
         self,
@@ -108,14 +122,14 @@ class Scope:
     def report(self) -> ConversionReport:
         """Which parameters the watched rule trains, which get exact gradients, which are frozen."""
         if self._application is None:
-            raise CreditscopeError("Expected a snapshot before the report, but none was taken.")
+            raise CreditscopeError("Expected a snapshot before the report, but got none. Call snapshot(x, y) first.")
         return self._application.report
 
     @property
     def records(self) -> list[Record]:
         """The snapshots as one record, for audits, views and figures."""
         if self._facts is None:
-            raise CreditscopeError("Expected at least one snapshot, but none was taken. Call snapshot(x, y) first.")
+            raise CreditscopeError("Expected at least one snapshot, but got none. Call snapshot(x, y) first.")
         provenance = begin_provenance(self._facts, device=next(self.model.parameters()).device, engine="watch")
         return [Record(None, provenance, tuple(self.snapshots))]
 
@@ -207,10 +221,20 @@ def watch(
 
     Without a rule the credit is what backprop gives (for a model converted by `convert`, what its feedback
     gives). `rule` is a tap rule by name or instance; `credit` a function from `CreditContext` to one tensor per
-    tap. `loss` maps (output, target) to one loss per row; the default is cross-entropy on class labels.
+    tap. `loss` maps (output, target) to one loss per row; the default is cross-entropy on class labels. `seed` is
+    that of feedback and controls.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> import creditscope as cs
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 3))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 3
+    >>> scope = cs.watch(model, taps="1", stem="0", rule="dfa")
+    >>> len(scope.snapshot(x, y).taps.cos)
+    2
     """
     if rule is not None and credit is not None:
-        raise CreditscopeError("Expected a rule or a credit function, but got both.")
+        raise CreditscopeError("Expected a rule or a credit function, but got both. Leave one out.")
     transport = transport_of(model)
     if credit is not None:
         chosen: Rule = _GivenCredit(credit)
@@ -231,7 +255,7 @@ def watch(
                 f"no feedback. Call creditscope.convert(model, {chosen.name!r}, ...) first."
             )
     if not set(resolve_taps(model, taps)) - {stem}:
-        raise CreditscopeError(f"Expected at least one tap besides the stem {stem!r}, but got none.")
+        raise CreditscopeError(f"Expected at least one tap besides the stem {stem!r}, but got none. Name a block.")
     names = resolve_taps(model, [*([stem] if stem else []), *([taps] if isinstance(taps, str) else taps)])
     if isinstance(chosen, TapRule) and chosen.learns_feedback:
         raise CreditscopeError(
@@ -246,11 +270,25 @@ def convert(
 ) -> ConversionReport:
     """Give the linear layers of `model` the feedback of a weight rule, in place; then train it as usual.
 
+    `inputs` are a few rows that the model can be called with, `options` those of the rule, `seed` that of its feedback.
     The report lists every parameter as rule-trained, exact or frozen; what cannot be converted is refused.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> import creditscope as cs
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 3))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 3
+    >>> print(cs.convert(model, "fa", taps="1", inputs=x))
+    FA: 6 parameters
+      rule-trained (4): 0.weight, 0.bias, 1.0.weight, 1.0.bias
+      exact gradient (2): 2.weight, 2.bias
     """
     chosen = rule_class(rule)(**options)
     if not isinstance(chosen, WeightRule) or not chosen.needs_feedback:
-        raise CreditscopeError(f"Expected a weight rule such as 'fa' to convert a model to, but got {rule!r}.")
+        raise CreditscopeError(
+            f"Expected a weight rule such as 'fa' to convert a model to, but got {rule!r}. Tap rules need no "
+            "conversion: watch the model under them, or train by creditscope.run."
+        )
     names, feedback_stream = resolve_taps(model, taps), generator(seed, "feedback")
     return apply_rule(chosen, model, names, _few_rows(inputs), feedback_stream).report
 

@@ -139,7 +139,7 @@ class TestRoundTrip:
 
     def test_nothing_unfinished_is_bundled(self, tmp_path):
         with pytest.raises(
-            CreditscopeError, match="Expected records of finished runs to bundle, but mnist1d-resmlp-dfa"
+            CreditscopeError, match="Expected records of finished runs to bundle, but got mnist1d-resmlp-dfa"
         ):
             write_bundle([make_record(), make_record(status="running")], tmp_path / "a.jsonl.xz")
         assert list(tmp_path.iterdir()) == []
@@ -197,7 +197,7 @@ def replace_line(text: bytes):
     return lambda path: rewrite(path, [*lines_of(path)[:2], text, lines_of(path)[3]])
 
 
-HASH = r"Expected a spec with the hash in its name, but got [0-9a-f]{12}; it was edited"
+HASH = r"Expected a spec with the hash in its name, but got [0-9a-f]{12}. It was edited"
 DAMAGED_LINES = {
     "half a line": (
         lambda path: rewrite(path, [*lines_of(path)[:2], lines_of(path)[2][:900] + b"\n", lines_of(path)[3]]),
@@ -242,7 +242,7 @@ DAMAGED_FILES = {
     "another format": (lambda path: rewrite(path, [b'{"epochs":1}\n']), "Expected the header of a bundle"),
     "other version": (
         lambda path: rewrite(path, [lines_of(path)[0].replace(b'version": 2', b'version": 9'), *lines_of(path)[1:]]),
-        "Expected schema version 2, but got 9; read it with the creditscope that wrote it",
+        "Expected schema version 2, but got 9. Read it with the creditscope that wrote it",
     ),
     "one bit changed": (flip, "cannot be read: Corrupt input data"),
     "endless line": (lambda path: rewrite(path, [b" " * 2**26]), "Expected lines shorter than"),

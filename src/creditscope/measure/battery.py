@@ -47,6 +47,10 @@ class Instrument:
     """A measurement: a function of what it `needs` (names in `Needs`) that gives its `fields`, one entry per tap.
 
     What it gives without an axis is a field of the snapshot; nothing at all, if it has no meaning here.
+
+    >>> from creditscope.measure.battery import INSTRUMENTS
+    >>> {instrument.name: instrument.needs for instrument in INSTRUMENTS}["drift"]
+    ('gradient_rows', 'facts')
     """
 
     name: str
@@ -171,7 +175,9 @@ def _take(instrument: Instrument, needs: Needs) -> Measured:
     stream = random_state(needs.subject.net)
     found = instrument.take(needs)
     if any(not torch.equal(*pair) for pair in zip(stream, random_state(needs.subject.net), strict=True)):
-        raise CreditscopeError("the model draws random numbers in its forward; put it in eval mode")
+        raise CreditscopeError(
+            "Expected a model that draws no random numbers in its forward, but it does. Put it in eval mode."
+        )
     return found
 
 

@@ -23,7 +23,7 @@ def float64_gradients(
     tensors = {n: double(t.detach()) for n, t in (*net.named_parameters(), *net.named_buffers())}
     forward = watch_forward(net, taps, doubled_inputs(inputs), tensors)
     if forward.output.dtype != torch.float64:
-        raise CreditscopeError(f"its forward casts to {forward.output.dtype}")
+        raise CreditscopeError(f"Expected a forward that stays in float64, but it casts to {forward.output.dtype}.")
     errors = errors_of(forward.output)
     return gradients_at(forward.states, forward.output, errors.error)
 

@@ -23,7 +23,7 @@ ITERATIONS = 100
 def measure_probe(subject: Subject, facts: Facts) -> dict[str, Tensor]:
     """Test accuracy of a probe at every tap, trained on training rows; `probe_rows` is the number of test rows."""
     if subject.probe is None:
-        raise CreditscopeError("it needs class labels")
+        raise CreditscopeError("Expected class labels, but got a loss of another kind.")
     train, test = subject.probe()
     states = _states(subject, train)
     others = states if test.inputs is train.inputs else _states(subject, test)

@@ -14,7 +14,7 @@ from creditscope.stack import call_net
 def measure_skips(subject: Subject) -> Tensor:
     """Accuracy if the stage before a tap handed on the state of the tap before; NaN where it does not add to that."""
     if subject.test is None:
-        raise CreditscopeError("it needs class labels")
+        raise CreditscopeError("Expected class labels, but got a loss of another kind.")
     anatomy = subject.applied.anatomy
     skippable = [
         tap for tap, adds in enumerate(anatomy.residual) if adds and anatomy.shapes[tap] == anatomy.shapes[tap - 1]

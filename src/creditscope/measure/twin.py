@@ -153,7 +153,7 @@ def _observed(subject: Subject) -> Twin:
     forward = watch_forward(net, subject.taps, subject.inputs, {**tensors, **parameters})
     wanted = next(t.dtype for t in tensors.values() if t.is_floating_point())
     if forward.output.dtype != wanted:
-        raise CreditscopeError(f"its forward casts to {forward.output.dtype}")
+        raise CreditscopeError(f"Expected a forward that stays in float64, but it casts to {forward.output.dtype}.")
     errors = errors_function(net, subject.target, subject.loss, subject.mask)(forward.output)
     return Twin(subject, observe_forward(net, applied, forward, errors, parameters))
 

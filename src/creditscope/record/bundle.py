@@ -95,7 +95,7 @@ def write_bundle(records: Sequence[Record], path: Path) -> int:
     """Write finished runs as one file, whole or not at all; returns its size in bytes. Specs are not rounded."""
     for record in records:
         if record.spec is None or not record.finished or not record.snapshots:
-            raise CreditscopeError(f"Expected records of finished runs to bundle, but {record.name} is none.")
+            raise CreditscopeError(f"Expected records of finished runs to bundle, but got {record.name}, which is not.")
     header = Header(
         format=FORMAT,
         schema_version=SCHEMA_VERSION,
@@ -162,24 +162,24 @@ def _lines(path: Path) -> Iterator[bytes]:
     with lzma.open(path, "rb") as file:
         while line := file.readline(LONGEST_LINE):
             if len(line) == LONGEST_LINE:
-                raise CreditscopeError(f"Expected lines shorter than {LONGEST_LINE} bytes, but got a longer one")
+                raise CreditscopeError(f"Expected lines shorter than {LONGEST_LINE} bytes, but got a longer one.")
             empty = False
             yield line
     if empty:
-        raise CreditscopeError("Expected a header, but got an empty file")
+        raise CreditscopeError("Expected a header, but got an empty file.")
 
 
 def _read_header(text: bytes) -> Header:
     try:
         header = adapter(Header).validate_json(text)
     except ValueError as error:
-        raise CreditscopeError(f"Expected the header of a bundle, but {first_words(error)}") from error
+        raise CreditscopeError(f"Expected the header of a bundle, but got: {first_words(error)}.") from error
     if header.format != FORMAT:
-        raise CreditscopeError(f"Expected format {FORMAT!r}, but got {header.format[:40]!r}")
+        raise CreditscopeError(f"Expected format {FORMAT!r}, but got {header.format[:40]!r}.")
     if header.schema_version != SCHEMA_VERSION:
         raise CreditscopeError(
-            f"Expected schema version {SCHEMA_VERSION}, but got {header.schema_version}; "
-            "read it with the creditscope that wrote it"
+            f"Expected schema version {SCHEMA_VERSION}, but got {header.schema_version}. "
+            "Read it with the creditscope that wrote it."
         )
     return header
 
@@ -193,14 +193,14 @@ def _read_line(path: Path, number: int, text: bytes) -> Record:
     if line.provenance.schema_version != SCHEMA_VERSION:
         raise CreditscopeError(
             f"Record {name} cannot be read: Expected schema version {SCHEMA_VERSION}, but got "
-            f"{line.provenance.schema_version}."
+            f"{line.provenance.schema_version}. Read it with the creditscope that wrote it."
         )
     check_whole(name, line.spec, line.provenance, line.snapshots)
     if line.run != line.spec.name():
         raise CreditscopeError(
-            f"Record {name} cannot be read: Expected a spec with the hash in its name, but got {line.spec.digest()}; "
-            "it was edited."
+            f"Record {name} cannot be read: Expected a spec with the hash in its name, but got {line.spec.digest()}. "
+            "It was edited."
         )
     if not line.snapshots or line.provenance.status == "running":
-        raise CreditscopeError(f"Record {name} cannot be read: Expected a finished run, but it is not.")
+        raise CreditscopeError(f"Record {name} cannot be read: Expected a finished run, but got one that is not.")
     return Record(line.spec, line.provenance, line.snapshots, path, left_out=line.left_out)

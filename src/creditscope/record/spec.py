@@ -24,7 +24,7 @@ LATER_FIELDS = {"decay_on": "all"}
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a run is trained and measured; these fields are also the options of the command line."""
+    """How a run is trained and measured."""
 
     epochs: int = 60
     """Passes over the training data; on a graph, steps."""
@@ -62,7 +62,7 @@ class Recipe:
     """How much a snapshot measures: quick (no float64, no controls), standard (everything before and after training,
     the cheap measurements in between), full (everything, always)."""
     noise: bool = True
-    """Recompute gradients in float64 to see whether they are resolved."""
+    """Whether gradients are recomputed in float64 to see if they are resolved."""
 
 
 @dataclass(frozen=True, kw_only=True)

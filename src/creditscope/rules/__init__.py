@@ -22,7 +22,16 @@ R = TypeVar("R", bound=type[Rule])
 
 
 def register_rule(name: str) -> Callable[[R], R]:
-    """Class decorator that makes a rule known by `name`."""
+    """Class decorator that makes a rule known by `name`, to `creditscope.run` and the command line.
+
+    >>> import creditscope as cs
+    >>> @cs.register_rule("no_credit")
+    ... class NoCredit(cs.TapRule):
+    ...     def credit(self, ctx):
+    ...         return [0 * h for h in ctx.states]
+    >>> NoCredit.name
+    'no_credit'
+    """
 
     def keep(cls: R) -> R:
         if not (isinstance(cls, type) and issubclass(cls, Rule)):
@@ -44,7 +53,9 @@ def rule_class(name: str) -> type[Rule]:
         return RULES.get(name)
     file = Path(path)
     if not file.is_file():
-        raise CreditscopeError(f"Expected a Python file with the rule {attribute!r}, but {path!r} does not exist.")
+        raise CreditscopeError(
+            f"Expected a Python file with the rule {attribute!r}, but {path!r} does not exist. Is the path right?"
+        )
     return _rule_from_file(file.resolve(), file.read_bytes(), attribute)
 
 

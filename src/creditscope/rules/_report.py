@@ -21,13 +21,20 @@ TITLES: dict[Role, str] = {
 
 @dataclass(frozen=True)
 class ConversionReport:
-    """Every parameter of a net with its role under a rule."""
+    """Every parameter of a net with its role under a rule.
+
+    >>> import creditscope as cs
+    >>> print(cs.ConversionReport("FA", {"stem.weight": "rule", "head.weight": "exact"}))
+    FA: 2 parameters
+      rule-trained (1): stem.weight
+      exact gradient (1): head.weight
+    """
 
     rule: str
     roles: dict[str, Role]
 
     def names(self, role: Role) -> list[str]:
-        """Parameters of that role."""
+        """Parameters of that role: rule, exact, frozen or unused."""
         return [name for name, r in self.roles.items() if r == role]
 
     def __str__(self) -> str:

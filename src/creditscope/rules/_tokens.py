@@ -28,7 +28,9 @@ def spread_over_tokens(a: Tensor, h: Tensor, ctx: CreditContext, tokens: str) ->
     if tokens == "all":
         return a.unsqueeze(1).expand_as(h)
     if ctx.class_token is None:
-        raise CreditscopeError("Expected a net with a class token for tokens='class', but this one names none.")
+        raise CreditscopeError(
+            "Expected a net with a class token for tokens='class', but this one names none. Use tokens='all'."
+        )
     credit = torch.zeros_like(h)
     credit[:, ctx.class_token] = a
     return credit

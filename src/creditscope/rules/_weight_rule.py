@@ -17,7 +17,18 @@ from creditscope.taps import Forward, watch_forward
 
 
 class WeightRule(Rule):
-    """A rule whose credit is what a backward pass delivers through the converted net."""
+    """A rule whose credit is what a backward pass delivers through the converted net.
+
+    >>> from creditscope.rules import convert_linears
+    >>> import creditscope as cs
+    >>> class SignFeedback(cs.WeightRule):
+    ...     label, needs_feedback = "sign feedback", True
+    ...
+    ...     def convert(self, net, anatomy, generator):
+    ...         convert_linears(net, self, lambda name, layer: layer.weight.detach().sign())
+    >>> from creditscope.testing import assert_rule
+    >>> assert_rule(SignFeedback)
+    """
 
     def convert(self, net: nn.Module, anatomy: Anatomy, generator: torch.Generator) -> None:
         """Swap modules of `net` in place for ones that own feedback; nothing by default (backprop)."""

@@ -57,7 +57,7 @@ def check_file(path: Path, expected: str, *, home: str) -> None:
         found = hashlib.file_digest(file, kind).hexdigest()
     if found != digest:
         raise CreditscopeError(
-            f"Expected {path} with {kind} {digest}, but found {found} ({path.stat().st_size} bytes): it is "
+            f"Expected {path} with {kind} {digest}, but got {found} ({path.stat().st_size} bytes): it is "
             f"truncated or altered. Delete it and get it again from {home}."
         )
 

@@ -157,7 +157,7 @@ def check_data(task: AnyTask, spec: RunSpec) -> None:
         )
     if isinstance(task, GraphTask) and spec.targets == "random":
         raise CreditscopeError(
-            "Expected true targets for a graph, whose few labelled nodes anything fits, but got random."
+            "Expected true targets for a graph, whose few labelled nodes anything fits, but got random ones. Use true."
         )
     if isinstance(task, Task) and spec.batch > task.training_rows:
         raise CreditscopeError(

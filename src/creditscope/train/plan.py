@@ -92,7 +92,7 @@ def check_spec(spec: RunSpec) -> RunSpec:
     if spec.frozen and spec.train_last != -1:
         raise CreditscopeError(
             f"Expected frozen blocks or a number of last blocks to train, but got train_last {spec.train_last} beside "
-            "frozen."
+            "frozen. Leave one out."
         )
     return spec
 
@@ -117,11 +117,11 @@ def plan_runs(
     known = {f.name for f in dataclass_fields(RunSpec)}
     for name in ("seed", "frozen") if baselines or ladder else ("seed",):
         if name in fields:
-            raise CreditscopeError(f"Expected {name!r} to be chosen by the plan, but it was given.")
+            raise CreditscopeError(f"Expected {name!r} to be chosen by the plan, but got one. Leave it out.")
     if (baselines or ladder) and fields.get("train_last", -1) != -1:
         raise CreditscopeError(
             f"Expected all blocks to be trained beside baselines or a ladder, but got train_last "
-            f"{fields['train_last']}."
+            f"{fields['train_last']}. Leave one out."
         )
     extra = {name: fields.pop(name) for name in list(fields) if name not in known}
     options = declared_options(NETS.get(fields.get("net", "resmlp")))
