@@ -285,6 +285,18 @@ class TestShow:
         code, out, _ = call("audit", tmp_path, "--set", "growth=20")
         assert (code, "walk back (CS001)" in out) == (0, True)
 
+    def test_only_and_explain(self, call, tmp_path):
+        for epochs in (1, 2):
+            write_record(tmp_path, make_record(epochs=epochs))
+        code, out, _ = call("audit", tmp_path, "--json", "--only", "2 epochs, DFA")
+        assert (code, [m["setting"] for m in json.loads(out)["methods"]]) == (0, ["mnist1d · resmlp · 2 epochs"])
+        code, _, err = call("audit", tmp_path, "--only", "7 epochs")
+        assert (code, "none of 2 settings has all of '7 epochs'" in err) == (2, True)
+        code, out, _ = call("audit", tmp_path / "nowhere", "--explain", "CS005")
+        assert (code, "What to do: Report that layer" in out) == (0, True)
+        code, _, err = call("audit", "--explain", "CS099")
+        assert (code, "CS099" in err) == (2, True)
+
     @pytest.fixture
     def records(self, tmp_path):
         """BP, which passes, and DFA, whose stream grows 60-fold from epoch 1 on."""

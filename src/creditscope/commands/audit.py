@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from creditscope.commands._options import Limits, Records, read_limits
+from creditscope.commands._printing import say
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class Audit:
     """
 
     records: Annotated[tyro.conf.Positional[Records], tyro.conf.arg(metavar="[DIR]")] = Path("out/records")
+    only: Annotated[str, tyro.conf.arg(metavar="TEXT", help_behavior_hint="(default: all)")] = ""
+    """Keep the settings with all of these words (a, b) in their titles, methods or verdicts; few are shown in full."""
     set: Limits = ()
     mute: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[CODE ...]", help_behavior_hint="(default: none)")] = ()
     """Checks to leave out of the verdict, such as CS005; they are named beside it."""
@@ -34,15 +37,23 @@ class Audit:
         tuple[str, ...] | None, tyro.conf.arg(metavar="[METHOD ...]", help_behavior_hint="(default: exit with 0)")
     ] = None
     """Exit with 1 if a method is not trustworthy: those named, or all."""
+    explain: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[CODE ...]", help_behavior_hint="(default: none)")] = ()
+    """Judge nothing; print how these checks decide, why they matter and what to do."""
     json: bool = False
     """Print JSON: methods, per-tap intervals and decisions; with --sensitivity the ranges too."""
 
     def run(self) -> None:
         """Load, judge, print."""
+        if self.explain:
+            from creditscope.auditing.manual import describe_checks
+
+            say(describe_checks(self.explain))
+            return
         from creditscope.auditing import audit
         from creditscope.auditing.strict import expect_trust
 
         found = audit(self.records, limits=read_limits(self.set), mute=self.mute, interval=self.interval)
+        found = found.only(self.only) if self.only else found
         failures = [] if self.strict is None else expect_trust(found, self.strict)
         self._print(found)
         if self.card:
