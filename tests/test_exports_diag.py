@@ -111,7 +111,7 @@ def test_the_command_writes_and_says(bottleneck, tmp_path, capsys):
         main(["export", "--records", str(bottleneck), "--out", str(tmp_path / "paper"), "--only", "diag_section23"])
     said = capsys.readouterr()
     assert "missing: diag_section23: L=20, not on record: seeds 42, 123, 456, 1, 2" in said.out
-    assert "but nothing was written" in said.err
+    assert "but got none. creditscope reproduce trains them." in said.err
     assert not (tmp_path / "paper").exists()
     with pytest.raises(SystemExit):
         main(["export", "--records", str(bottleneck), "--out", str(tmp_path), "--only", "unknown"])

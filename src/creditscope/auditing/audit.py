@@ -64,7 +64,16 @@ class MethodAudit:
 
 @dataclass(frozen=True)
 class Audit:
-    """The judged methods, the thresholds used, and what could not be read."""
+    """The judged methods, the thresholds used, and what could not be read; made by `audit`.
+
+    >>> import creditscope as cs
+    >>> judged = cs.run(rule="dfa", task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick").audit()
+    >>> dfa = judged.methods[0]
+    >>> dfa.method, dfa.seeds, [finding.code for finding in dfa.findings][:2]
+    ('DFA', (42,), ['CS001', 'CS002'])
+    >>> [line.question for line in dfa.verdict.lines]
+    ['Is the reference gradient resolved?', 'Does credit carry information?', 'Is depth used?']
+    """
 
     methods: tuple[MethodAudit, ...]
     limits: Thresholds
@@ -130,7 +139,13 @@ def audit(
 ) -> Audit:
     """Judge a folder of records, a list of them, runs, or a scope, by these limits.
 
-    `interval` chooses how per-tap intervals are made: t, or a percentile bootstrap over seeds.
+    `limits` are the thresholds, ours by default; checks whose codes are in `mute` are left out of the verdict and named
+    beside it; `interval` chooses how per-tap intervals are made: t, or a percentile bootstrap over seeds.
+
+    >>> import creditscope as cs
+    >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
+    >>> cs.audit("out/records", limits=cs.Thresholds().changed(growth=20), mute=["CS010"]).methods[0].method
+    'BP'
     """
     problems: list[str] = []
     records = _gather(source, problems)
@@ -143,7 +158,8 @@ def audit(
     groups = tuple(group_methods(records))
     if not groups:
         raise CreditscopeError(
-            "Expected a run whose blocks are all trained, but got frozen baselines or rungs of a depth ladder only."
+            "Expected a run whose blocks are all trained, but got frozen baselines or rungs of a depth ladder only. "
+            "Train one without frozen and train_last."
         )
     with collection_paused():
         methods = tuple(_judge(method, checks, limits, mute, interval) for method in groups)
@@ -171,8 +187,8 @@ def _gather(source: Any, problems: list[str]) -> list[Record]:
     problems += [f"Record {r.name} did not finish; left out." for r in running]
     records = [r for r in records if r.snapshots and r not in running]
     if not records:
-        detail = f" {' '.join(problems)}" if problems else ""
-        raise CreditscopeError(f"Expected at least one finished record to audit, but got none.{detail}")
+        detail = " ".join(problems) or "Train runs first: creditscope run."
+        raise CreditscopeError(f"Expected at least one finished record to audit, but got none. {detail}")
     return records
 
 

@@ -20,7 +20,12 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One check's answer about one run or one method."""
+    """One check's answer about one run or one method.
+
+    >>> from creditscope.auditing import Finding, Outcome
+    >>> Finding(code="CS999", title="", outcome=Outcome.SKIPPED, message="nothing was measured").is_open
+    True
+    """
 
     code: str
     title: str

@@ -30,7 +30,12 @@ EVERY_RUN_CHECK = "each run check"
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """Every number a verdict depends on."""
+    """Every number a verdict depends on; `creditscope list thresholds` says what each means.
+
+    >>> import creditscope as cs
+    >>> cs.Thresholds().changed(growth=20).growth
+    20
+    """
 
     growth: float = _limit(
         PUBLISHED_GROWTH,

@@ -143,7 +143,9 @@ def select_controls(records: Sequence[Record]) -> Controls:
         _block(depth, list(rows[depth].values())) for depth in sorted(rows) if rows[depth][BASELINE.name].runs
     )
     if not blocks:
-        raise CreditscopeError("Expected a complete run of the baseline, but all are diverged or unfinished.")
+        raise CreditscopeError(
+            "Expected a complete run of the baseline, but got diverged or unfinished ones only. Train others."
+        )
     seeds = tuple(sorted({spec.seed for spec in specs}))
     baseline = next(spec for spec, control, _ in wanted if control is BASELINE)
     dropped = [depth for depth in sorted(rows) if depth not in {block.depth for block in blocks}]

@@ -112,7 +112,9 @@ def select_depths(records: Sequence[Record]) -> Depths:
         else:
             notes.append(f"L = {_depth(spec)}, seed {spec.seed}: {status}, left out.")
     if not by_depth:
-        raise CreditscopeError("Expected at least one complete run, but all records are diverged or unfinished.")
+        raise CreditscopeError(
+            "Expected at least one complete run, but got diverged or unfinished ones only. Train others."
+        )
     found = sorted(DEPTHS if set(by_depth) <= set(DEPTHS) else by_depth)
     seeds = sorted({seed for runs in by_depth.values() for seed in runs})
     groups = []

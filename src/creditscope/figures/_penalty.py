@@ -161,5 +161,7 @@ def _share_seeds(usable: dict[str, dict[int, Record]], gaps: dict[str, str]) -> 
             gaps[key] = "no seed that the others have"
         seeds = shared or seeds
     if not seeds:
-        raise CreditscopeError("Expected at least one complete run, but all records are diverged or unfinished.")
+        raise CreditscopeError(
+            "Expected at least one complete run, but got diverged or unfinished ones only. Train others."
+        )
     return tuple(sorted(seeds))

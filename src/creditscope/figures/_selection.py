@@ -136,7 +136,9 @@ def _list_values(differing: dict[str, list]) -> str:
 def _share_seeds(usable: dict[str, dict[int, Record]]) -> tuple[tuple[int, ...], list[int]]:
     """Seeds every rule has, and the others."""
     if not usable:
-        raise CreditscopeError("Expected at least one complete run, but all records are diverged or unfinished.")
+        raise CreditscopeError(
+            "Expected at least one complete run, but got diverged or unfinished ones only. Train others."
+        )
     first, *others = usable.values()
     shared = set(first).intersection(*others)
     if not shared:
