@@ -106,8 +106,9 @@ def test_another_folder_can_be_named_on_the_command_line(root, monkeypatch, call
 
 
 @pytest.fixture
-def server(tmp_path):
+def server(tmp_path, monkeypatch):
     """The files of a folder over HTTP; what is asked for is noted."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     asked, folder = [], tmp_path / "served"
     folder.mkdir()
 
