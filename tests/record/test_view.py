@@ -83,18 +83,6 @@ def test_a_watched_model_has_seed_0():
     assert list(data["seed"].values) == [0]
 
 
-def test_no_record_is_refused():
-    with pytest.raises(CreditscopeError, match="Expected at least one record to view, but got none"):
-        to_xarray([])
-
-
-def test_runs_give_the_same_as_a_long_table():
-    frame = Runs(RECORDS).frame().set_index(list(AXES))
-    assert len(frame) == 2 * 2 * 3 * 3
-    assert frame.loc[("dfa", 2, 5, "blocks.1"), "cos"] == pytest.approx(2.052)
-    assert frame.loc[("bp", 1, 10, "stem"), "accuracy"] == pytest.approx(1.10)
-
-
 def test_runs_say_how_many_and_which_they_are():
     names = [r.name for r in RECORDS]
     assert repr(Runs(RECORDS)) == f"Runs(3: {', '.join(names)})"
@@ -105,3 +93,15 @@ def test_runs_are_drawn_with_every_rule_that_was_trained():
     records = {r.spec.digest(): r for rule in ("dfa", "fa") for r in make_family(rule)}
     said = texts(Runs(list(records.values())).plot())
     assert [label for label in ("BP", "DFA", "FA") if label not in said.split()] == []
+
+
+def test_no_record_is_refused():
+    with pytest.raises(CreditscopeError, match="Expected at least one record to view, but got none"):
+        to_xarray([])
+
+
+def test_runs_give_the_same_as_a_long_table():
+    frame = Runs(RECORDS).frame().set_index(list(AXES))
+    assert len(frame) == 2 * 2 * 3 * 3
+    assert frame.loc[("dfa", 2, 5, "blocks.1"), "cos"] == pytest.approx(2.052)
+    assert frame.loc[("bp", 1, 10, "stem"), "accuracy"] == pytest.approx(1.10)
