@@ -28,6 +28,7 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/python docs/make_api.py
 
 # The environment is that of a worker process (train/runner.py).
 bench: export OMP_NUM_THREADS = 1

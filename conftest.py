@@ -1,16 +1,26 @@
-"""Doctests run in a folder of their own, so that the examples of README and of the tutorial leave nothing behind."""
+"""Doctests run in a folder of their own and leave nothing behind, no file and no registered name."""
 
 import importlib.util
 
 import pytest
 from _pytest.doctest import DoctestItem
 
+from creditscope.registry import CHECKS, EXPORTS, FIGURES, NETS, RULES, STUDIES, TASKS
+
 collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["src/creditscope/stacked_functions/_*_kernels.py"]
 """Doctests import every module; kernels can be imported only where Triton is."""
+REGISTRIES = (CHECKS, EXPORTS, FIGURES, NETS, RULES, STUDIES, TASKS)
 
 
 @pytest.fixture(autouse=True)
-def doctest_folder(request: pytest.FixtureRequest, tmp_path, monkeypatch):
-    """Change to a temporary folder for doctests only."""
-    if isinstance(request.node, DoctestItem):
-        monkeypatch.chdir(tmp_path)
+def doctest_alone(request: pytest.FixtureRequest, tmp_path, monkeypatch):
+    """A temporary folder, and names that are forgotten afterwards, for doctests only."""
+    if not isinstance(request.node, DoctestItem):
+        yield
+        return
+    monkeypatch.chdir(tmp_path)
+    before = {registry: set(registry.names()) for registry in REGISTRIES}
+    yield
+    for registry, known in before.items():
+        for name in set(registry.names()) - known:
+            del registry._registered[name]

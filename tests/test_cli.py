@@ -15,7 +15,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.record import read_record
 from creditscope.registry import TASKS
 from creditscope.tasks import Task, check_task, register_task
-from creditscope.train.runner import CUDA_JOBS
+from creditscope.train.pool import CUDA_JOBS
 
 TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--jobs", "1", "--quiet")
 DEMO = {"net_options": {"depth": 4, "width": 128, "terminal_norm": True}, "epochs": 60, "snapshot_every": 5}
@@ -355,13 +355,13 @@ class TestShow:
 
     def test_help_says_how_many_workers_there_are_on_cuda(self, call):
         _, out, _ = call("run", "--help")
-        assert f"on CUDA at most {CUDA_JOBS}." in " ".join(out.replace("│", " ").split())
+        assert f"on CUDA at most {CUDA_JOBS})" in " ".join(out.replace("│", " ").split())
 
     def test_list(self, call):
         code, out, _ = call("list", "--json")
         found = json.loads(out)
         assert code == 0
-        assert sorted(found) == ["checks", "exports", "figures", "nets", "rules", "tasks", "thresholds"]
+        assert sorted(found) == ["checks", "exports", "figures", "nets", "rules", "studies", "tasks", "thresholds"]
         assert {"bp", "fa", "block_fa", "dfa"} <= set(found["rules"])
         assert all(summary for rows in found.values() for summary in rows.values())
         code, out, _ = call("list", "nets")

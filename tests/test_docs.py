@@ -1,4 +1,4 @@
-"""What README and the gallery say is what the shipped records say."""
+"""What README and the gallery say is what the shipped records say; links between pages lead somewhere."""
 
 import re
 from pathlib import Path
@@ -31,6 +31,38 @@ SIZE = re.compile(
     r"(?<![\w.,-])(?:(?:(\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)[×·])?10([⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)|"
     r"(\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e([+-]?\d+))?(?![\w⁰¹²³⁴⁵⁶⁷⁸⁹⁻]))"
 )
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def read_links(page: Path) -> list[tuple[Path, str]]:
+    """The files that a page links to, and the headings in them; code and addresses aside."""
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    found = [target.partition("#") for target in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in target]
+    return [((page.parent / file).resolve() if file else page, heading) for file, _, heading in found]
+
+
+def list_anchors(page: Path) -> set[str]:
+    """Headings as they are linked to."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+class TestLinks:
+    @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+    def test_lead_somewhere(self, page):
+        links = read_links(page)
+        assert [str(file) for file, _ in links if not file.exists()] == []
+        assert [(file.name, heading) for file, heading in links if heading and heading not in list_anchors(file)] == []
+
+    def test_every_page_is_reached_from_readme(self):
+        reached, ahead = set(), [PAGES[0]]
+        while ahead:
+            page = ahead.pop()
+            reached.add(page)
+            ahead += [file for file, _ in read_links(page) if file.suffix == ".md" and file not in reached]
+        assert [page.name for page in PAGES if page not in reached] == []
 
 
 def read_table(first: str) -> list[dict[str, str]]:

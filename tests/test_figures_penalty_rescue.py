@@ -236,7 +236,7 @@ class TestSelection:
     def test_nothing_to_draw_is_refused(self):
         with pytest.raises(CreditscopeError, match="but got none of dfa among 1 records"):
             plot_penalty_rescue([make_record(rule="bp")])
-        with pytest.raises(CreditscopeError, match="all records are diverged"):
+        with pytest.raises(CreditscopeError, match="got diverged or unfinished ones only"):
             plot_penalty_rescue([make_run("dfa", 1, diverged=3)])
         shallow = make_record(facts={"depth": 1}, snapshots=[make_snapshot(make_facts(depth=1))])
         with pytest.raises(CreditscopeError, match="Expected a net of at least two blocks"):

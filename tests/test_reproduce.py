@@ -66,10 +66,10 @@ class TestUnion:
     def test_the_longest_come_first_and_seeds_stay_in_order(self):
         vit = {"task": "digits", "net": "vit", "net_options": {}, "epochs": 1}
         graph = {"task": "sbm", "net": "gcn", "net_options": {}, "epochs": 100}
-        short, long = {**RUN, "epochs": 1}, {**RUN, "epochs": 20}
-        specs = [plan_run(**{**run, "seed": seed}) for run in (graph, short, vit, long) for seed in (7, 3)]
+        short, long, full = {**RUN, "epochs": 1}, {**RUN, "epochs": 20}, {**RUN, "epochs": 2, "tier": "full"}
+        specs = [plan_run(**{**run, "seed": seed}) for run in (graph, short, vit, long, full) for seed in (7, 3)]
         order = [(spec.net, spec.epochs, spec.seed) for spec in longest_first(specs)]
-        runs = (("vit", 1), ("resmlp", 20), ("gcn", 100), ("resmlp", 1))
+        runs = (("vit", 1), ("resmlp", 2), ("resmlp", 20), ("gcn", 100), ("resmlp", 1))
         assert order == [(net, epochs, seed) for net, epochs in runs for seed in (7, 3)]
 
 

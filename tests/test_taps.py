@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from creditscope.anatomy import examine
 from creditscope.errors import CreditscopeError
-from creditscope.taps import cut_forward, examine, leave_untouched, resolve_taps, watch_forward
+from creditscope.taps import cut_forward, leave_untouched, resolve_taps, watch_forward
 
 
 class InPlace(nn.Module):

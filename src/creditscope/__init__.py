@@ -1,35 +1,23 @@
 """creditscope: an instrument for credit assignment in deep networks.
 
-Names are loaded on first use, so that `import creditscope` and the parts that only read records cost no torch.
+`run` trains, `watch` looks at a model of yours, `audit` judges; `docs/api.md` has all public names. They are loaded on
+first use, so that `import creditscope` and the parts that only read records cost no torch.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from creditscope.auditing import Audit, Thresholds, audit
+    from creditscope.errors import CreditscopeError
+    from creditscope.nets import register_net
+    from creditscope.record import load_records
+    from creditscope.rules import ConversionReport, CreditContext, LearningContext, TapRule, WeightRule, register_rule
+    from creditscope.runs import Runs, run
+    from creditscope.scope import Scope, convert, watch
+    from creditscope.tasks import Task, register_task
 
-_HOME = {
-    "Audit": "creditscope.auditing",
-    "ConversionReport": "creditscope.rules",
-    "CreditContext": "creditscope.rules",
-    "CreditscopeError": "creditscope.errors",
-    "LearningContext": "creditscope.rules",
-    "Runs": "creditscope.runs",
-    "Scope": "creditscope.scope",
-    "TapRule": "creditscope.rules",
-    "Task": "creditscope.tasks",
-    "Thresholds": "creditscope.auditing",
-    "WeightRule": "creditscope.rules",
-    "audit": "creditscope.auditing",
-    "convert": "creditscope.scope",
-    "load_records": "creditscope.record",
-    "register_net": "creditscope.nets",
-    "register_rule": "creditscope.rules",
-    "register_task": "creditscope.tasks",
-    "run": "creditscope.runs",
-    "watch": "creditscope.scope",
-}
-"""Where each public name lives."""
+__version__ = "0.1.0"
 
 __all__ = [
     "Audit",
@@ -54,20 +42,15 @@ __all__ = [
     "watch",
 ]
 
-if TYPE_CHECKING:
-    from creditscope.auditing import Audit, Thresholds, audit
-    from creditscope.errors import CreditscopeError
-    from creditscope.nets import register_net
-    from creditscope.record import load_records
-    from creditscope.rules import ConversionReport, CreditContext, LearningContext, TapRule, WeightRule, register_rule
-    from creditscope.runs import Runs, run
-    from creditscope.scope import Scope, convert, watch
-    from creditscope.tasks import Task, register_task
+_HOMES = ("errors", "tasks", "nets", "record", "auditing", "runs", "rules", "scope")
+"""Modules of the public names, those that import torch last: a name is that of the first which has it."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+    for home in _HOMES if name in __all__ else ():
+        module = import_module(f"creditscope.{home}")
+        if hasattr(module, name):
+            return getattr(module, name)
     raise AttributeError(f"module 'creditscope' has no attribute {name!r}")
 
 

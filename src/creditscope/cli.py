@@ -34,15 +34,21 @@ Command = (
 )
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Parse, run, and turn errors into one clear line."""
-    command: Any = tyro.cli(
+def parse(arguments: list[str] | None = None) -> Any:
+    """The command that was typed, with its options; what cannot be read ends the program with 2."""
+    return tyro.cli(
         Command,  # pyright: ignore[reportArgumentType]
         prog="creditscope",
-        description="An instrument for credit assignment in deep networks.",
+        description="An instrument for credit assignment in deep networks. creditscope COMMAND --help tells more. "
+        "Exit codes: 0 done, 1 not trustworthy (audit --strict), 2 cannot be done, 130 Ctrl-C.",
         args=arguments,
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
     )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse, run, and turn errors into one clear line."""
+    command = parse(arguments)
     if getattr(command, "data_root", None):
         os.environ["CREDITSCOPE_DATA"] = str(command.data_root.resolve())
     try:

@@ -1,31 +1,19 @@
 """What a user needs to say when something does not work."""
 
 import platform
+import re
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 
 import creditscope
 from creditscope.tasks._files import data_root
-
-LIBRARIES = (
-    "torch",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "mnist1d",
-    "matplotlib",
-    "xarray",
-    "pydantic",
-    "tyro",
-    "rich",
-)
 
 
 def examine_machine() -> dict[str, str]:
     """Versions, devices, threads and folders, as text."""
     import torch
 
-    from creditscope.train.runner import available_cores
+    from creditscope.train.pool import available_cores
 
     root = data_root()
     found = {
@@ -33,14 +21,27 @@ def examine_machine() -> dict[str, str]:
         "python": f"{platform.python_version()} ({sys.executable})",
         "platform": platform.platform(),
     }
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
+    found |= {name: find_version(name) for name in list_libraries()}
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     found["devices"] = ", ".join(["cpu", *gpus])
     found["cores"] = str(available_cores())
     found["torch threads"] = f"{torch.get_num_threads()} (workers use 1 each)"
     found["data folder"] = f"{root} ({'found' if root.is_dir() else 'not there; embedded tasks need none'})"
     return found
+
+
+def list_libraries() -> list[str]:
+    """What the installed package says it needs, extras aside; torch alone, if it is not installed."""
+    try:
+        needed = requires("creditscope") or []
+    except PackageNotFoundError:
+        needed = ["torch"]
+    return [re.split(r"[^\w.-]", need)[0] for need in needed if "extra ==" not in need]
+
+
+def find_version(name: str) -> str:
+    """The version of an installed library."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

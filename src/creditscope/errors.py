@@ -1,10 +1,20 @@
-"""Errors that say what was expected, what came, and what to do."""
+"""Errors in one voice: "Expected X, but got Y. Do Z.", where Z is left out if X tells it.
+
+A part of a file that cannot be used is named first: "Record N cannot be read: Expected …". What is caught again and
+told as a reason (`CannotStackError`) is a clause without capital and full stop.
+"""
 
 from collections.abc import Iterable
 
 
 class CreditscopeError(ValueError):
-    """Bad input; the message is written for the user and the command line prints it alone."""
+    """Bad input: the message says what was expected, what came, and what to do; the command line prints it alone.
+
+    >>> import creditscope as cs
+    >>> cs.run(rule="nope")
+    Traceback (most recent call last):
+    creditscope.errors.UnknownNameError: Expected the name of a rule, but got 'nope'. Choices: block_fa, bp, dfa, ...
+    """
 
 
 class UnknownNameError(CreditscopeError):

@@ -1,7 +1,7 @@
 """What there is to choose from, in one line each; read without importing the files."""
 
 from creditscope.auditing.thresholds import table
-from creditscope.registry import CHECKS, EXPORTS, FIGURES, NETS, RULES, TASKS
+from creditscope.registry import CHECKS, EXPORTS, FIGURES, NETS, RULES, STUDIES, TASKS
 
 
 def list_everything() -> dict[str, dict[str, str]]:
@@ -12,6 +12,7 @@ def list_everything() -> dict[str, dict[str, str]]:
         "tasks": TASKS,
         "checks": CHECKS,
         "figures": FIGURES,
+        "studies": STUDIES,
         "exports": EXPORTS,
     }
     found = {kind: {name: r.summary(name) for name in r.names()} for kind, r in registries.items()}

@@ -39,7 +39,10 @@ class RowErrors:
 def row_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask: Tensor | None = None) -> RowErrors:
     """Errors of every row of one net under `loss` (default cross-entropy); rows outside `mask` get none."""
     if len(target) != len(output):
-        raise CreditscopeError(f"Expected one target per row, but got {len(output)} rows and {len(target)} targets.")
+        raise CreditscopeError(
+            f"Expected one target per row, but got {len(output)} rows and {len(target)} targets. "
+            "Is the model batch first?"
+        )
     if loss is None:
         if output.ndim != 2:
             raise CreditscopeError(

@@ -12,17 +12,27 @@ from creditscope.record.view import to_xarray
 
 @dataclass(frozen=True)
 class Runs:
-    """Finished runs; every view is made from their records."""
+    """Finished runs, as `run` gives them; every view is made from their records.
+
+    >>> import creditscope as cs
+    >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
+    >>> dict(runs.to_xarray().sizes)
+    {'rule': 1, 'seed': 1, 'epoch': 2, 'layer': 2}
+    >>> runs.frame().columns[:4].tolist()
+    ['rule', 'seed', 'epoch', 'layer']
+    """
 
     records: list[Record]
+    """One for each rule and seed, baselines and controls included."""
     problems: tuple[str, ...] = ()
+    """What could not be read or used, in words."""
 
     def __repr__(self) -> str:
         names = ", ".join(r.name for r in self.records[:3])
         return f"Runs({len(self.records)}: {names}{', …' * (len(self.records) > 3)})"
 
     def audit(self, **options: Any) -> Audit:
-        """Judge them."""
+        """Judge them; options are those of `creditscope.audit`."""
         return audit(self, **options)
 
     def to_xarray(self):
@@ -46,6 +56,8 @@ def run(
     rule: str | Sequence[str] = "bp",
     seeds: int | Sequence[int] = 3,
     baselines: bool = False,
+    ladder: bool = False,
+    controls: str | Sequence[str] = (),
     out: str | Path = "out",
     jobs: int | None = None,
     quiet: bool = True,
@@ -56,20 +68,26 @@ def run(
 ) -> Runs:
     """Train and measure a rule (or several) over seeds; runs that are on record under `out` are reused.
 
-    `device` is auto (CUDA where there is one), cpu or cuda; `engine` trains seeds one by one (loop), all at once
-    (stacked), or by what is faster (auto). A run that was stopped, by Ctrl-C, `time_limit` (seconds) or a crash, goes
-    on from its last checkpoint.
+    `rule` is a name, `path/to/file.py:Class`, or a list of them; `seeds` how many, or which. `baselines` adds what use
+    of depth is judged against: frozen blocks under the same rule, BP, and frozen BP; `ladder` adds runs with only the
+    last k blocks trained; `controls` are among "random targets", "sgd" and "norms". Other arguments are those of the
+    run spec (task, net, epochs, lr, penalty, …; `creditscope run --help` tells them) and of the net (depth, width).
 
-    `baselines` adds what use of depth is judged against: frozen blocks under the same rule, BP, and frozen BP;
-    `ladder=True` and `controls=("random targets", "sgd", "norms")` add more (see `plan_runs`).
-    Other arguments are those of the run spec (task, net, epochs, lr, penalty, …) and of the net (depth, width).
+    `device` is auto (CUDA where there is one), cpu or cuda; `engine` trains seeds one by one (loop), all at once
+    (stacked), or by what is faster (auto); `jobs` is the number of worker processes, by default one per core. A run
+    that was stopped, by Ctrl-C, `time_limit` (seconds) or a crash, goes on from its last checkpoint.
+
+    >>> import creditscope as cs
+    >>> cs.run(rule="dfa", task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
+    Runs(1: digits-resmlp-dfa-s42-...)
     """
     from creditscope.train.plan import choose_seeds, plan_runs
     from creditscope.train.progress import choose_progress
     from creditscope.train.runner import run_all
 
     rules = [rule] if isinstance(rule, str) else list(rule)
-    specs = plan_runs(rules=rules, seeds=choose_seeds(seeds), baselines=baselines, **fields)
+    compared = {"baselines": baselines, "ladder": ladder, "controls": controls}
+    specs = plan_runs(rules=rules, seeds=choose_seeds(seeds), **compared, **fields)
     problems: list[str] = []
     records = run_all(
         specs,

@@ -8,14 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.auditing import Audit, audit
+from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowLoss
-from creditscope.measure.battery import Tier, complete_snapshots
+from creditscope.measure.battery import complete_snapshots
+from creditscope.measure.facts import gather_facts
 from creditscope.measure.observation import observe
 from creditscope.measure.probe import spread_rows
-from creditscope.measure.snapshot import take_snapshot
-from creditscope.measure.subject import Labelled, Subject, subjects_of
+from creditscope.measure.snapshot import take_snapshots
+from creditscope.measure.subject import Subject, subjects_of
 from creditscope.record import Facts, Record, Snapshot
+from creditscope.record.spec import Tier
 from creditscope.rng import generator
 from creditscope.rules import (
     Application,
@@ -30,12 +33,25 @@ from creditscope.rules import (
 )
 from creditscope.taps import resolve_taps
 from creditscope.train.data import SAMPLE_ROWS
-from creditscope.train.facts import gather_facts
 from creditscope.train.provenance import begin_provenance
 
 
 class Scope:
-    """Takes snapshots of a model between training steps; made by `watch`."""
+    """Takes snapshots of a model between training steps; made by `watch`.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> import creditscope as cs
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 3))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 3
+    >>> scope = cs.watch(model, taps="1", stem="0")
+    >>> for epoch in range(2):
+    ...     taken = scope.snapshot(x, y, epoch=epoch, tier="quick")
+    >>> [snapshot.epoch for snapshot in scope.snapshots], len(taken.taps.g_norm)
+    ([0, 1], 2)
+    >>> scope.audit().methods[0].taps
+    ('0', '1')
+    """
 
     def __init__(
         self,
@@ -90,14 +106,14 @@ class Scope:
         if self.loss is None:
             hits = (seen.output.argmax(-1) == target) & seen.errors.covered
             scalars["accuracy"] = hits.sum() / seen.errors.count
-        taken = take_snapshot(seen, facts, epoch=len(self.snapshots) if epoch is None else epoch, scalars=scalars)
+        taken = take_snapshots(seen, facts, epoch=len(self.snapshots) if epoch is None else epoch, scalars=scalars)
 
         def subjects() -> list[Subject]:
             given = {"inputs": inputs, "target": target, "mask": mask, "loss": self.loss}
             return subjects_of(self.model, applied, [self.seed], **given, **self._labelled(inputs, target, mask))
 
         (taken,) = complete_snapshots(
-            [taken], seen, facts, self.model, seeds=[self.seed], subjects=subjects, tier=tier, ends=False
+            taken, seen, facts, self.model, seeds=[self.seed], subjects=subjects, tier=tier, ends=False
         )
         self.snapshots.append(taken)
         return taken
@@ -106,14 +122,14 @@ class Scope:
     def report(self) -> ConversionReport:
         """Which parameters the watched rule trains, which get exact gradients, which are frozen."""
         if self._application is None:
-            raise CreditscopeError("Expected a snapshot before the report, but none was taken.")
+            raise CreditscopeError("Expected a snapshot before the report, but got none. Call snapshot(x, y) first.")
         return self._application.report
 
     @property
     def records(self) -> list[Record]:
         """The snapshots as one record, for audits, views and figures."""
         if self._facts is None:
-            raise CreditscopeError("Expected at least one snapshot, but none was taken. Call snapshot(x, y) first.")
+            raise CreditscopeError("Expected at least one snapshot, but got none. Call snapshot(x, y) first.")
         provenance = begin_provenance(self._facts, device=next(self.model.parameters()).device, engine="watch")
         return [Record(None, provenance, tuple(self.snapshots))]
 
@@ -150,8 +166,8 @@ class Scope:
         rows = torch.arange(len(target), device=target.device) if mask is None else mask.nonzero()[:, 0]
         halves = [half[spread_rows(len(half)).to(half.device)] for half in (rows[::2], rows[1::2])]
         return {
-            "probe": lambda: tuple(Labelled(inputs, target, half) for half in halves),
-            "test": lambda: [Labelled(inputs, target, rows)],
+            "probe": lambda: tuple(Batch(inputs, target, scored=half) for half in halves),
+            "test": lambda: [Batch(inputs, target, scored=rows)],
         }
 
     def _apply(self, inputs: Any) -> Application:
@@ -205,10 +221,20 @@ def watch(
 
     Without a rule the credit is what backprop gives (for a model converted by `convert`, what its feedback
     gives). `rule` is a tap rule by name or instance; `credit` a function from `CreditContext` to one tensor per
-    tap. `loss` maps (output, target) to one loss per row; the default is cross-entropy on class labels.
+    tap. `loss` maps (output, target) to one loss per row; the default is cross-entropy on class labels. `seed` is
+    that of feedback and controls.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> import creditscope as cs
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 3))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 3
+    >>> scope = cs.watch(model, taps="1", stem="0", rule="dfa")
+    >>> len(scope.snapshot(x, y).taps.cos)
+    2
     """
     if rule is not None and credit is not None:
-        raise CreditscopeError("Expected a rule or a credit function, but got both.")
+        raise CreditscopeError("Expected a rule or a credit function, but got both. Leave one out.")
     transport = transport_of(model)
     if credit is not None:
         chosen: Rule = _GivenCredit(credit)
@@ -229,7 +255,7 @@ def watch(
                 f"no feedback. Call creditscope.convert(model, {chosen.name!r}, ...) first."
             )
     if not set(resolve_taps(model, taps)) - {stem}:
-        raise CreditscopeError(f"Expected at least one tap besides the stem {stem!r}, but got none.")
+        raise CreditscopeError(f"Expected at least one tap besides the stem {stem!r}, but got none. Name a block.")
     names = resolve_taps(model, [*([stem] if stem else []), *([taps] if isinstance(taps, str) else taps)])
     if isinstance(chosen, TapRule) and chosen.learns_feedback:
         raise CreditscopeError(
@@ -244,11 +270,25 @@ def convert(
 ) -> ConversionReport:
     """Give the linear layers of `model` the feedback of a weight rule, in place; then train it as usual.
 
+    `inputs` are a few rows that the model can be called with, `options` those of the rule, `seed` that of its feedback.
     The report lists every parameter as rule-trained, exact or frozen; what cannot be converted is refused.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> import creditscope as cs
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 3))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 3
+    >>> print(cs.convert(model, "fa", taps="1", inputs=x))
+    FA: 6 parameters
+      rule-trained (4): 0.weight, 0.bias, 1.0.weight, 1.0.bias
+      exact gradient (2): 2.weight, 2.bias
     """
     chosen = rule_class(rule)(**options)
     if not isinstance(chosen, WeightRule) or not chosen.needs_feedback:
-        raise CreditscopeError(f"Expected a weight rule such as 'fa' to convert a model to, but got {rule!r}.")
+        raise CreditscopeError(
+            f"Expected a weight rule such as 'fa' to convert a model to, but got {rule!r}. Tap rules need no "
+            "conversion: watch the model under them, or train by creditscope.run."
+        )
     names, feedback_stream = resolve_taps(model, taps), generator(seed, "feedback")
     return apply_rule(chosen, model, names, _few_rows(inputs), feedback_stream).report
 

@@ -24,6 +24,7 @@ def assert_rule(rule: str | type[Rule] | Rule) -> None:
     declares exact are; every trained parameter gets a finite gradient; frozen parts do not move; the global random
     stream is untouched.
 
+    >>> from creditscope.testing import assert_rule
     >>> assert_rule("dfa")
     """
     make = _maker(rule)

@@ -14,7 +14,8 @@ from creditscope.measure.battery import INSTRUMENTS, instruments_due
 from creditscope.record import Snapshot, TapMeasures, WeightMeasures
 from creditscope.tasks import ImageSettings, Task
 from creditscope.train.plan import plan_run
-from creditscope.train.run import build_run, snapshot_run
+from creditscope.train.run import build_run
+from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import stack_runs
 from creditscope.train.training import train_run
 
@@ -281,7 +282,8 @@ class TestWatch:
         before = fingerprint(net)
         taken = scope.snapshot(x, y, tier="full")
         assert taken.taps.rho == taken.taps.descent == (None,)
-        assert "rho not measured: the model draws random numbers in its forward; put it in eval mode" in taken.notes
+        said = "Expected a model that draws no random numbers in its forward, but it does. Put it in eval mode."
+        assert f"rho not measured: {said}" in taken.notes
         assert all(torch.equal(value, fingerprint(net)[key]) for key, value in before.items())
         net.eval()
         assert None not in scope.snapshot(x, y, tier="full").taps.rho
@@ -321,7 +323,7 @@ class TestWatch:
         taken = scope.snapshot(x, y.float(), tier="full")
         assert taken.taps.rho[0] > 0.99
         assert taken.taps.probe == (None,)
-        assert any("probe not measured: it needs class labels" in note for note in taken.notes)
+        assert any("probe not measured: Expected class labels" in note for note in taken.notes)
 
     def test_masked_rows(self):
         x, y = self.data(400)

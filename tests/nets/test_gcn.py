@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from creditscope.anatomy import examine
 from creditscope.errors import CreditscopeError
 from creditscope.graph import Adjacency
 from creditscope.measure.layers import layer_names
@@ -12,9 +13,10 @@ from creditscope.measure.skip import measure_skips
 from creditscope.nets._pair_norm import PairNorm
 from creditscope.nets.gcn import GCN
 from creditscope.stack import StackedNet
-from creditscope.taps import examine, resolve_taps, watch_forward
+from creditscope.taps import resolve_taps, watch_forward
 from creditscope.train.plan import plan_run
-from creditscope.train.run import _subjects, build_run, snapshot_run
+from creditscope.train.run import build_run
+from creditscope.train.snapshots import _subjects, snapshot_run
 from creditscope.train.stacked import stack_runs
 from creditscope.train.training import train_run
 

@@ -50,7 +50,7 @@ def test_whole_files_are_accepted_and_others_named(root):
         files_of({"a": sha(b"whole"), "b": sha(b"x")}).require()
     (folder / "a").write_bytes(b"whol")
     wanted, found = sha(b"whole").split(":")[1], sha(b"whol").split(":")[1]
-    with pytest.raises(CreditscopeError, match=f"with sha256 {wanted}, but found {found} .4 bytes.: it is truncated"):
+    with pytest.raises(CreditscopeError, match=f"with sha256 {wanted}, but got {found} .4 bytes.: it is truncated"):
         good.require()
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from stacking import record_run
 
 from creditscope.errors import CreditscopeError
 from creditscope.losses import row_errors
@@ -13,7 +14,6 @@ from creditscope.record import read_record, run_folder
 from creditscope.rules import feedback_state
 from creditscope.tasks import Task, load_task
 from creditscope.train.plan import plan_run
-from creditscope.train.recording import record_run
 from creditscope.train.run import build_run
 from creditscope.train.training import train_run
 

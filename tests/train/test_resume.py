@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
+from stacking import record_run, stop_after
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, read_record, run_folder
 from creditscope.train.checkpoint import NAME, load_checkpoint
 from creditscope.train.plan import plan_run
-from creditscope.train.recording import StoppedError, record_run
+from creditscope.train.recording import StoppedError
 from creditscope.train.run import build_run
 from creditscope.train.runner import UnfinishedError, run_all
 
@@ -26,11 +27,6 @@ def whole(tmp_path: Path, spec: RunSpec) -> dict[str, bytes]:
     """The bytes of an uninterrupted run."""
     record_run(spec, tmp_path / "whole")
     return bytes_of(run_folder(tmp_path / "whole", spec))
-
-
-def stop_after(epochs: int):
-    calls = []
-    return lambda: calls.append(1) or len(calls) >= epochs
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from creditscope.nets._dropout import HashDropout, seed_dropout, set_dropout_step
 from creditscope.record import RunSpec
 from creditscope.stack import StackedNet
-from creditscope.train.run import snapshot_run
+from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import CannotStackError, stack_runs
 from creditscope.train.training import train_run
 

@@ -30,7 +30,12 @@ EVERY_RUN_CHECK = "each run check"
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """Every number a verdict depends on."""
+    """Every number a verdict depends on; `creditscope list thresholds` says what each means.
+
+    >>> import creditscope as cs
+    >>> cs.Thresholds().changed(growth=20).growth
+    20
+    """
 
     growth: float = _limit(
         PUBLISHED_GROWTH,
@@ -113,12 +118,3 @@ def table(limits: Thresholds | None = None) -> list[dict[str, Any]]:
     """One row per threshold: name, value, check (the first of `checks`), meaning, published, kind."""
     limits = limits or Thresholds()
     return [{"name": f.name, "value": getattr(limits, f.name), **f.metadata} for f in fields(limits)]
-
-
-def thresholds_of(code: str) -> list[str]:
-    """Names of the thresholds that a check goes by.
-
-    >>> thresholds_of("CS009")
-    ['probe_gain', 'chance_confidence']
-    """
-    return [row["name"] for row in table() if code in row["checks"]]

@@ -2,40 +2,64 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from creditscope.settings import read_number, split_pair
+
+if TYPE_CHECKING:
+    from creditscope.auditing import Thresholds
+
+Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
+File = Annotated[Path, tyro.conf.arg(metavar="FILE")]
+Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
+Records = Annotated[Path, tyro.conf.arg(metavar="DIR", help="Folder of records, or a bundle of them.")]
+RecordsToAdd = Annotated[
+    Path, tyro.conf.arg(metavar="DIR", help="Folder of records; runs that are there are reused, others are added.")
+]
+Limits = Annotated[
+    tuple[str, ...],
+    tyro.conf.arg(
+        metavar="[NAME=VALUE ...]",
+        help="Other thresholds (creditscope list thresholds).",
+        help_behavior_hint="(default: as listed)",
+    ),
+]
 DataRoot = Annotated[
     Path | None,
-    tyro.conf.arg(metavar="DIR", help="Folder of data files; default CREDITSCOPE_DATA or the user's cache."),
+    tyro.conf.arg(
+        metavar="DIR",
+        help="Folder of data files (docs/data.md).",
+        help_behavior_hint="(default: CREDITSCOPE_DATA, or the user's cache)",
+    ),
 ]
-TimeLimit = Annotated[
-    float | None, tyro.conf.arg(metavar="SECONDS", help="Stop cleanly after this long; the same command goes on.")
-]
-Device = Annotated[
-    str, tyro.conf.arg(metavar="NAME", help="Where to train: auto (CUDA where there is one), cpu, cuda.")
-]
-Engine = Annotated[
-    Literal["auto", "loop", "stacked"],
-    tyro.conf.arg(help="Seeds one by one or all at once; auto takes the faster for the case."),
-]
-Jobs = Annotated[
-    int | None, tyro.conf.arg(metavar="N", help="Worker processes; default one per core, on CUDA at most 12.")
-]
+
+
+def read_limits(settings: tuple[str, ...]) -> "Thresholds":
+    """The thresholds, with those changed that are given as NAME=VALUE."""
+    from creditscope.auditing import Thresholds
+
+    return Thresholds().changed(**{name: read_number(name, value) for name, value in map(split_pair, settings)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class HowToTrain:
-    """Options of the commands that train what is missing."""
+    """Where runs are trained, and how many at a time."""
 
-    time_limit: TimeLimit = None
-    device: Device = "auto"
-    engine: Engine = "auto"
-    jobs: Jobs = None
+    device: Name = "auto"
+    """Where to train: cpu, cuda, or auto (CUDA where there is one)."""
+    engine: Literal["auto", "loop", "stacked"] = "auto"
+    """Seeds one by one (loop), many at once (stacked), or by what is faster (auto)."""
+    jobs: Annotated[
+        int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: one per core, on CUDA at most 16)")
+    ] = None
+    """Worker processes."""
+    time_limit: Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help_behavior_hint="(default: none)")] = None
+    """Stop cleanly after this long; the same command goes on from there."""
     quiet: bool = False
-    """No progress."""
+    """Show no progress."""
 
-    def how(self) -> dict[str, Any]:
-        """As `collect` and `train_union` take them."""
-        return {name: getattr(self, name) for name in ("quiet", "jobs", "time_limit", "device", "engine")}
+    def options(self) -> dict[str, Any]:
+        """As `run_all` takes them, and `quiet`."""
+        return dict(vars(self))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from creditscope.settings import read_number, split_pair
+from creditscope.commands._options import Limits, Records, read_limits
 
 
 @dataclass(frozen=True)
@@ -18,33 +18,31 @@ class Audit:
     Example: creditscope audit out/records --set growth=20 --table
     """
 
-    records: tyro.conf.Positional[Path] = Path("out/records")
-    """A folder of records."""
-    set: tuple[str, ...] = ()
-    """Other thresholds, as NAME=VALUE (creditscope list thresholds)."""
-    mute: tuple[str, ...] = ()
-    """Codes to leave out of the verdict; they are named beside it."""
+    records: Annotated[tyro.conf.Positional[Records], tyro.conf.arg(metavar="[DIR]")] = Path("out/records")
+    set: Limits = ()
+    mute: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[CODE ...]", help_behavior_hint="(default: none)")] = ()
+    """Checks to leave out of the verdict, such as CS005; they are named beside it."""
     interval: Literal["t", "bootstrap"] = "t"
     """How per-tap intervals over seeds are made."""
     table: bool = False
     """Print the decision table instead: what each way of judging concludes, and when it first fired."""
     sensitivity: bool = False
     """Print instead how far each threshold could move before a verdict changes."""
-    card: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    card: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
     """Write a reporting card per method (Markdown and JSON) into this folder."""
-    strict: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[METHOD ...]")] = None
+    strict: Annotated[
+        tuple[str, ...] | None, tyro.conf.arg(metavar="[METHOD ...]", help_behavior_hint="(default: exit with 0)")
+    ] = None
     """Exit with 1 if a method is not trustworthy: those named, or all."""
     json: bool = False
     """Print JSON: methods, per-tap intervals and decisions; with --sensitivity the ranges too."""
 
     def run(self) -> None:
         """Load, judge, print."""
-        from creditscope.auditing import Thresholds, audit
+        from creditscope.auditing import audit
         from creditscope.auditing.strict import expect_trust
 
-        changed = {name: read_number(name, value) for name, value in map(split_pair, self.set)}
-        limits = Thresholds().changed(**changed)
-        found = audit(self.records, limits=limits, mute=self.mute, interval=self.interval)
+        found = audit(self.records, limits=read_limits(self.set), mute=self.mute, interval=self.interval)
         failures = [] if self.strict is None else expect_trust(found, self.strict)
         self._print(found)
         if self.card:

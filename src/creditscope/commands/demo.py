@@ -1,14 +1,14 @@
 """`creditscope demo`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from creditscope.commands._options import HowToTrain
+from creditscope.commands._options import Folder, HowToTrain
 from creditscope.commands._printing import say
 
 
 @dataclass(frozen=True)
-class Demo(HowToTrain):
+class Demo:
     """Train BP, FA, block FA and DFA on embedded data, print verdicts, draw the figure and a report (a few minutes).
 
     Then draw all figures of the records that ship with the repository, if it is called from there.
@@ -16,11 +16,11 @@ class Demo(HowToTrain):
     Example: creditscope demo --out out
     """
 
-    out: Path = Path("out")
-    """Where records and figures go; records that are there are reused."""
-    shipped: Path = Path("results/paper")
-    """Records of the published scale, relative to where the command is called; if they are there, all their figures are
-    drawn too, into OUT/figures/paper."""
+    out: Folder = Path("out")
+    """Records, figures and the report go here; records that are there are reused."""
+    shipped: Folder = Path("results/paper")
+    """Records of the published scale; if they are there, all their figures are drawn too, into OUT/figures/paper."""
+    training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
         """Collect, audit, draw."""
@@ -33,7 +33,7 @@ class Demo(HowToTrain):
         from creditscope.studies.demo import demo
 
         problems: list[str] = []
-        records = collect(demo(), self.out / "records", train=True, problems=problems, **self.how())
+        records = collect(demo(), self.out / "records", train=True, problems=problems, **self.training.options())
         console = make_console()
         print_audit(audit(records), console)
         main_task = [r for r in records if r.spec and r.spec.task == "mnist1d"]

@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+import tyro
+
+from creditscope.commands._options import Folder, Name, Records
 from creditscope.commands._printing import say, with_problems
 from creditscope.errors import CreditscopeError
 
@@ -14,12 +18,13 @@ class Export:
     Example: creditscope export --records out/records --out out/export
     """
 
-    records: Path = Path("out/records")
-    out: Path = Path("out/export")
-    only: tuple[str, ...] = ()
-    """Families of results (creditscope list exports); default all."""
-    scale: str = "paper"
-    """Scale of the studies whose runs are exported."""
+    records: Records = Path("out/records")
+    out: Folder = Path("out/export")
+    """The files go here, under the paths that the scripts expect."""
+    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[NAME ...]", help_behavior_hint="(default: all)")] = ()
+    """Families of results (creditscope list exports)."""
+    scale: Name = "paper"
+    """Scale of the studies whose runs are exported (docs/studies.md)."""
 
     def run(self) -> None:
         """Load, write, and say what is missing; an error if that is everything."""
@@ -32,6 +37,6 @@ class Export:
         say([f"wrote {path}" for path in written])
         say([f"missing: {what}" for what in missing])
         if not written:
-            message = f"Expected records of a whole study under {self.records}, but nothing was written."
-            raise CreditscopeError(with_problems(message, problems))
+            message = f"Expected records of a whole study under {self.records}, but got none."
+            raise CreditscopeError(with_problems(f"{message} creditscope reproduce trains them.", problems))
         say([f"note: {problem}" for problem in problems])

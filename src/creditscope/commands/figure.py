@@ -1,13 +1,13 @@
 """`creditscope figure`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from creditscope.commands._options import DataRoot, HowToTrain
+from creditscope.commands._options import DataRoot, Folder, HowToTrain, RecordsToAdd
 from creditscope.commands._printing import say, with_problems
 from creditscope.errors import CreditscopeError
 
@@ -16,21 +16,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Figure(HowToTrain):
+class Figure:
     """Draw a figure, or all, from records; runs that it needs and that are missing are trained first.
 
     Example: creditscope figure audit_hero --records out/records --out out/figures
     """
 
-    name: tyro.conf.Positional[str]
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
     """Which figure (creditscope list figures), or all: every figure that has records."""
-    records: Path = Path("out/records")
-    out: Path = Path("out/figures")
-    scale: str = ""
-    """Scale of the study, where it has several (docs/studies.md); default: the largest that has records, else demo."""
-    train: bool = True
-    """Train what is missing; with --no-train it is left as a marked gap."""
+    records: RecordsToAdd = Path("out/records")
+    out: Folder = Path("out/figures")
+    """NAME.png and NAME.pdf go here."""
+    scale: Annotated[
+        str, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the largest that has records, else demo)")
+    ] = ""
+    """Scale of the study, where it has several (docs/studies.md)."""
+    train: Annotated[bool, tyro.conf.arg(help_behavior_hint="(default: it is trained)")] = True
+    """Leave what is missing as a marked gap."""
     data_root: DataRoot = None
+    training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
         """Collect the study of that name, draw, save; or do so for all."""
@@ -45,7 +49,9 @@ class Figure(HowToTrain):
         plot, problems = FIGURES.get(self.name), []
         records = load_records(self.records, problems=problems) if self.records.is_dir() else []
         study = resolve_study(self.name, self._choose_scales([self.name], records)[self.name])
-        found = collect(study, self.records, records=records, train=self.train, problems=problems, **self.how())
+        found = collect(
+            study, self.records, records=records, train=self.train, problems=problems, **self.training.options()
+        )
         say(describe_figure(plot, found).splitlines())
         say([f"wrote {path}" for path in save_figure(plot(found), self.out, self.name)])
         say([f"note: {problem}" for problem in problems])
@@ -78,7 +84,7 @@ class Figure(HowToTrain):
             from creditscope.studies._union import plan_union, train_union
 
             specs = plan_union([resolve_study(name, scales[name]) for name in names], records)
-            records += train_union(specs, self.records, problems=problems, **self.how())
+            records += train_union(specs, self.records, problems=problems, **self.training.options())
         drawn = draw_figures(
             names,
             records,
@@ -86,9 +92,12 @@ class Figure(HowToTrain):
             self.out,
             find_study=lambda name: resolve_study(name, scales[name]),
             measure=self.train,
-            device=self.device,
+            device=self.training.device,
         )
         if not drawn:
-            message = f"Expected records of at least one study under {self.records}, but drew no figure."
+            message = (
+                f"Expected records of at least one study under {self.records}, but got none that can be drawn. Without "
+                "--no-train runs are trained."
+            )
             raise CreditscopeError(with_problems(message, problems))
         say([f"note: {problem}" for problem in problems])

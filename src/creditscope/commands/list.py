@@ -11,14 +11,15 @@ from creditscope.commands._printing import say
 
 @dataclass(frozen=True)
 class List:
-    """List what there is: rules, nets, tasks, checks, figures, exports, thresholds.
+    """List what there is to choose from, in a line each; needs no torch.
 
     Example: creditscope list rules
     """
 
     kind: tyro.conf.Positional[
-        Literal["all", "rules", "nets", "tasks", "checks", "figures", "exports", "thresholds"]
+        Literal["all", "rules", "nets", "tasks", "checks", "figures", "studies", "exports", "thresholds"]
     ] = "all"
+    """What to list."""
     json: bool = False
     """Print JSON."""
 

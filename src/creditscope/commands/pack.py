@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from creditscope.commands._options import Folder, Name, Records
 from creditscope.commands._printing import count, say
 
 
@@ -13,11 +14,11 @@ class Pack:
     Example: creditscope pack --records out/records --out results/paper
     """
 
-    records: Path = Path("out/records")
-    out: Path = Path("results/paper")
-    """Where STUDY.jsonl.xz go; every command that reads records reads them, too."""
-    scale: str = "paper"
-    """Scale of the studies whose runs are packed."""
+    records: Records = Path("out/records")
+    out: Folder = Path("results/paper")
+    """STUDY.jsonl.xz go here; every command that reads records reads them, too."""
+    scale: Name = "paper"
+    """Scale of the studies whose runs are packed (docs/studies.md)."""
     replace: bool = False
     """Replace bundles even if runs that they hold are lost by it."""
 

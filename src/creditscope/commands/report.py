@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from creditscope.commands._options import File, Limits, Records, read_limits
 from creditscope.commands._printing import say
-from creditscope.settings import read_number, split_pair
 
 
 @dataclass(frozen=True)
@@ -17,25 +17,21 @@ class Report:
     Example: creditscope report --records out/records --out report.html
     """
 
-    records: Path = Path("out/records")
-    """A folder of records."""
-    out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("report.html")
+    records: Records = Path("out/records")
+    out: File = Path("report.html")
     """The page; nothing else is needed to read it."""
-    against: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    against: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
     """Another folder of records, an earlier one say: the page then tells what changed, verdict by verdict."""
-    set: tuple[str, ...] = ()
-    """Other thresholds, as NAME=VALUE (creditscope list thresholds)."""
+    set: Limits = ()
 
     def run(self) -> None:
         """Load, judge, write."""
-        from creditscope.auditing import Thresholds
         from creditscope.report import gather, write_report
 
-        changed = {name: read_number(name, value) for name, value in map(split_pair, self.set)}
-        limits = Thresholds().changed(**changed)
+        limits = read_limits(self.set)
         material = gather(self.records, limits)
         before = gather(self.against, limits) if self.against else None
-        size = write_report(material, self.out, against=before, limits=limits)
+        size = write_report(material, self.out, against=before)
         say([f"note: {problem}" for problem in material.problems])
         say([f"note on {self.against}: {problem}" for problem in (before.problems if before else ())])
         say([f"wrote {self.out} ({size / 1e6:.2f} MB)"])

@@ -4,12 +4,14 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from creditscope.commands._options import DataRoot, HowToTrain
+import tyro
+
+from creditscope.commands._options import DataRoot, Folder, HowToTrain, Name
 from creditscope.commands._printing import count, say
 from creditscope.errors import UnfinishedError
 
@@ -21,22 +23,26 @@ SUMMARY = "reproduce.json"
 
 
 @dataclass(frozen=True)
-class Reproduce(HowToTrain):
+class Reproduce:
     """Train the runs of all studies that are not on record, each once, then draw all figures and say what it took.
 
     Example: creditscope reproduce --scale paper --records out/records --out out/figures
     """
 
-    scale: str = "demo"
+    scale: Name = "demo"
     """Scale of the studies: demo (embedded data), paper (CIFAR-10 and citation graphs; made for a GPU)."""
-    only: tuple[str, ...] = ()
-    """These studies (docs/studies.md); default all but demo."""
-    records: Path = Path("out/records")
-    """Where records are and go; reproduce.json there says what it took."""
-    out: Path = Path("out/figures")
-    train: bool = True
-    """Train what is missing; with --no-train only draw."""
+    only: Annotated[
+        tuple[str, ...], tyro.conf.arg(metavar="[NAME ...]", help_behavior_hint="(default: all but demo)")
+    ] = ()
+    """These studies (creditscope list studies)."""
+    records: Folder = Path("out/records")
+    """Folder of records; runs that are there are reused, others are added, and reproduce.json says what it took."""
+    out: Folder = Path("out/figures")
+    """NAME.png and NAME.pdf of every figure go here."""
+    train: Annotated[bool, tyro.conf.arg(help_behavior_hint="(default: it is trained)")] = True
+    """Only draw what is on record; what is missing is left out."""
     data_root: DataRoot = None
+    training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
         """Plan the union, train it, draw, sum up."""
@@ -53,7 +59,7 @@ class Reproduce(HowToTrain):
         trained = count(len(specs), "run")
         say([f"{count(len(studies), 'study', 'studies')} at scale {self.scale!r}: {trained} to train"])
         with clock.timed(bool(specs)):
-            records += train_union(specs, self.records, problems=problems, **self.how())
+            records += train_union(specs, self.records, problems=problems, **self.training.options())
             self._draw(studies, records)
             clock.summary = self._sum_up(studies, records)
         say([f"note: {problem}" for problem in problems])
@@ -70,7 +76,7 @@ class Reproduce(HowToTrain):
             self.out,
             find_study=by_name.__getitem__,
             measure=self.train,
-            device=self.device,
+            device=self.training.device,
         )
 
     def _sum_up(self, studies: Sequence["Study"], records: Sequence["Record"]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from creditscope.commands._options import File, Folder
 from creditscope.commands._printing import say, with_problems
 from creditscope.errors import CreditscopeError
 
@@ -14,9 +15,10 @@ class Reproduction:
     Example: creditscope reproduction --records results/paper --out docs/reproduction.md
     """
 
-    records: Path = Path("out/records")
-    """Where records of the studies at scale paper are."""
-    out: Path = Path("out/reproduction.md")
+    records: Folder = Path("out/records")
+    """Folder of records of the studies at scale paper."""
+    out: File = Path("out/reproduction.md")
+    """The page, in Markdown."""
 
     def run(self) -> None:
         """Load, compare, write, and say how many numbers are inside."""
@@ -27,7 +29,10 @@ class Reproduction:
         problems: list[str] = []
         records = load_records(self.records, problems=problems)
         if not records:
-            raise CreditscopeError(with_problems(f"Expected records under {self.records}, but got none.", problems))
+            message = (
+                f"Expected records under {self.records}, but got none. creditscope reproduce --scale paper trains them."
+            )
+            raise CreditscopeError(with_problems(message, problems))
         path = write_reproduction(records, self.out, root=self.records)
         say([count_line(records), f"wrote {path}"])
         say([f"note: {problem}" for problem in problems])

@@ -2,19 +2,23 @@
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from creditscope.commands._options import DataRoot, Device, Engine, Jobs, TimeLimit
+import tyro
+
+from creditscope.commands._options import DataRoot, Folder, HowToTrain
 from creditscope.commands._printing import say, show_audit
 from creditscope.errors import CreditscopeError
 from creditscope.record.spec import Recipe
 from creditscope.settings import parse_settings
 
+Size = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: the net's own)")]
+
 
 @dataclass(frozen=True, kw_only=True)
-class Run(Recipe):
+class Run:
     """Train one rule over seeds, measure it, and judge it.
 
     Example: creditscope run --task mnist1d --rule dfa --epochs 60 --baselines
@@ -28,50 +32,34 @@ class Run(Recipe):
     """Learning rule (creditscope list rules), or your own: path/to/file.py:Class."""
     seeds: tuple[int, ...] = (42, 123, 456)
     """The seeds themselves, each once (not their number)."""
-    depth: int | None = None
-    """Blocks of the net; default: the net's own."""
-    width: int | None = None
-    """Width of the net; default: the net's own."""
-    set: tuple[str, ...] = ()
-    """Further options, as net.NAME=VALUE, rule.NAME=VALUE or task.NAME=VALUE."""
+    depth: Size = None
+    """Blocks of the net."""
+    width: Size = None
+    """Features of the net's states."""
+    set: Annotated[
+        tuple[str, ...], tyro.conf.arg(metavar="[NAME=VALUE ...]", help_behavior_hint="(default: their own defaults)")
+    ] = ()
+    """Options of net, rule and task, as net.NAME=VALUE, rule.NAME=VALUE or task.NAME=VALUE."""
     baselines: bool = False
     """Also train what use of depth is judged against: frozen blocks, BP, frozen BP."""
     ladder: bool = False
     """Also train the depth ladder: the rule and BP with only the last k blocks trained, k = 0 to all."""
-    controls: tuple[str, ...] = ()
+    controls: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[NAME ...]", help_behavior_hint="(default: none)")] = ()
     """Also train controls: "random targets", sgd, norms (tap rules under each credit normalisation)."""
-    out: Path = Path("out")
-    """Where records go; runs that are there are reused."""
+    out: Folder = Path("out")
+    """Records go to OUT/records; runs that are there are reused."""
     data_root: DataRoot = None
-    time_limit: TimeLimit = None
-    device: Device = "auto"
-    engine: Engine = "auto"
-    jobs: Jobs = None
-    quiet: bool = False
-    """No progress."""
     json: bool = False
     """Print the audit as JSON."""
+    recipe: Recipe = field(default_factory=Recipe)
+    training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
         """Plan, train what is missing, audit."""
         from creditscope.auditing.methods import is_baseline
         from creditscope.runs import run
 
-        asked: dict[str, Any] = dict(vars(self)) | parse_settings(self.set)
-        for name in ("depth", "width"):
-            size = asked.pop(name)
-            if size is not None:
-                if name in asked["net_options"]:
-                    raise CreditscopeError(f"Expected --{name} or --set net.{name}=…, but got both.")
-                asked["net_options"][name] = size
-        if (self.baselines or self.ladder) and self.frozen:
-            added = "--baselines" if self.baselines else "--ladder"
-            raise CreditscopeError(f"Expected --frozen or {added}, which adds the frozen runs itself, but got both.")
-        for name in ("set", "json", "data_root", *(["frozen"] if self.baselines or self.ladder else [])):
-            asked.pop(name)
-        if len(self.seeds) == 1 and self.seeds[0] < 20:
-            print(f"one seed, the number {self.seeds[0]}; several are written --seeds 42 123 456", file=sys.stderr)
-        runs = run(**asked)
+        runs = run(**self._asked(), **self.training.options())
         if not all(map(is_baseline, runs.records)):
             show_audit(runs.audit(), as_json=self.json)  # which names the problems too
             return
@@ -81,3 +69,22 @@ class Run(Recipe):
         else:
             say([f"{name}: accuracy {accuracy:.3f}" for name, accuracy in accuracies.items() if accuracy is not None])
             say([f"note: {problem}" for problem in runs.problems])
+
+    def _asked(self) -> dict[str, Any]:
+        """As `creditscope.run` takes it."""
+        recipe, options = dict(vars(self.recipe)), parse_settings(self.set)
+        for name, size in (("depth", self.depth), ("width", self.width)):
+            if size is not None and name in options["net_options"]:
+                raise CreditscopeError(f"Expected --{name} or --set net.{name}=…, but got both. Leave one out.")
+            if size is not None:
+                options["net_options"][name] = size
+        if self.baselines or self.ladder:  # the plan chooses which runs are frozen
+            added = "--baselines" if self.baselines else "--ladder"
+            if recipe.pop("frozen"):
+                raise CreditscopeError(
+                    f"Expected --frozen or {added}, which adds the frozen runs itself, but got both. Leave one out."
+                )
+        if len(self.seeds) == 1 and self.seeds[0] < 20:
+            print(f"one seed, the number {self.seeds[0]}; several are written --seeds 42 123 456", file=sys.stderr)
+        names = ("task", "net", "rule", "seeds", "baselines", "ladder", "controls", "out")
+        return {**{name: getattr(self, name) for name in names}, **recipe, **options}

@@ -18,7 +18,12 @@ register_export = EXPORTS.register
 
 @dataclass(frozen=True)
 class Export:
-    """Files by their path under the export root, and what is missing from them, in words."""
+    """Files by their path under the export root, and what is missing from them, in words.
+
+    >>> from creditscope.exports import Export
+    >>> Export({"results/mine.json": {"accuracy": [0.9]}}, missing=("seed 123",)).missing
+    ('seed 123',)
+    """
 
     files: dict[str, Any]
     missing: tuple[str, ...] = ()

@@ -12,12 +12,20 @@ def load_records(root: str | Path, *, problems: list[str] | None = None) -> list
     """All finished records under a folder (or in a bundle), by name; what could not be used is named in `problems`.
 
     Without `problems` it is raised. A run that has a folder is read from there, whatever bundles hold of it.
+
+    >>> import creditscope as cs
+    >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
+    >>> [record.spec.rule for record in cs.load_records("out/records", problems=[])]
+    ['bp']
     """
     root = Path(root)
     if root.is_file() and root.name.endswith(SUFFIX):
         return read_bundle(root, problems=problems)
     if not root.is_dir():
-        raise CreditscopeError(f"Expected a folder of records, but {root} does not exist.")
+        lacks = "is none" if root.exists() else "does not exist"
+        raise CreditscopeError(
+            f"Expected a folder of records, but {root} {lacks}. Train runs first, or name another folder."
+        )
     with collection_paused():
         records = _load_folders(root, problems)
         known = {r.name for r in records}

@@ -25,7 +25,13 @@ SPEC, SNAPSHOTS, PROVENANCE, WEIGHTS, LOCK = (
 
 @dataclass(frozen=True)
 class Record:
-    """One run as stored; `spec` is None for a watched model."""
+    """One run as stored; `spec` is None for a watched model.
+
+    >>> import creditscope as cs
+    >>> record = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick").records[0]
+    >>> record.finished, record.last.epoch, record.facts.taps
+    (True, 1, ('stem', 'blocks.0'))
+    """
 
     spec: RunSpec | None
     provenance: Provenance
@@ -166,7 +172,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not a number")
+    raise ValueError(f"Expected numbers, but got {constant}.")
 
 
 def first_words(error: Exception) -> str:
@@ -180,11 +186,11 @@ def read_record(folder: Path) -> Record:
         spec = adapter(RunSpec).validate_json((folder / SPEC).read_bytes())
         raw = json.loads((folder / PROVENANCE).read_bytes())
         if not isinstance(raw, dict):
-            raise CreditscopeError(f"Expected an object in {PROVENANCE}, but got {type(raw).__name__}")
+            raise CreditscopeError(f"Expected an object in {PROVENANCE}, but got {type(raw).__name__}.")
         if raw.get("schema_version") != SCHEMA_VERSION:
             raise CreditscopeError(
-                f"Expected schema version {SCHEMA_VERSION}, but got {raw.get('schema_version')}; "
-                "read it with the creditscope that wrote it"
+                f"Expected schema version {SCHEMA_VERSION}, but got {raw.get('schema_version')}. "
+                "Read it with the creditscope that wrote it."
             )
         provenance = adapter(Provenance).validate_python(raw)
         lines = (folder / SNAPSHOTS).read_text(encoding="utf-8").splitlines()
@@ -195,7 +201,7 @@ def read_record(folder: Path) -> Record:
     if not folder.name.endswith(spec.digest()):
         raise CreditscopeError(
             f"Record {folder.name} cannot be read: Expected a spec with the hash in its name, "
-            f"but got {spec.digest()}; it was edited or renamed."
+            f"but got {spec.digest()}. It was edited or renamed."
         )
     return Record(spec, provenance, snapshots, folder)
 

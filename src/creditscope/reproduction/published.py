@@ -22,11 +22,8 @@ from creditscope.reproduction._readers import (
 from creditscope.reproduction._readings import difference, first_is_best, read
 from creditscope.reproduction._shelf import Wanted
 from creditscope.reproduction.compare import Alternative, Published
-from creditscope.studies import graph_depth
 from creditscope.studies.graph_depth import SQRT2
 
-TRIED = graph_depth.SCALES["paper"]["depths"]
-"""Depths at which GCNs were trained in several settings."""
 Alternatives = tuple[Alternative, ...]
 AUDIT = "Figure `audit_hero`: ResMLP d = 256, L = 4, CIFAR-10, 100 epochs"
 SIZES = "ResMLP at the end of training: baselines, sizes, other widths, targets and depths"
@@ -269,14 +266,12 @@ def _graphs() -> list[Published]:
         others += other("gain √2", gcn(depth, gain=SQRT2), accuracy)
         others += other("gain 2", gcn(depth, gain=2.0), accuracy)
         others += other("gain 2, no weight decay", gcn(depth, gain=2.0, decay=False), accuracy)
-        tried = others if depth in TRIED else ()
         name = f"accuracy, L = {depth}, BP"
-        found.append(entry(f"gcn-{depth}", name, said, gcn(depth), accuracy, alternatives=tried))
+        found.append(entry(f"gcn-{depth}", name, said, gcn(depth), accuracy, alternatives=others))
     for depth, said in residual.items():
         others = other("no weight decay", gcn(depth, residual=True, decay=False), accuracy)
         run, name = gcn(depth, residual=True), f"accuracy, L = {depth}, residual, BP"
-        tried = others if depth in TRIED else ()
-        found.append(entry(f"gcn-residual-{depth}", name, said, run, accuracy, alternatives=tried))
+        found.append(entry(f"gcn-residual-{depth}", name, said, run, accuracy, alternatives=others))
     for rule, label, said in (("bp", "BP", "0.773"), ("kaft", "KAFT", "0.790")):
         run = gcn(4, rule=rule)
         others = other("100 epochs", run, accuracy)

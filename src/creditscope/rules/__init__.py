@@ -14,7 +14,7 @@ from creditscope.rules._convert import convert_linears
 from creditscope.rules._feedback_linear import FeedbackLinear, transport_of
 from creditscope.rules._learning import LearningContext
 from creditscope.rules._report import ConversionReport
-from creditscope.rules._rule import CreditNorm, Rule
+from creditscope.rules._rule import Rule
 from creditscope.rules._tap_rule import AppliedTapRule, CreditContext, TapRule
 from creditscope.rules._weight_rule import AppliedWeightRule, WeightRule
 
@@ -22,7 +22,16 @@ R = TypeVar("R", bound=type[Rule])
 
 
 def register_rule(name: str) -> Callable[[R], R]:
-    """Class decorator that makes a rule known by `name`."""
+    """Class decorator that makes a rule known by `name`, to `creditscope.run` and the command line.
+
+    >>> import creditscope as cs
+    >>> @cs.register_rule("no_credit")
+    ... class NoCredit(cs.TapRule):
+    ...     def credit(self, ctx):
+    ...         return [0 * h for h in ctx.states]
+    >>> NoCredit.name
+    'no_credit'
+    """
 
     def keep(cls: R) -> R:
         if not (isinstance(cls, type) and issubclass(cls, Rule)):
@@ -44,7 +53,9 @@ def rule_class(name: str) -> type[Rule]:
         return RULES.get(name)
     file = Path(path)
     if not file.is_file():
-        raise CreditscopeError(f"Expected a Python file with the rule {attribute!r}, but {path!r} does not exist.")
+        raise CreditscopeError(
+            f"Expected a Python file with the rule {attribute!r}, but {path!r} does not exist. Is the path right?"
+        )
     return _rule_from_file(file.resolve(), file.read_bytes(), attribute)
 
 
@@ -90,7 +101,6 @@ __all__ = [
     "AppliedWeightRule",
     "ConversionReport",
     "CreditContext",
-    "CreditNorm",
     "FeedbackLinear",
     "LearningContext",
     "Rule",

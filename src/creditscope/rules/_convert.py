@@ -20,7 +20,15 @@ ELEMENTWISE = (
 
 
 def convert_linears(net: nn.Module, rule: Rule, draw: Callable[[str, nn.Linear], Tensor | None]) -> None:
-    """Give every `nn.Linear` the feedback that `draw(name, layer)` returns; None leaves the layer exact."""
+    """Give every `nn.Linear` the feedback that `draw(name, layer)` returns; None leaves the layer exact.
+
+    >>> from torch import nn
+    >>> from creditscope.rules import Rule, convert_linears
+    >>> net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> convert_linears(net, Rule(), lambda name, layer: -layer.weight.detach() if name == "0" else None)
+    >>> [type(layer).__name__ for layer in net]
+    ['FeedbackLinear', 'ReLU', 'Linear']
+    """
     _refuse_unknown(net)
     transport, converted = Transport(rule), {}
     for name, layer in [(n, m) for n, m in net.named_modules(remove_duplicate=False) if type(m) is nn.Linear]:
@@ -43,7 +51,9 @@ def _with_feedback(name: str, layer: nn.Linear, feedback: Tensor | None, transpo
 
 def _refuse_unknown(net: nn.Module) -> None:
     if isinstance(net, nn.Linear):
-        raise CreditscopeError("Expected a net that contains its Linear layers, but got a bare nn.Linear.")
+        raise CreditscopeError(
+            "Expected a net that contains its Linear layers, but got a bare nn.Linear. Put it into an nn.Sequential."
+        )
     added = getattr(net, "added_parameters", ())
     for name, module in net.named_modules():
         if isinstance(module, nn.MultiheadAttention):
@@ -53,7 +63,9 @@ def _refuse_unknown(net: nn.Module) -> None:
                 "with its own q, k, v and o nn.Linear layers, or use a tap rule (dfa, block_fa)."
             )
         if isinstance(module, FeedbackLinear):
-            raise CreditscopeError(f"Expected a net that is not converted yet, but {name!r} has feedback already.")
+            raise CreditscopeError(
+                f"Expected a net that is not converted yet, but {name!r} has feedback already. Convert a new one."
+            )
         if type(module) is nn.Linear and not isinstance(module._parameters.get("weight"), nn.Parameter):
             raise CreditscopeError(
                 f"Expected a plain weight in {name!r}, but it is computed from others (weight_norm, spectral_norm), "

@@ -17,9 +17,20 @@ from creditscope.stack import as_arguments
 
 @dataclass(frozen=True)
 class LearningContext:
-    """All that a rule learns its feedback from, at the weights of one training step, before they move."""
+    """All that a rule learns its feedback from, at the weights of one training step, before they move.
+
+    >>> from creditscope.rules.dfa import DFA
+    >>> class ForgetfulDFA(DFA):
+    ...     learns_feedback = True
+    ...
+    ...     def learn_feedback(self, ctx):
+    ...         return [0.99 * B for B in ctx.feedback]
+    >>> from creditscope.testing import assert_rule
+    >>> assert_rule(ForgetfulDFA)
+    """
 
     inputs: Any
+    """What the net is called with."""
     feedback: Sequence[Tensor]
     """What `draw_feedback` returned, as it has been learned since."""
     state_shapes: Sequence[tuple[int, ...]]

@@ -5,9 +5,10 @@ from typing import Any, Literal
 
 from torch import nn
 
+from creditscope.anatomy import Anatomy, node_of, nodes_below
 from creditscope.rules._feedback_linear import transport_of
 from creditscope.rules._rule import Rule
-from creditscope.taps import Anatomy, leave_untouched, node_of, nodes_below, watch_forward
+from creditscope.taps import leave_untouched, watch_forward
 
 Role = Literal["rule", "exact", "frozen", "unused"]
 TITLES: dict[Role, str] = {
@@ -20,13 +21,20 @@ TITLES: dict[Role, str] = {
 
 @dataclass(frozen=True)
 class ConversionReport:
-    """Every parameter of a net with its role under a rule."""
+    """Every parameter of a net with its role under a rule.
+
+    >>> import creditscope as cs
+    >>> print(cs.ConversionReport("FA", {"stem.weight": "rule", "head.weight": "exact"}))
+    FA: 2 parameters
+      rule-trained (1): stem.weight
+      exact gradient (1): head.weight
+    """
 
     rule: str
     roles: dict[str, Role]
 
     def names(self, role: Role) -> list[str]:
-        """Parameters of that role."""
+        """Parameters of that role: rule, exact, frozen or unused."""
         return [name for name, r in self.roles.items() if r == role]
 
     def __str__(self) -> str:

@@ -1,12 +1,15 @@
 """What every rule states of itself; checks and figures read these facts, never a rule's name."""
 
-from typing import ClassVar, Literal
-
-CreditNorm = Literal["none", "batch", "sample"]
+from typing import ClassVar
 
 
 class Rule:
-    """How credit reaches taps and weights. Options are the keyword arguments of the constructor."""
+    """How credit reaches taps and weights, with its facts. Options are the keyword arguments of the constructor.
+
+    >>> from creditscope.rules import rule_class
+    >>> rule_class("dfa").label, rule_class("dfa").needs_feedback
+    ('DFA', True)
+    """
 
     name: ClassVar[str] = ""
     """Set by `register_rule`."""

@@ -1,6 +1,5 @@
 """Tap rules make the credit a_l at taps; each stage then learns from its own, with its input held fixed."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -8,19 +7,32 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from creditscope.anatomy import Anatomy
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors
+from creditscope.record.spec import CreditNorm
 from creditscope.rules._learning import LearningContext, push_forward
 from creditscope.rules._normalise import normalise_credit
 from creditscope.rules._penalty import block_changes
-from creditscope.rules._rule import CreditNorm, Rule
+from creditscope.rules._rule import Rule
 from creditscope.stack import Net, StackedNet, as_arguments, pattern_of
-from creditscope.taps import Anatomy, Forward, cut_forward
+from creditscope.taps import Forward, cut_forward
 
 
 @dataclass(frozen=True)
 class CreditContext:
-    """All that a tap rule may look at; every tensor is per sample and detached."""
+    """All that a tap rule, or the `credit` of `watch`, may look at; every tensor is per sample and detached.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> import creditscope as cs
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 3))
+    >>> def broadcast(ctx):
+    ...     return [ctx.error.sum(1, keepdim=True).expand_as(h) for h in ctx.states]
+    >>> scope = cs.watch(model, taps="1", stem="0", credit=broadcast)
+    >>> len(scope.snapshot(torch.randn(20, 4), torch.arange(20) % 3).taps.cos)
+    2
+    """
 
     error: Tensor
     """e, shape (rows, classes)."""
@@ -35,6 +47,7 @@ class CreditContext:
     top_gradient: Tensor | None
     """g_L, the exact gradient at the last tap, if the rule set `needs_top_gradient`."""
     inputs: Any
+    """What the net was called with."""
     mask: Tensor | None = None
     """Rows that carry credit; None means all."""
     class_token: int | None = None
@@ -44,10 +57,25 @@ class CreditContext:
 
 
 class TapRule(Rule):
-    """A rule that gives one credit tensor per tap."""
+    """A rule that gives one credit tensor per tap.
+
+    >>> import torch
+    >>> import creditscope as cs
+    >>> class SignDFA(cs.TapRule):
+    ...     label, formula, needs_feedback = "sign DFA", "a_l = B_l sign(e)", True
+    ...
+    ...     def draw_feedback(self, tap_shapes, classes, generator):
+    ...         return [torch.randn(*shape, classes, generator=generator) for shape in tap_shapes]
+    ...
+    ...     def credit(self, ctx):
+    ...         return [ctx.error.sign() @ B.T for B in ctx.feedback]
+    >>> from creditscope.testing import assert_rule
+    >>> assert_rule(SignDFA)
+    """
 
     local = True
     needs_top_gradient: ClassVar[bool] = False
+    """Whether it looks at g_L, the exact gradient at the last tap."""
     needs_graph: ClassVar[bool] = False
     """Whether it asks for a graph net, called with node features and an `Adjacency`."""
     learns_feedback: ClassVar[bool] = False
@@ -67,9 +95,9 @@ class TapRule(Rule):
         """New values for all feedback tensors, before the credit of a training step; measuring never learns."""
         return ctx.feedback
 
-    @abstractmethod
     def credit(self, ctx: CreditContext) -> Sequence[Tensor]:
         """One credit tensor per tap, each of the shape of its state, per sample, not divided by the rows."""
+        raise CreditscopeError(f"Expected rule {type(self).__name__!r} to define credit(self, ctx), but it does not.")
 
 
 @dataclass
@@ -174,7 +202,8 @@ class AppliedTapRule:
         return self._each_seed(credit, forward.inputs, *seen)
 
     def _checked(self, credits: list[Tensor], states: Sequence[Tensor]) -> list[Tensor]:
-        shapes, wanted = [tuple(a.shape) for a in credits], [tuple(h.shape) for h in states]
+        shapes = [tuple(a.shape) if isinstance(a, Tensor) else type(a).__name__ for a in credits]
+        wanted = [tuple(h.shape) for h in states]
         if shapes != wanted:
             raise CreditscopeError(
                 f"Expected rule {self.rule.name or type(self.rule).__name__!r} to give one credit per tap "
@@ -199,5 +228,7 @@ class AppliedTapRule:
 
 def _gradient_of(leaf: Tensor) -> Tensor:
     if leaf.grad is None:
-        raise CreditscopeError("Expected the head to depend on the last tap, but its gradient is missing.")
+        raise CreditscopeError(
+            "Expected the head to depend on the last tap, but it does not. Tap a module that it reads."
+        )
     return leaf.grad

@@ -7,16 +7,28 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from creditscope.anatomy import Anatomy
 from creditscope.losses import RowErrors
 from creditscope.rules._feedback_linear import transport_of
 from creditscope.rules._penalty import block_changes
 from creditscope.rules._rule import Rule
 from creditscope.stack import Net, call_net
-from creditscope.taps import Anatomy, Forward, watch_forward
+from creditscope.taps import Forward, watch_forward
 
 
 class WeightRule(Rule):
-    """A rule whose credit is what a backward pass delivers through the converted net."""
+    """A rule whose credit is what a backward pass delivers through the converted net.
+
+    >>> from creditscope.rules import convert_linears
+    >>> import creditscope as cs
+    >>> class SignFeedback(cs.WeightRule):
+    ...     label, needs_feedback = "sign feedback", True
+    ...
+    ...     def convert(self, net, anatomy, generator):
+    ...         convert_linears(net, self, lambda name, layer: layer.weight.detach().sign())
+    >>> from creditscope.testing import assert_rule
+    >>> assert_rule(SignFeedback)
+    """
 
     def convert(self, net: nn.Module, anatomy: Anatomy, generator: torch.Generator) -> None:
         """Swap modules of `net` in place for ones that own feedback; nothing by default (backprop)."""

@@ -45,7 +45,8 @@ class BlockFA(TapRule):
             if not below or below[:-1] != above[:-1]:
                 raise CreditscopeError(
                     "Expected taps that differ in their last dimension at most for block FA, "
-                    f"but got states of shapes {below} and {above}."
+                    f"but got states of shapes {below} and {above}. "
+                    "Choose other taps, or another rule."
                 )
             d = above[-1]
             matrices.append(torch.randn(below[-1], d, generator=generator) / math.sqrt(d))

@@ -106,7 +106,7 @@ def ship_derived(study: str, record: Record, root: Path, out: Path, *, digits: i
     try:
         source, lines = _read_file(path)
     except ValueError as error:
-        raise CreditscopeError(f"Expected measurements in {path}, but {first_words(error)}.") from None
+        raise CreditscopeError(f"Expected measurements in {path}, but got: {first_words(error)}.") from None
     if source.weights != (digest_weights(record) or source.weights):
         return None
     _write(target, [rounded(asdict(line), digits) for line in (source, *lines)])
@@ -140,6 +140,7 @@ def derive_records(
         found += ready
     if not found:
         raise CreditscopeError(
-            f"Expected measurements of study {study!r} under {root / study}, but got none. {' '.join(problems)}"
+            f"Expected measurements of study {study!r} under {root / study}, but got none. creditscope figure "
+            f"{study} measures them. {' '.join(problems)}".rstrip()
         )
     return found

@@ -50,9 +50,8 @@ def pack_studies(
     shares = _share_out(records, scale)
     targets = {out / f"{share.study.name}{SUFFIX}": share for share in shares if share.own}
     if not targets:
-        raise CreditscopeError(
-            " ".join([f"Expected records of a study at scale {scale!r} under {root}, but got none.", *problems])
-        )
+        message = f"Expected records of a study at scale {scale!r} under {root}, but got none."
+        raise CreditscopeError(" ".join([message, "creditscope reproduce trains them.", *problems]))
     there = sorted(out.rglob(f"*{SUFFIX}")) if out.is_dir() else []
     others = {path: _digests(path, []) for path in there if path not in targets}
     packed = {record.spec.digest() for share in shares for record in share.own if record.spec}

@@ -29,6 +29,8 @@ TEST: dict[str, Any] = {
 }
 AT_THE_END = {"snapshot_every": 0, "tier": "quick", "noise": False}
 """For runs that are read at their end only: baselines, and conditions of a large grid."""
+THIN = {"snapshot_every": 0, "snapshot_at": "1,2,3,4,6,8,12,16,24,32,48,64,80"}
+"""For runs whose course is only looked at roughly."""
 
 
 def without_norm(recipe: dict[str, Any]) -> dict[str, Any]:

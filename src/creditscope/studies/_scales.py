@@ -19,7 +19,7 @@ def resolve_study(name: str, scale: str = "") -> Study:
         return make(scale) if scale else make()
     if scale not in ("", "demo"):
         raise CreditscopeError(
-            f"Expected a study with several scales, but got scale {scale!r} for {name!r}, which has one."
+            f"Expected a study with several scales, but got scale {scale!r} for {name!r}, which has one. Leave it out."
         )
     return make()
 

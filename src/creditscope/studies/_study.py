@@ -24,6 +24,12 @@ class Study:
     """Wanted runs: fields of the run spec and options of the task; what is left out is the default.
 
     Defaults of nets cannot be read without torch, so the runs name every option of their net.
+
+    >>> from creditscope.studies import Study, find_missing
+    >>> net = {"net": "resmlp", "net_options": {"depth": 2, "width": 16, "terminal_norm": True}}
+    >>> study = Study("mine", tuple({**net, "task": "digits", "rule": "bp", "seed": seed} for seed in (42, 123)))
+    >>> len(find_missing(study, []))
+    2
     """
 
     name: str
@@ -141,7 +147,12 @@ def collect(
 
 
 def choose_scale(scales: Mapping[str, dict[str, Any]], name: str) -> dict[str, Any]:
-    """The fields that all runs of a study share at the scale called `name`."""
+    """The fields that all runs of a study share at the scale called `name`.
+
+    >>> from creditscope.studies import choose_scale
+    >>> choose_scale({"demo": {"epochs": 60}, "paper": {"epochs": 100}}, "demo")
+    {'epochs': 60}
+    """
     if name not in scales:
         raise UnknownNameError("scale of the study", name, scales)
     return scales[name]

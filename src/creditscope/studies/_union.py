@@ -41,9 +41,9 @@ def drop_served(specs: Sequence[RunSpec]) -> list[RunSpec]:
 
 
 def longest_first(specs: Sequence[RunSpec]) -> list[RunSpec]:
-    """Transformers, then by training steps, then by how many seeds are trained alike: so that no core waits at the end.
+    """Transformers, then what is measured in full, then by training steps, then by how many seeds are trained alike.
 
-    The order of runs that differ only in their seed is kept.
+    So no core waits at the end. The order of runs that differ only in their seed is kept.
     """
     from creditscope.tasks import load_task
 
@@ -53,10 +53,12 @@ def longest_first(specs: Sequence[RunSpec]) -> list[RunSpec]:
     steps: dict[str, int] = {}
     for spec in sorted(specs, key=lambda s: (s.task, str(s.task_options))):  # a task's data are read once
         steps[spec.digest()] = _steps(spec, load_task(spec.task, **spec.task_options))
-    groups = sorted(
-        together.values(), key=lambda group: (group[0].net == "vit", steps[group[0].digest()], len(group)), reverse=True
-    )
-    return [spec for group in groups for spec in group]
+
+    def length(group: list[RunSpec]) -> tuple[bool, bool, int, int]:
+        first = group[0]
+        return first.net == "vit", first.tier == "full", steps[first.digest()], len(group)
+
+    return [spec for group in sorted(together.values(), key=length, reverse=True) for spec in group]
 
 
 def _steps(spec: RunSpec, task: "AnyTask") -> int:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from creditscope.studies import Study, choose_scale, register_study
-from creditscope.studies._recipes import AT_THE_END, DEMO, PAPER, SEEDS, TEST, TWENTY_SEEDS, without_norm
+from creditscope.studies._recipes import AT_THE_END, DEMO, PAPER, SEEDS, TEST, THIN, TWENTY_SEEDS, without_norm
 from creditscope.studies._study import drop_repeated
 from creditscope.studies.bp_bottleneck import PLAIN, RECIPE
-from creditscope.studies.graph_depth import Method
+from creditscope.studies.graph_depth import BP_VARIANTS, Method
 from creditscope.studies.penalty_rescue import penalty_rescue
 
 NORMALISED = ("batch", "sample")
@@ -40,19 +40,17 @@ def _conditions(recipe: dict[str, Any], *, width: int, short: int) -> list[dict[
     brief = {**recipe, **AT_THE_END, "epochs": short}
     normalised = [{"credit_norm": norm} for norm in NORMALISED]
     norms = [{"credit_norm": "none"}, *normalised]
-    frozen = {**AT_THE_END, "frozen": True}
+    frozen = {**recipe, **AT_THE_END, "frozen": True}
+    exact_head = {"rule": "fa", "rule_options": {"head": "exact"}}
     return [
-        *({**recipe, "rule": "dfa", **norm} for norm in normalised),
-        *({**recipe, "rule": "block_fa", **norm} for norm in normalised),
-        *({**plain, "rule": "dfa", **norm} for norm in normalised),
-        {**recipe, "rule": "fa"},
-        {**recipe, "rule": "fa", "rule_options": {"head": "exact"}},
-        *({**recipe, **frozen, "rule": "dfa", **norm} for norm in norms),
-        *({**net, **frozen, "rule": "bp"} for net in (recipe, plain)),
-        *({**recipe, **frozen, "rule": rule} for rule in ("fa", "block_fa")),
-        {**plain, **frozen, "rule": "dfa"},
-        *({**wide, "rule": rule} for rule in ("bp", "dfa")),
-        {**recipe, "rule": "dfa", "targets": "random"},
+        *({**net, "rule": "dfa", **norm} for net in (recipe, plain) for norm in normalised),
+        *({**recipe, **THIN, "rule": "block_fa", **norm} for norm in normalised),
+        *({**recipe, **THIN, **rule} for rule in ({"rule": "fa"}, exact_head)),
+        *({**wide, **THIN, "rule": rule} for rule in ("bp", "dfa")),
+        *({**recipe, **THIN, "rule": "dfa", "targets": "random", **norm} for norm in norms),
+        *({**frozen, "rule": rule, **norm} for rule in ("dfa", "block_fa") for norm in norms),
+        *({**frozen, **rule} for rule in ({"rule": "bp"}, {"rule": "fa"}, exact_head)),
+        *({**without_norm(frozen), "rule": rule} for rule in ("bp", "dfa")),
         *({**brief, "rule": rule, "train_last": last} for rule in ("bp", "dfa") for last in range(1, _depth(recipe))),
     ]
 
@@ -61,7 +59,7 @@ def _graphs() -> list[dict[str, Any]]:
     """Published GCNs on Cora that study `graph_depth` has no run of: its recipe, deeper or stopped early."""
     deep, few = {"width": PLAIN["width"], "depth": 64}, {"width": PLAIN["width"], "depth": 4}
     return [
-        *(Method("bp", residual=residual).fields(RECIPE, **deep) for residual in (False, True)),
+        *(method.fields(RECIPE, **deep) for method in BP_VARIANTS),
         *({**Method(rule).fields(RECIPE, **few), "epochs": 50} for rule in ("bp", "kaft")),
     ]
 

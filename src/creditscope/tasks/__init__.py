@@ -5,11 +5,22 @@ from functools import lru_cache
 
 from creditscope.options import Scalar
 from creditscope.registry import TASKS
-from creditscope.tasks._task import AnyTask, GraphTask, ImageSettings, Task, check_task
+from creditscope.tasks._task import KINDS, AnyTask, GraphTask, ImageSettings, Kind, Task, check_task
 
 
 def register_task(name: str, *, version: str) -> Callable[[Callable[..., AnyTask]], Callable[..., AnyTask]]:
-    """Make a function that returns a `Task` known as `name`; `version` changes when its data do."""
+    """Make a function that returns a `Task` or `GraphTask` known as `name`; `version` changes when its data do.
+
+    >>> import numpy as np
+    >>> import creditscope as cs
+    >>> @cs.register_task("parity", version="1")
+    ... def parity(*, rows=200):
+    ...     x = np.random.default_rng(0).integers(0, 2, (rows, 8))
+    ...     x, y = x.astype(np.float32), x.sum(1) % 2
+    ...     return cs.Task("parity", x[::2], y[::2], x[1::2], y[1::2], classes=2)
+    >>> cs.run(task="parity", seeds=1, epochs=1, batch=50, tier="quick").records[0].facts.best_constant
+    0.5...
+    """
 
     def keep(factory: Callable[..., AnyTask]) -> Callable[..., AnyTask]:
         setattr(factory, "data_version", version)  # noqa: B010 (a fact of the task, readable without its data)
@@ -28,4 +39,14 @@ def _load(factory: Callable[..., AnyTask], options: tuple[tuple[str, Scalar], ..
     return check_task(factory(**dict(options)))
 
 
-__all__ = ["AnyTask", "GraphTask", "ImageSettings", "Task", "check_task", "load_task", "register_task"]
+__all__ = [
+    "KINDS",
+    "AnyTask",
+    "GraphTask",
+    "ImageSettings",
+    "Kind",
+    "Task",
+    "check_task",
+    "load_task",
+    "register_task",
+]

@@ -52,4 +52,6 @@ def read_pickle(path: Path) -> Any:
             "It was not run."
         ) from None
     except (pickle.UnpicklingError, EOFError, ValueError, AttributeError, ImportError, IndexError, TypeError) as error:
-        raise CreditscopeError(f"Expected a readable pickle in {path}, but it is damaged ({error}).") from error
+        raise CreditscopeError(
+            f"Expected a readable pickle in {path}, but it is damaged ({error}). Get it again."
+        ) from error

@@ -2,18 +2,24 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
 from creditscope.errors import CreditscopeError
 
 Kind = Literal["vectors", "images", "graph"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSettings:
-    """How pixels become inputs: (x/255 − mean)/std per channel; in training a padded random crop and a flip."""
+    """How pixels become inputs: (x/255 − mean)/std per channel; in training a padded random crop and a flip.
+
+    >>> from creditscope.tasks import ImageSettings
+    >>> ImageSettings(mean=(0.5,), std=(0.25,), flip=False).pad
+    4
+    """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -26,6 +32,13 @@ class Task:
     """Inputs and class labels, split into training and test rows; images are (rows, channels, y, x).
 
     With `images` they are uint8 pixels, cropped and flipped in training; without, floats that are taken as they are.
+
+    >>> import numpy as np
+    >>> import creditscope as cs
+    >>> x, y = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
+    >>> task = cs.Task("unit vectors", x, y, x, y, classes=2)
+    >>> task.kind, task.input_shape, task.best_constant
+    ('vectors', (4,), 0.5)
     """
 
     name: str
@@ -71,6 +84,14 @@ class GraphTask:
     """One graph: node features, a label per node, an adjacency matrix, and which nodes train and test.
 
     `adjacency` is a SciPy CSR matrix of 0/1 without self-loops; `normalisation` says how Â is made from it.
+
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_matrix
+    >>> from creditscope.tasks import GraphTask
+    >>> path, one = csr_matrix([[0, 1, 0], [1, 0, 1], [0, 1, 0]]), np.eye(3, dtype=bool)
+    >>> task = GraphTask("path", np.eye(3), np.array([0, 1, 0]), path, one[0], one[1], one[2], classes=2)
+    >>> task.kind, task.training_rows, task.test_rows
+    ('graph', 1, 1)
     """
 
     kind: ClassVar[Kind] = "graph"

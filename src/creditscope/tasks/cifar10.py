@@ -70,14 +70,14 @@ def read_python(path: Path) -> tuple[np.ndarray, np.ndarray]:
         images, labels = batch["data"], batch["labels"]
         return _rows(images, path), np.array(labels, dtype=np.int64)
     except (KeyError, TypeError) as error:
-        raise CreditscopeError(f"Expected 'data' and 'labels' in {path}, but {error!r} came.") from error
+        raise CreditscopeError(f"Expected 'data' and 'labels' in {path}, but got {error!r}. Get it again.") from error
 
 
 def read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """The same of one binary batch: a label byte, then the image, for every row."""
     raw = np.fromfile(path, dtype=np.uint8)
     if raw.size == 0 or raw.size % (IMAGE + 1):
-        raise CreditscopeError(f"Expected rows of {IMAGE + 1} bytes in {path}, but got {raw.size} bytes.")
+        raise CreditscopeError(f"Expected rows of {IMAGE + 1} bytes in {path}, but got {raw.size} bytes. Get it again.")
     rows = raw.reshape(-1, IMAGE + 1)
     return _rows(rows[:, 1:], path), rows[:, 0].astype(np.int64)
 
@@ -85,6 +85,7 @@ def read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def _rows(images: np.ndarray, path: Path) -> np.ndarray:
     if images.dtype != np.uint8 or images.shape[1:] != (IMAGE,):
         raise CreditscopeError(
-            f"Expected uint8 rows of {IMAGE} pixels in {path}, but got {images.dtype} of shape {images.shape}."
+            f"Expected uint8 rows of {IMAGE} pixels in {path}, but got {images.dtype} of shape {images.shape}. "
+            "Get it again."
         )
     return np.ascontiguousarray(images).reshape(-1, 3, 32, 32)

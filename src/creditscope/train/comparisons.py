@@ -4,16 +4,17 @@ Everything here keeps the seed, and with it initialisation, feedback and the ord
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from creditscope.errors import CreditscopeError, UnknownNameError
+from creditscope.nets import accepted_kinds
 from creditscope.options import declared_options, resolve_options
+from creditscope.record.spec import CreditNorm
 from creditscope.registry import NETS
 from creditscope.rules import TapRule, rule_class
 
 Fields = dict[str, Any]
 """Some fields of a run spec; the others are its defaults."""
-NORMS = ("none", "batch", "sample")
 READ_AT_END: Fields = {"tier": "quick"}
 """Only the accuracy of a baseline is asked for, so it is measured no further."""
 
@@ -64,7 +65,7 @@ def add_controls(
         if name not in CONTROLS:
             raise UnknownNameError("control", name, CONTROLS)
     if sgd_lr is not None and "sgd" not in controls:
-        raise CreditscopeError(f"Expected sgd_lr beside the control 'sgd', but got {sgd_lr} without it.")
+        raise CreditscopeError(f"Expected sgd_lr beside the control 'sgd', but got {sgd_lr} without it. Leave it out.")
     found: list[Fields] = []
     for name in controls:
         added = CONTROLS[name](runs, sgd_lr)
@@ -77,11 +78,13 @@ def random_targets(runs: Sequence[Fields], _: float | None) -> list[Fields]:
     for fields in runs:
         name = fields.get("net", "resmlp")
         if fields.get("targets", "true") != "true":
-            raise CreditscopeError("Expected true targets beside the control 'random targets', but got random ones.")
-        if tuple(getattr(NETS.get(name), "accepts", ())) == ("graph",):
+            raise CreditscopeError(
+                "Expected true targets beside the control 'random targets', but got random ones. Leave one out."
+            )
+        if accepted_kinds(NETS.get(name)) == ("graph",):
             raise CreditscopeError(
                 f"Expected a net for vectors or images for the control 'random targets', but {name!r} takes graphs, "
-                "whose few labelled nodes anything fits."
+                "whose few labelled nodes anything fits. Leave the control out."
             )
     return [{**one, "targets": "random"} for fields in runs for one in (fields, plain_bp(fields))]
 
@@ -89,7 +92,9 @@ def random_targets(runs: Sequence[Fields], _: float | None) -> list[Fields]:
 def plain_sgd(runs: Sequence[Fields], lr: float | None) -> list[Fields]:
     """Every rule, and BP, under plain SGD: whether Adam's own normalisation of gradients makes the result."""
     if any(fields.get("optimiser", "adamw") == "sgd" for fields in runs):
-        raise CreditscopeError("Expected another optimiser beside the control 'sgd', but the runs use SGD already.")
+        raise CreditscopeError(
+            "Expected another optimiser beside the control 'sgd', but got SGD. Leave the control out."
+        )
     change: Fields = {"optimiser": "sgd"} | ({} if lr is None else {"lr": lr})
     return [{**one, **change} for fields in runs for one in (fields, plain_bp(fields))]
 
@@ -100,9 +105,10 @@ def credit_norms(runs: Sequence[Fields], _: float | None) -> list[Fields]:
     if not taps:
         names = ", ".join(repr(fields.get("rule", "bp")) for fields in runs)
         raise CreditscopeError(
-            f"Expected a tap rule (dfa, block_fa) for the control 'norms', but {names} has no tap credit to normalise."
+            f"Expected a tap rule (dfa, block_fa) for the control 'norms', but {names} has no tap credit to normalise. "
+            "Leave the control out."
         )
-    return [{**fields, "credit_norm": norm} for fields in taps for norm in NORMS]
+    return [{**fields, "credit_norm": norm} for fields in taps for norm in get_args(CreditNorm)]
 
 
 CONTROLS: dict[str, Callable[[Sequence[Fields], float | None], list[Fields]]] = {

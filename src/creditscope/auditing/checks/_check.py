@@ -7,12 +7,18 @@ from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.methods import Method
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import Thresholds
+from creditscope.record import Facts
 
 Line = Literal["reference", "credit", "depth"]
 
 
 class Check(ABC):
-    """Common to all checks."""
+    """Common to all checks: what they say of themselves, and the findings they can make.
+
+    >>> from creditscope.auditing.checks import all_checks
+    >>> all_checks()[0].code, all_checks()[0].page
+    ('CS001', 'docs/checks/CS001.md')
+    """
 
     code: ClassVar[str]
     title: ClassVar[str]
@@ -21,7 +27,7 @@ class Check(ABC):
     value_is: ClassVar[str] = ""
     """What the value of its findings is; empty where they have none."""
     value_limit: ClassVar[str] = ""
-    """The threshold that the value is compared with, where it is compared with one."""
+    """The threshold that the value is compared with, where it is compared with one as it is."""
     why: ClassVar[str] = ""
     """Why it matters, in a sentence; its page tells more."""
     remedy: ClassVar[str] = ""
@@ -35,6 +41,10 @@ class Check(ABC):
     def page(self) -> str:
         """Its page of the manual."""
         return f"docs/checks/{self.code}.md"
+
+    def compared_with(self, facts: Facts, limits: Thresholds) -> str:
+        """What the value is compared with, in words."""
+        return f"{self.value_limit} {getattr(limits, self.value_limit):g}" if self.value_limit else ""
 
     def finding(self, outcome: Outcome, message: str, **others) -> Finding:
         """A finding of this check."""
@@ -67,7 +77,21 @@ class Check(ABC):
 
 
 class RunCheck(Check):
-    """Judges one moment of one run."""
+    """Judges one moment of one run.
+
+    >>> import creditscope as cs
+    >>> from creditscope.auditing.checks import RunCheck
+    >>> from creditscope.auditing.moment import Moment
+    >>> class TakesSteps(RunCheck):
+    ...     code, title, line = "CS999", "it was not trained", "credit"
+    ...
+    ...     def judge(self, moment, limits):
+    ...         epoch = moment.snapshot.epoch
+    ...         return self.passed(f"epoch {epoch}") if epoch else self.issue("epoch 0", value=epoch)
+    >>> record = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick").records[0]
+    >>> TakesSteps().judge(Moment.of(record), cs.Thresholds()).message
+    'epoch 1'
+    """
 
     @abstractmethod
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
@@ -75,7 +99,20 @@ class RunCheck(Check):
 
 
 class MethodCheck(Check):
-    """Judges a method over its seeds and against its baselines."""
+    """Judges a method over its seeds and against its baselines.
+
+    >>> import creditscope as cs
+    >>> from creditscope.auditing.checks import MethodCheck
+    >>> from creditscope.auditing.methods import Method
+    >>> class HasSeeds(MethodCheck):
+    ...     code, title, line = "CS999", "too few seeds", "depth"
+    ...
+    ...     def judge(self, method, limits):
+    ...         n = len(method.runs)
+    ...         return self.passed(f"{n} seeds") if n >= limits.seeds else self.skipped(f"{n} seeds")
+    >>> HasSeeds().judge(Method("DFA", "no runs", {}), cs.Thresholds()).is_open
+    True
+    """
 
     @abstractmethod
     def judge(self, method: Method, limits: Thresholds) -> Finding:

@@ -17,7 +17,7 @@ from creditscope.measure.observation import Observation, observe_forward
 from creditscope.measure.subject import Subject
 from creditscope.rules import AppliedTapRule
 from creditscope.stack import call_net
-from creditscope.stacked_functions import OneForAll, stacked_attention
+from creditscope.stacked_functions import OneForAll, is_plain_attention, stacked_attention
 from creditscope.taps import watch_forward
 
 TOGETHER = {"cpu": 2**18, "cuda": 2**24}
@@ -153,7 +153,7 @@ def _observed(subject: Subject) -> Twin:
     forward = watch_forward(net, subject.taps, subject.inputs, {**tensors, **parameters})
     wanted = next(t.dtype for t in tensors.values() if t.is_floating_point())
     if forward.output.dtype != wanted:
-        raise CreditscopeError(f"its forward casts to {forward.output.dtype}")
+        raise CreditscopeError(f"Expected a forward that stays in float64, but it casts to {forward.output.dtype}.")
     errors = errors_function(net, subject.target, subject.loss, subject.mask)(forward.output)
     return Twin(subject, observe_forward(net, applied, forward, errors, parameters))
 
@@ -223,6 +223,6 @@ class MappedAttention(TorchFunctionMode):
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         """Attention with a mask or dropout is left to `vmap`."""
-        if func is functional.scaled_dot_product_attention and len(args) == 3 and not kwargs and args[0].ndim == 4:
+        if is_plain_attention(func, args, kwargs):
             return _Attention.apply(*args)
         return func(*args, **(kwargs or {}))

@@ -1,0 +1,143 @@
+"""Errors speak in one voice, and mistakes on the command line end without a traceback."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from builders import make_record, write_record
+
+PACKAGE = Path(__file__).parents[1] / "src" / "creditscope"
+OWNER = r"\S.* (?:cannot be read|cannot be used|failed): "
+FORM = re.compile(rf"(?:{OWNER})?Expected .+, but .+[.?]", re.DOTALL)
+WRITTEN = re.compile(rf"(?:{FORM.pattern}|{OWNER}·\.)(?: ?·)?", re.DOTALL)
+"""The same as it stands in the code: others' words are a dot, and what could not be read may follow."""
+CLAUSES = {"train/stacked.py": 3, "tasks/_pickle.py": 1}
+"""Raised to be caught again: reasons that another message is made of."""
+NO_MISTAKES = ("train/runner.py", "commands/reproduce.py", "__init__.py")
+"""Unfinished runs, failures told by others, and Python's own words for a missing attribute."""
+RULES = """
+from creditscope import TapRule
+
+class NoCredit(TapRule):
+    pass
+
+class NoTensors(TapRule):
+    def credit(self, ctx):
+        return [None for _ in ctx.states]
+"""
+FEW = ("--task", "digits", "--seeds", "42", "--jobs", "1", "--quiet")
+
+
+def spoken(node: ast.expr, names: dict[str, ast.expr]) -> str:
+    """The text of a message as far as it is written down; what is computed is a dot."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(spoken(part, names) for part in node.values)
+    if isinstance(node, ast.FormattedValue) and isinstance(node.value, ast.Name):
+        return spoken(names[node.value.id], names) if node.value.id in names else "·"
+    if isinstance(node, ast.Name) and node.id in names:
+        return spoken(names[node.id], names)
+    if isinstance(node, ast.Call) and node.args and ast.unparse(node.func) == "with_problems":
+        return spoken(node.args[0], names)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("' '.join", '" ".join'):
+        parts = node.args[0].elts if isinstance(node.args[0], ast.List) else []
+        return " ".join(spoken(part, names) for part in parts if not isinstance(part, ast.Starred))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "rstrip":
+        return spoken(node.func.value, names)
+    return "·"
+
+
+def messages(path: Path) -> list[tuple[int, str]]:
+    """Line and text of every error that is raised in a file; names without a choice of their own words are left out."""
+    found = []
+    for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        nodes = list(ast.walk(function))
+        assigned = [node for node in nodes if isinstance(node, ast.Assign)]
+        names = {
+            ast.unparse(node.targets[0]): node.value for node in assigned if ast.unparse(node.targets[0]) == "message"
+        }
+        for node in nodes:
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
+                kind = ast.unparse(node.exc.func)
+                if kind.endswith("Error") and kind != "UnknownNameError":
+                    found.append((node.lineno, spoken(node.exc.args[0], names)))
+    return sorted(set(found))
+
+
+FILES = {str(path.relative_to(PACKAGE)): messages(path) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+class TestVoice:
+    @pytest.mark.parametrize("file", [name for name, said in FILES.items() if said and name not in NO_MISTAKES])
+    def test_what_was_expected_what_came_what_to_do(self, file):
+        others = [(line, text) for line, text in FILES[file] if not WRITTEN.fullmatch(text) and text != "·"]
+        assert len(others) == CLAUSES.get(file, 0), others
+
+    def test_most_messages_are_found(self):
+        said = [text for found in FILES.values() for _, text in found]
+        assert len(said) > 150
+        assert sum(text == "·" for text in said) <= 3
+
+    def test_others_are_told_apart(self):
+        assert FORM.fullmatch("Expected a, but got b. Do c.")
+        assert FORM.fullmatch("Record r cannot be read: Expected a, but got b.")
+        assert not FORM.fullmatch("it is wrong")
+        assert not FORM.fullmatch("Expected a, but got b")
+        assert not FORM.fullmatch("Expected something else.")
+
+
+class TestMistakes:
+    """Exit code 2 and one line that begins with the program's name; a traceback would be an error in the test."""
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("audit", "nowhere"),
+            ("audit", "file.txt"),
+            ("audit", "records", "--mute", "CS999"),
+            ("audit", "records", "--set", "growth"),
+            ("audit", "records", "--set", "growth=-1"),
+            ("audit", "records", "--card", "file.txt"),
+            ("report", "--records", "nowhere"),
+            ("report", "--records", "records", "--against", "nowhere"),
+            ("report", "--records", "records", "--out", "file.txt/report.html"),
+            ("figure", "all", "--records", "nowhere", "--no-train"),
+            ("figure", "audit_hero", "--scale", "nope", "--no-train"),
+            ("figure", "audit_hero", "--records", "empty", "--no-train"),
+            ("reproduce", "--only", "nope", "--no-train"),
+            ("reproduce", "--scale", "nope", "--no-train"),
+            ("reproduction", "--records", "empty"),
+            ("export", "--records", "records", "--only", "nope"),
+            ("export", "--records", "empty"),
+            ("pack", "--records", "empty", "--out", "packed"),
+            ("pack", "--records", "records", "--scale", "nope", "--out", "packed"),
+            ("run", "--device", "nope"),
+            ("run", "--jobs", "0"),
+            ("run", "--snapshot-at", "soon"),
+            ("run", "--controls", "nope"),
+            ("run", "--rule", "file.txt:Mine"),
+            ("run", "--rule", "mine.py"),
+            ("run", "--task", "digits", "--net", "gcn"),
+            ("run", "--task", "digits", "--net", "vit"),
+            ("run", *FEW, "--rule", "kaft"),
+            ("run", *FEW, "--rule", "mine.py:NoCredit"),
+            ("run", *FEW, "--rule", "mine.py:NoTensors"),
+            ("run", *FEW, "--train-last", "9", "--depth", "2"),
+            ("run", *FEW, "--out", "file.txt"),
+        ],
+        ids=" ".join,
+    )
+    def test_is_told_in_one_line(self, call, tmp_path, monkeypatch, words):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "empty").mkdir()
+        (tmp_path / "file.txt").write_text("no rule and no record\n")
+        (tmp_path / "mine.py").write_text(RULES)
+        write_record(tmp_path / "records", make_record())
+        code, _, err = call(*words)
+        said = err.splitlines()
+        assert (code, [line for line in said if not line.startswith("creditscope: ")]) == (2, [])
+        assert FORM.fullmatch(said[-1].removeprefix("creditscope: ")), said

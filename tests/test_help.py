@@ -1,0 +1,108 @@
+"""The help of every command is complete, and its example works."""
+
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+from builders import make_family, write_record
+
+from creditscope.cli import parse
+from creditscope.commands._options import HowToTrain
+from creditscope.commands.run import Run
+from creditscope.record.spec import Recipe
+
+COMMANDS = ["demo", "run", "audit", "figure", "report", "reproduce", "reproduction", "export", "pack", "list", "doctor"]
+TRAIN_NOTHING = ["audit", "report", "list", "doctor"]
+
+
+@pytest.fixture
+def help_of(call):
+    """The help that a command prints."""
+
+    def show(*words: str) -> str:
+        code, out, err = call(*words, "--help")
+        assert (code, err) == (0, "")
+        return out
+
+    return show
+
+
+def read_example(name: str, shown: str) -> list[str]:
+    """The words of the one example in a command's help, without the program's name."""
+    (line,) = re.findall(r"\bExample: (.*)$", shown, re.MULTILINE)
+    program, *words = shlex.split(line)
+    assert (program, words[0]) == ("creditscope", name)
+    return words
+
+
+def read_options(shown: str) -> dict[str, str]:
+    """What the boxes of a help, drawn or plain, say of each option and positional argument."""
+    found, name = {}, ""
+    for line in re.findall(r"^[│ ] (.*?)[│ ]*$", shown, re.MULTILINE):
+        if re.match(r"-\w|--\w|\[?[A-Z]+\]?(  |$)|\[?\{", line):
+            name, _, said = line.partition("  ")
+            found[name] = said
+        elif line.startswith("  ") and name:
+            found[name] += f" {line}"
+    return {name: " ".join(said.split()) for name, said in found.items() if "--help" not in name}
+
+
+def test_commands_are_listed_in_the_order_of_use(help_of):
+    assert re.findall(r"• (\w+)", help_of()) == COMMANDS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+class TestEveryCommand:
+    def test_its_example_is_read(self, help_of, name):
+        words = read_example(name, help_of(name))
+        assert type(parse(words)).__name__.lower() == name
+
+    def test_every_option_says_what_it_does_and_what_holds_without_it(self, help_of, name):
+        options = read_options(help_of(name))
+        assert options
+        for option, said in options.items():
+            text, _, default = said.rpartition("(")
+            assert re.fullmatch(r"[A-ZΑ-ω].* .*\. ", text), option
+            assert re.fullmatch(r"default: .+\)|required\)", default), option
+
+
+def test_options_are_read_off_the_boxes(help_of):
+    """Those of nested parts too, long names, choices, and positional arguments."""
+    options = read_options(help_of("run"))
+    assert {"--task STR", "--epochs INT", "--optimiser {adamw,adam,sgd}", "--time-limit SECONDS", "--quiet"} <= {
+        *options
+    }
+    assert options["--weight-decay FLOAT"].endswith("(default: 0.01)")
+    own = {field.name for part in (Run, Recipe, HowToTrain) for field in fields(part)} - {"recipe", "training"}
+    assert {re.sub(r"--(no-)?| .*", "", option).replace("-", "_") for option in options} == own
+    assert next(iter(read_options(help_of("figure")))) == "NAME"
+    assert "What to list. (default: all)" in read_options(help_of("list")).values()
+
+
+@pytest.mark.parametrize("name", TRAIN_NOTHING)
+def test_examples_that_train_nothing_work(call, help_of, tmp_path, monkeypatch, name):
+    for record in make_family("dfa"):
+        write_record(tmp_path / "out" / "records", record)
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(*read_example(name, help_of(name)))
+    assert (code, err) == (0, "")
+    assert out
+
+
+def test_no_help_imports_torch():
+    code = f"""
+import sys
+from creditscope.cli import main
+for name in {COMMANDS}:
+    try:
+        main([name, "--help"])
+    except SystemExit as end:
+        assert end.code == 0
+    assert "torch" not in sys.modules, name
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Example: creditscope") == len(COMMANDS)
