@@ -23,7 +23,8 @@ from creditscope.measure.numerics import unit_rows
 from creditscope.measure.observation import Observation, observe
 from creditscope.record import Provenance, Record
 from creditscope.train.plan import plan_run
-from creditscope.train.run import Run, build_run, snapshot_run
+from creditscope.train.run import Run, build_run
+from creditscope.train.snapshots import snapshot_run
 from creditscope.train.training import train_run
 
 TAPS, CLASSES = 5, 10

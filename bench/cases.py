@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from common import CIFAR, Work, random_graph, random_images, random_rows
+from common import Work, random_graph, random_images, random_rows
 from torch import nn
 
 from creditscope.registry import NETS
 from creditscope.tasks import AnyTask
+from creditscope.tasks.cifar10 import PIXELS
 from creditscope.train.data import GraphData, RowData, place_data
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
@@ -59,7 +60,7 @@ def eager_step(case: Case, task: AnyTask, device: str) -> Work:
     optimiser = kind(net.parameters(), lr=1e-3, weight_decay=0.01)
     data = place_data(task, plan_run(net=case.net, net_options=case.options), torch.device(device))
     images = torch.from_numpy(task.x_train).to(device) if case.data == "images" else None  # pyright: ignore
-    mean, std = (torch.tensor(v, device=device).view(-1, 1, 1) for v in (CIFAR.mean, CIFAR.std))
+    mean, std = (torch.tensor(v, device=device).view(-1, 1, 1) for v in (PIXELS.mean, PIXELS.std))
 
     def batch() -> tuple[tuple, torch.Tensor]:
         if isinstance(data, GraphData):

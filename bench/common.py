@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from creditscope.tasks import GraphTask, ImageSettings, Task
+from creditscope.tasks import GraphTask, Task
+from creditscope.tasks.cifar10 import PIXELS
 from creditscope.train.provenance import now, source_commit
 
 Work = Callable[[], object]
-CIFAR = ImageSettings(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
 
 
 def arguments(description: str | None, rounds: int, **own: Any) -> argparse.Namespace:
@@ -135,13 +135,14 @@ def random_images(rows: int) -> Task:
     """Random bytes in the shape of CIFAR-10."""
     rng = np.random.default_rng(0)
     x, y = rng.integers(256, size=(rows, 3, 32, 32), dtype=np.uint8), rng.integers(10, size=rows)
-    return Task("random", x, y, x[:1024], y[:1024], 10, CIFAR)
+    return Task("random", x, y, x[:1024], y[:1024], 10, PIXELS)
 
 
-def random_graph(nodes: int = 2708, features: int = 1433, edges: int = 5278, classes: int = 7) -> GraphTask:
+def random_graph() -> GraphTask:
     """Random edges and features in the numbers of Cora."""
     import scipy.sparse as sp
 
+    nodes, features, edges, classes = 2708, 1433, 5278, 7
     rng = np.random.default_rng(0)
     ends = rng.integers(nodes, size=(2, edges))
     half = sp.coo_array((np.ones(edges), (ends[0], ends[1])), shape=(nodes, nodes)).tocsr()

@@ -29,7 +29,8 @@ from scipy.optimize import nnls
 
 from creditscope.tasks import GraphTask, load_task
 from creditscope.train.plan import plan_run
-from creditscope.train.run import Run, build_run, snapshot_run
+from creditscope.train.run import Run, build_run
+from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import stack_runs
 
 DEPTH, WIDTH, FEATURES, CLASSES, DEGREE = 4, 64, 32, 4, 10

@@ -7,7 +7,7 @@ import torch
 from common import Table, arguments, interleaved, over, random_rows
 
 from creditscope.measure.observation import observe
-from creditscope.measure.snapshot import take_snapshot
+from creditscope.measure.snapshot import take_snapshots
 from creditscope.train.data import RowData
 from creditscope.train.plan import plan_run
 from creditscope.train.run import Run, build_run
@@ -43,7 +43,7 @@ def measure(reference: Run, run: Run, rounds: int) -> dict[str, list[float]]:
 
     def snapshot() -> None:
         seen = observe(run.net, run.application.applied, batch.inputs, batch.target, noise=False)
-        take_snapshot(seen, run.facts, epoch=0)
+        take_snapshots(seen, run.facts, epoch=0)
 
     return interleaved({"step": step, "snapshot": snapshot, "step again": step}, rounds, "cpu")
 

@@ -113,9 +113,8 @@ def count_work(run: StackedRun) -> tuple[float, float]:
     with counter, patch.object(attention, "has_triton", return_value=False):  # it does not see into our own kernels
         run.train_step(batch)
     flops = counter.get_total_flops()
-    if isinstance(
-        run.data, GraphData
-    ):  # the counter takes a sparse product, the only plain `mm` there, for a dense one
+    if isinstance(run.data, GraphData):
+        # the counter takes a sparse product, the only plain `mm` there, for a dense one
         flops -= sum(counter.get_flop_counts()["Global"].get(op, 0) for op in (torch.ops.aten.mm, torch.ops.aten.addmm))
     return flops, sum(kept.values())
 

@@ -47,3 +47,14 @@ def call(capsys):
         return code, shown.out, shown.err
 
     return run
+
+
+@pytest.fixture(scope="session")
+def bottleneck(tmp_path_factory) -> Path:
+    """Records of deep GCNs by backprop: depths 3 and 5, two seeds, trained for two epochs."""
+    from creditscope.studies import collect
+    from creditscope.studies.bp_bottleneck import bp_bottleneck
+
+    folder = tmp_path_factory.mktemp("bottleneck")
+    collect(bp_bottleneck("test"), folder, train=True, problems=[], jobs=1, device="cpu")
+    return folder

@@ -9,11 +9,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "creditscope"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-ORDER = ("tasks", "nets", "taps", "losses", "rules", "measure", "train")
+ORDER = ("tasks", "nets", "stack", "batch", "taps", "anatomy", "losses", "rules", "measure", "train")
 """Upstream first, among the parts that need torch or feed it; train calls measure, which knows nothing of train."""
 READERS = ("record", "auditing", "figures", "report", "exports", "reproduction")
 """Parts that go by records alone."""
-MAKERS = ("torch", "nets", "rules", "taps", "losses", "measure", "train")
+MAKERS = ("torch", *ORDER[1:])
 
 
 def imports_of(part: str, *, everywhere: bool = False) -> dict[str, list[str]]:
@@ -73,11 +73,11 @@ class TestImports:
 
 
 def named_files() -> list[tuple[str, str]]:
-    """What the page names, with the folder of the row it stands in."""
+    """What the page names, with the folder that its item of a list names first."""
     found = []
-    for line in PAGE.splitlines():
-        names = re.findall(r"`([\w/]+(?:\.py|/))(?=[`:])", line)
-        folder = next((name for name in names if name.endswith("/")), "") if line.startswith("|") else ""
+    for item in re.split(r"\n(?=- |\n|\d\. )", PAGE):
+        names = re.findall(r"`([\w/]+(?:\.py|/))(?=[`:])", item)
+        folder = next((name for name in names if name.endswith("/")), "")
         found += [(folder, name) for name in names]
     return found
 
@@ -96,7 +96,7 @@ class TestPage:
             tree = held[name]
 
     def test_names_are_found(self):
-        assert {("train/", "stacked.py"), ("", "scope.py"), ("measure/", "observation.py")} <= set(named_files())
+        assert {("train/", "stacked.py"), ("", "taps.py"), ("measure/", "observation.py")} <= set(named_files())
 
     def test_every_package_is_named(self):
         packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}

@@ -11,7 +11,8 @@ from creditscope.measure.nulls import haar_rotation
 from creditscope.measure.observation import observe
 from creditscope.record import Provenance, Record
 from creditscope.train.plan import plan_run
-from creditscope.train.run import Run, build_run, snapshot_run
+from creditscope.train.run import Run, build_run
+from creditscope.train.snapshots import snapshot_run
 from creditscope.train.training import train_run
 
 LEVEL = Thresholds().orientation

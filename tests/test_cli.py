@@ -15,7 +15,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.record import read_record
 from creditscope.registry import TASKS
 from creditscope.tasks import Task, check_task, register_task
-from creditscope.train.runner import CUDA_JOBS
+from creditscope.train.pool import CUDA_JOBS
 
 TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--jobs", "1", "--quiet")
 DEMO = {"net_options": {"depth": 4, "width": 128, "terminal_norm": True}, "epochs": 60, "snapshot_every": 5}

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from creditscope.measure import snapshot as snapshot_module
 from creditscope.measure.observation import observe
-from creditscope.measure.snapshot import take_snapshot, take_snapshots
+from creditscope.measure.snapshot import take_snapshots
 from creditscope.record import RunSpec, Snapshot, read_record, run_folder
 from creditscope.tasks import ImageSettings, Task
 from creditscope.train.plan import plan_run
@@ -83,17 +83,17 @@ def test_cuda_and_cpu_agree(rule, setting):
 def test_nothing_waits_for_the_device_but_the_one_transfer(rule, monkeypatch):
     run = build_run(plan_run(rule=rule, **TINY), device=torch.device("cuda"))
     x, y = run.data.x_test[:64], run.data.y_test[:64]
-    take_snapshot(observe(run.net, run.application.applied, x, y, noise=True), run.facts, epoch=0)  # warm
+    take_snapshots(observe(run.net, run.application.applied, x, y, noise=True), run.facts, epoch=0)  # warm
     original = snapshot_module.to_host
 
-    def allowed(groups):
+    def allowed(groups: list, seeds: int | None = None) -> list:
         torch.cuda.set_sync_debug_mode("default")
-        return original(groups)
+        return original(groups, seeds)
 
     monkeypatch.setattr(snapshot_module, "to_host", allowed)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        taken = take_snapshot(observe(run.net, run.application.applied, x, y, noise=True), run.facts, epoch=0)
+        (taken,) = take_snapshots(observe(run.net, run.application.applied, x, y, noise=True), run.facts, epoch=0)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert taken.taps.rows_used == (64, 64, 64)
@@ -249,7 +249,7 @@ def test_the_snapshots_of_a_stack_are_one_transfer(net, monkeypatch):
 
     def take() -> list[Snapshot]:
         seen = observe(run.net, run.application.applied, batch.inputs, batch.target, mask=batch.mask, noise=True)
-        return take_snapshots(seen, run.facts, epoch=1, last_step=last.tensors, scalars={"step_error": last.error})
+        return take_snapshots(seen, run.facts, epoch=1, last_step=last)
 
     warm = take()
     transfers, original = [], snapshot_module.to_host

@@ -1,25 +1,15 @@
-"""Study, figures and export of deep GCNs: what is drawn and written is what the records hold, gaps and zeros too."""
+"""Study and figure of deep GCNs: what is drawn is what the records hold, gaps and zeros too."""
 
-import json
 import math
-import subprocess
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from bottleneck_runs import altered, depth_of, gone, has_line, line, panel, tiny
 from pages import assert_clear, texts
 
-from creditscope.cli import main
 from creditscope.errors import CreditscopeError
-from creditscope.exports import EXPORTS, write_exports
-from creditscope.exports.diag_section23 import PATH, diag_section23, shape
-from creditscope.figures import describe_figure, save_figure
+from creditscope.figures import _depths, describe_figure, save_figure
 from creditscope.figures._bottleneck_captions import uniform_error
 from creditscope.figures._bottleneck_table import HEADINGS, table_rows
 from creditscope.figures._depths import select_depths
@@ -28,69 +18,13 @@ from creditscope.figures.bp_bottleneck import plot_bp_bottleneck
 from creditscope.figures.forward_magnitude import plot_forward_magnitude
 from creditscope.record import LayerMeasures, Record, WeightMeasures, load_records
 from creditscope.registry import STUDIES
-from creditscope.studies import collect, find_missing
+from creditscope.studies import find_missing
 from creditscope.studies.bp_bottleneck import bp_bottleneck
 
-ROOT = Path(__file__).parents[1]
-export_rows = partial(write_exports, scale="test", names=("diag_section23",))
-
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory) -> Path:
-    """Depths 3 and 5, two seeds, trained for two epochs."""
-    folder = tmp_path_factory.mktemp("bottleneck")
-    collect(bp_bottleneck("test"), folder, train=True, problems=[], jobs=1, device="cpu")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def records(root) -> list[Record]:
-    return load_records(root)
-
-
-def depth_of(record: Record) -> int:
-    return int(record.spec.net_options["depth"])
-
-
-def altered(records: Sequence[Record], depth: int, *, layers=None, weights=None, **others) -> list[Record]:
-    """The records with other numbers in the last snapshot of one depth; functions of the measures give them."""
-    found = []
-    for record in records:
-        last = record.last
-        if depth_of(record) == depth:
-            changed = replace(last, **others)
-            if layers:
-                changed = replace(changed, layers=replace(last.layers, **layers(last.layers)))
-            if weights:
-                changed = replace(changed, weights=replace(last.weights, **weights(last.weights)))
-            record = replace(record, snapshots=(*record.snapshots[:-1], changed))
-        found.append(record)
-    return found
-
-
-def panel(fig: Figure, label: str) -> Axes:
-    return next(ax for ax in fig.axes if ax.get_label() == label)
-
-
-def line(ax: Axes, gid: str) -> np.ndarray:
-    return np.asarray(next(found for found in ax.lines if found.get_gid() == gid).get_ydata(), dtype=float)
-
-
-def has_line(ax: Axes, gid: str) -> bool:
-    return any(found.get_gid() == gid for found in ax.lines)
-
-
-def tiny(weights: WeightMeasures) -> dict:
-    """True norms of 1e-26, which a float32 norm takes for 0."""
-    count = len(weights.exact_norm)
-    norms = tuple(1e-26 * (i + 1) for i in range(count))
-    return {"exact_norm": norms, "exact_float32": (0.0,) * count, "exact_underflow": (1,) * count}
-
-
-def gone(weights: WeightMeasures) -> dict:
-    """Gradients of which every element is 0."""
-    count = len(weights.exact_norm)
-    return {"exact_norm": (0.0,) * count, "exact_float32": (0.0,) * count, "exact_all_zero": (1,) * count}
+def records(bottleneck) -> list[Record]:
+    return load_records(bottleneck)
 
 
 def only_first(weights: WeightMeasures) -> WeightMeasures:
@@ -214,20 +148,21 @@ class TestFigure:
         ]
         assert decay_ratio(one) == pytest.approx(np.median(ratios))
 
-    def test_gradients_that_are_not_measured_are_not_zero(self, records):
+    def test_gradients_that_are_not_measured_are_not_zero(self, records, monkeypatch):
         unknown = altered(records, 5, weights=lambda w: {"exact_norm": (None,) * 5, "exact_float32": (None,) * 5})
         said = texts(plot_bp_bottleneck(unknown))
         assert "every element of every weight gradient is exactly 0" not in said
         assert "L = 5: norms not measured" in said
         assert "Weight gradients: 0 of 16 all zero" in said
         older = altered(records, 5, weights=lambda w: {"exact_float32": ()})
-        fig = plot_bp_bottleneck(older, depths=(3, 5))
-        assert "L = 5: not on record" in texts(fig)
+        monkeypatch.setattr(_depths, "DEPTHS", (3, 5))
+        assert "L = 5: not on record" in texts(plot_bp_bottleneck(older))
 
-    def test_missing_runs_are_marked(self, records):
+    def test_missing_runs_are_marked(self, records, monkeypatch):
         few = [r for r in records if depth_of(r) == 3 or r.spec.seed == 1]
         assert "L = 5: seed 2 not on record." in texts(plot_bp_bottleneck(few))
-        fig = plot_bp_bottleneck([r for r in records if depth_of(r) == 3], depths=(3, 5))
+        monkeypatch.setattr(_depths, "DEPTHS", (3, 5))
+        fig = plot_bp_bottleneck([r for r in records if depth_of(r) == 3])
         assert "L = 5: not on record" in texts(fig)
         assert texts(fig).count("not on record") >= 6
         assert_clear(fig)
@@ -260,138 +195,6 @@ class TestFigure:
         first = [path.read_bytes() for path in save_figure(plot(zeros), tmp_path, "page")]
         assert [path.read_bytes() for path in save_figure(plot(zeros), tmp_path, "page")] == first
         assert b"/FontFile2" in first[1]  # Type 42
-
-    def test_sizes_of_states_follow_the_records(self, records):
-        fig = plot_forward_magnitude(records)
-        for letter, depth in (("a", 3), ("b", 5)):
-            for name in ("rms", "dispersion"):
-                values = np.array([getattr(r.last.layers, name) for r in records if depth_of(r) == depth])
-                np.testing.assert_allclose(line(panel(fig, letter), name), np.median(values, axis=0))
-        zero = plot_forward_magnitude(
-            altered(records, 3, layers=lambda m: {"rms": (0.5, 1e-20, 0.0, 0.0), "dispersion": (0.25, 1e-21, 0.0, 0.0)})
-        )
-        assert "M falls from 0.5 at H₀ to exactly 0 at H₂. After H₀, 0.10 to 0.10 of what is there differs" in texts(
-            zero
-        )
-        assert "exactly 0 (drawn here)" in texts(zero)
-        assert_clear(zero)
-
-    def test_states_that_are_not_measured_are_not_zero(self, records):
-        lost = altered(records, 3, layers=lambda m: {"rms": (0.5, 2.0, None, 8.0), "dispersion": (0.2, 1.0, None, 2.0)})
-        said = texts(plot_forward_magnitude(lost))
-        assert "M grows from 0.5 at H₀ to 8 at H₃. M is not measured at H₂. After H₀, 0.25 to 0.50 of what is" in said
-        assert "exactly 0" not in said
-        lost = altered(records, 3, layers=lambda m: {"rms": (0.5, None, 0.0, 0.0), "dispersion": (0.2, None, 0.0, 0.0)})
-        said = texts(plot_forward_magnitude(lost))
-        assert "M falls from 0.5 at H₀ to exactly 0 at H₂. M is not measured at H₁." in said
-
-    def test_no_depth_is_dropped(self, records):
-        with pytest.raises(CreditscopeError, match="Expected at most 8 depths, a panel each, but got 9: 3, 5, 11, 12"):
-            plot_forward_magnitude(records, depths=range(11, 18))
-        assert len(plot_forward_magnitude(records, depths=range(11, 17)).axes) == 8
-
-
-class TestExport:
-    def test_the_file_has_the_shape_that_scripts_read(self, records, tmp_path):
-        written, missing = export_rows(records, tmp_path)
-        assert (written, missing) == ([tmp_path / PATH], [])
-        found = json.loads(written[0].read_text())
-        assert list(found) == ["L=3", "L=5"]
-        by_run = {(depth_of(r), r.spec.seed): r.last for r in records}
-        for key, rows in found.items():
-            depth = int(key[2:])
-            assert [row["seed"] for row in rows] == [1, 2]
-            for row in rows:
-                last = by_run[depth, row["seed"]]
-                assert row["W_grads_F"] == list(last.weights.exact_norm)
-                assert row["W_grads_F_float32"] == list(last.weights.exact_float32)
-                assert row["W_all_zero"] == list(last.weights.exact_all_zero)
-                assert row["Z_grads_F"] == list(last.layers.z_grad)
-                assert row["bp_acc"] == last.accuracy
-                assert (row["probe_acc"], row["M_rms"]) == (list(last.layers.probe), list(last.layers.rms))
-                assert row["D_norm"] == list(last.layers.dispersion)
-                lengths = {name: len(values) for name, values in row.items() if isinstance(values, list)}
-                longer = {"probe_acc", "M_rms", "D_norm"}
-                assert lengths == {name: depth + (name in longer) for name in lengths}
-
-    def test_a_gap_in_a_probe_is_the_bare_token(self, records, tmp_path):
-        gaps = altered(records, 3, layers=lambda m: {"probe": (0.5, 0.5, None, None)})
-        (path,), _ = export_rows(gaps, tmp_path)
-        text = path.read_text()
-        assert '"probe_acc": [0.5, 0.5, NaN, NaN]' in text
-        assert "null" not in text
-        assert "Infinity" not in text
-        assert math.isnan(json.loads(text)["L=3"][0]["probe_acc"][2])
-
-    def test_the_written_schema_is_that_of_the_shape(self):
-        def plain(schema):
-            if isinstance(schema, dict):
-                return {k: plain(v) for k, v in schema.items() if k not in ("title", "description")}
-            return [plain(v) for v in schema] if isinstance(schema, list) else schema
-
-        stored = json.loads((ROOT / "src/creditscope/exports/schemas/diag_data_v2.json").read_text())
-        assert plain(stored) == plain(shape().json_schema())
-        row = stored["$defs"]["DiagRow"]
-        wanted = {"W_grads_F", "Z_grads_F", "bp_acc", "probe_acc", "M_rms", "D_norm", "seed"}
-        wanted |= {"W_grads_F_float32", "W_all_zero"}
-        assert set(row["required"]) == set(row["properties"]) == wanted
-
-    @pytest.mark.parametrize(
-        ("name", "value"),
-        [
-            ("W_grads_F", [-1.0]),
-            ("bp_acc", 1.5),
-            ("M_rms", [math.inf]),
-            ("Z_grads_F", None),
-            ("W_all_zero", [2]),
-            ("seed", "x"),
-        ],
-    )
-    def test_other_shapes_are_refused(self, records, name, value):
-        rows = diag_section23(records, scale="test").files[PATH]
-        rows["L=3"][0][name] = value
-        with pytest.raises(ValueError, match=name):
-            shape().validate_python(rows)
-
-    def test_what_is_missing_is_said(self, records, tmp_path):
-        few = [r for r in records if (depth_of(r), r.spec.seed) != (5, 2)]
-        written, missing = export_rows(few, tmp_path)
-        assert (len(written), missing) == (1, ["diag_section23: L=5, not on record: seeds 2."])
-        written, missing = export_rows([r for r in records if depth_of(r) == 3], tmp_path / "none")
-        assert (written, missing[-1]) == ([], f"diag_section23: {PATH} is not written: nothing of L=5.")
-        lost = altered(records, 3, layers=lambda m: {"rms": (None, *m.rms[1:])})
-        _, missing = export_rows(lost, tmp_path)
-        assert missing[0] == "diag_section23: L=3, not finite: seeds 1, 2."
-        older = [replace(r, snapshots=(replace(r.last, layers=None),)) for r in records]
-        _, missing = export_rows(older, tmp_path)
-        assert missing[0] == "diag_section23: L=3, not measured layer by layer: seeds 1, 2."
-
-    def test_the_command_writes_and_says(self, root, tmp_path, capsys):
-        main(["export", "--records", str(root), "--out", str(tmp_path), "--scale", "test"])
-        assert capsys.readouterr().out.startswith(f"wrote {tmp_path / PATH}\nmissing: ")
-        with pytest.raises(SystemExit):
-            main(["export", "--records", str(root), "--out", str(tmp_path / "paper"), "--only", "diag_section23"])
-        said = capsys.readouterr()
-        assert "missing: diag_section23: L=20, not on record: seeds 42, 123, 456, 1, 2" in said.out
-        assert "but got none. creditscope reproduce trains them." in said.err
-        assert not (tmp_path / "paper").exists()
-        with pytest.raises(SystemExit):
-            main(["export", "--records", str(root), "--out", str(tmp_path), "--only", "unknown"])
-        assert "Expected the name of an export, but got 'unknown'" in capsys.readouterr().err
-        assert "diag_section23" in EXPORTS.names()
-
-    def test_figure_and_export_need_no_torch(self, root, tmp_path):
-        where = ["--records", str(root), "--out", str(tmp_path), "--scale", "test"]
-        code = (
-            "import sys; from creditscope.cli import main\n"
-            f"main({['figure', 'bp_bottleneck', '--no-train', *where]})\n"
-            f"main({['export', *where]})\n"
-            "assert 'torch' not in sys.modules"
-        )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert "L = 5" in done.stdout
-        assert f"wrote {tmp_path / 'bp_bottleneck.png'}" in done.stdout
 
 
 def test_measures_survive_the_disk(records):

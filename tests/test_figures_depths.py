@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from creditscope.figures._depths import LogScale, quartiles
+from creditscope.figures._log_axis import LogScale
+from creditscope.figures._stats import quartiles
 
 
 def test_quartiles_pass_gaps_by():

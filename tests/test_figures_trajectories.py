@@ -188,7 +188,7 @@ class TestCaptions:
         rows = {row.criterion: row for row in judged if row.method.startswith("DFA") and row.seed is None}
         table = [line.split() for line in snapshot_resmlp.describe(runs).splitlines() if ", DFA" in line]
         assert rows["growth > 50"].first_epoch == 2
-        assert rows["‖g_L‖ < 1.28e-05"].first_epoch == 8  # at the top g is twice as large, 2e-6
+        assert rows["‖g_L‖ < 1.28e-5"].first_epoch == 8  # at the top g is twice as large, 2e-6
         assert " ".join(table[0][-12:]) == "epoch 2 (3 of 3 seeds) epoch 8 (3 of 3 seeds)"
 
     def test_growth_is_that_of_the_drawn_tokens(self):
@@ -232,7 +232,7 @@ class TestCaptions:
     def test_the_text_holds_the_ends(self):
         said = snapshot_resmlp.describe(make_resmlp())
         (line,) = [line for line in said.splitlines() if line.strip().startswith("ResMLP with terminal LayerNorm, DFA")]
-        assert line.split()[5:10] == ["4e+05", "1e-06", "0.620", "±", "0.010"]
+        assert line.split()[5:10] == ["400,000", "1e-6", "0.620", "±", "0.010"]
         assert "never" in line
         assert "Seeds 1, 2, 3 (n = 3)" in " ".join(said.split())
 

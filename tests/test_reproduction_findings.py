@@ -68,8 +68,8 @@ class TestArtefacts:
         assert found[4].by_product == pytest.approx(0.04 * g * a / 1e-8)
         assert found[1].by_norm == found[1].cos
         text = clamped_cosine(Shelf(records))
-        assert "tap 4 (‖g‖ 1.0e-10): +0.0400 → +0.0004 and 4.0e-11" in text
-        assert "tap 1 (‖g‖ 9.8e-6): +0.3000 → +0.3000" in text
+        assert "tap 4 (‖g‖ 10⁻¹⁰): +0.0400 → +0.0004 and 4×10⁻¹¹" in text
+        assert "tap 1 (‖g‖ 9.8×10⁻⁶): +0.3000 → +0.3000" in text
         assert "at most 100 times too small" in text
         assert "dfa-s1-" in text
 
@@ -84,9 +84,9 @@ class TestArtefacts:
             last = replace(base.last, taps=taps, accuracy=0.6)
             derived.append(DerivedRecord(base.spec, base.provenance, (last,), None, 10.0**k))
         text = change_of_units(derived)
-        assert "c = 1 to 1e4, 1 seed" in text
-        assert "is crossed from c = 1e4 on in every seed, while accuracy changes by at most 0.00 pp" in text
-        assert "from 2.0e-2 to 2.0e-6" in text
+        assert "c = 1 to 10,000, 1 seed" in text
+        assert "is crossed from c = 10,000 on in every seed, while accuracy changes by at most 0.00 pp" in text
+        assert "from 0.02 to 2×10⁻⁶" in text
         assert "crossed at no c" in change_of_units(derived[:3])
         other = [*derived[:-1], replace(derived[-1], snapshots=(replace(derived[-1].last, accuracy=0.5),))]
         assert "at most 10.00 pp" in change_of_units(other)
@@ -101,8 +101,8 @@ class TestArtefacts:
         source = Source(study="rescaling", run=base.spec.name(), weights="", provenance=base.provenance)
         write_derived(derived_path(tmp_path, "rescaling", base), source, lines)
         page = write_reproduction(everything(), tmp_path / "page.md", root=tmp_path).read_text()
-        assert "multiplied by c = 1 to 1e8, 1 seed: the published floor (1.28e-5 per sample) is crossed from" in page
-        assert "crossed from c = 1e4 on" in page
+        assert "multiplied by c = 1 to 10⁸, 1 seed: the published floor (1.28×10⁻⁵ per sample) is crossed from" in page
+        assert "crossed from c = 10,000 on" in page
         assert "9 measurements of rescaled nets" in page
 
     def test_gamma_without_the_exact_tap(self):

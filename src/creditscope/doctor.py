@@ -13,7 +13,7 @@ def examine_machine() -> dict[str, str]:
     """Versions, devices, threads and folders, as text."""
     import torch
 
-    from creditscope.train.runner import available_cores
+    from creditscope.train.pool import available_cores
 
     root = data_root()
     found = {

@@ -8,14 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.auditing import Audit, audit
+from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowLoss
-from creditscope.measure.battery import Tier, complete_snapshots
+from creditscope.measure.battery import complete_snapshots
+from creditscope.measure.facts import gather_facts
 from creditscope.measure.observation import observe
 from creditscope.measure.probe import spread_rows
-from creditscope.measure.snapshot import take_snapshot
-from creditscope.measure.subject import Labelled, Subject, subjects_of
+from creditscope.measure.snapshot import take_snapshots
+from creditscope.measure.subject import Subject, subjects_of
 from creditscope.record import Facts, Record, Snapshot
+from creditscope.record.spec import Tier
 from creditscope.rng import generator
 from creditscope.rules import (
     Application,
@@ -30,7 +33,6 @@ from creditscope.rules import (
 )
 from creditscope.taps import resolve_taps
 from creditscope.train.data import SAMPLE_ROWS
-from creditscope.train.facts import gather_facts
 from creditscope.train.provenance import begin_provenance
 
 
@@ -104,14 +106,14 @@ class Scope:
         if self.loss is None:
             hits = (seen.output.argmax(-1) == target) & seen.errors.covered
             scalars["accuracy"] = hits.sum() / seen.errors.count
-        taken = take_snapshot(seen, facts, epoch=len(self.snapshots) if epoch is None else epoch, scalars=scalars)
+        taken = take_snapshots(seen, facts, epoch=len(self.snapshots) if epoch is None else epoch, scalars=scalars)
 
         def subjects() -> list[Subject]:
             given = {"inputs": inputs, "target": target, "mask": mask, "loss": self.loss}
             return subjects_of(self.model, applied, [self.seed], **given, **self._labelled(inputs, target, mask))
 
         (taken,) = complete_snapshots(
-            [taken], seen, facts, self.model, seeds=[self.seed], subjects=subjects, tier=tier, ends=False
+            taken, seen, facts, self.model, seeds=[self.seed], subjects=subjects, tier=tier, ends=False
         )
         self.snapshots.append(taken)
         return taken
@@ -164,8 +166,8 @@ class Scope:
         rows = torch.arange(len(target), device=target.device) if mask is None else mask.nonzero()[:, 0]
         halves = [half[spread_rows(len(half)).to(half.device)] for half in (rows[::2], rows[1::2])]
         return {
-            "probe": lambda: tuple(Labelled(inputs, target, half) for half in halves),
-            "test": lambda: [Labelled(inputs, target, rows)],
+            "probe": lambda: tuple(Batch(inputs, target, scored=half) for half in halves),
+            "test": lambda: [Batch(inputs, target, scored=rows)],
         }
 
     def _apply(self, inputs: Any) -> Application:

@@ -63,14 +63,14 @@ def test_the_markdown_holds_the_numbers(card):
         "+0.0 ± 0.0",
         "+0.300 ± 0.000",
         "+0.100 ± 0.000",
-        "-0.090 ± 0.000",
+        "−0.090 ± 0.000",
     ]
     assert "0.020 ± 0.010 sd" in cells
     assert "| 2 | 0.450 ± 0.000 | +0.070 ± 0.025 |" in text  # the rung of the ladder
     assert "| [CS005](docs/checks/CS005.md) credit looks like a random orientation | issue |" in text
     assert "`noise` 0.2" in text
     assert "| accuracy | 0.520 ± 0.025 |" in text
-    assert "| accuracy − BP | -0.180 ± 0.025 |" in text
+    assert "| accuracy − BP | −0.180 ± 0.025 |" in text
     assert "Not measured:" not in text
 
 

@@ -131,6 +131,11 @@ class TestHiddenLayers:
         assert (found.outcome, found.value) == (ISSUE, 0.25)
         assert "Γ = +0.500 looks informative, but taps 2, 3, 4 of 4 block taps" in found.message
 
+    @pytest.mark.parametrize("fewest", [3, 0])
+    def test_a_net_whose_only_inexact_tap_is_the_stem_hides_nothing(self, fewest):
+        facts = make_facts(rule="fa", depth=1, exact_taps=(1,))
+        assert judge("CS006", facts, make_snapshot(facts), hidden_taps=fewest).outcome == NOT_APPLICABLE
+
     def test_half_is_still_hiding_and_more_is_not(self):
         assert judge("CS006", snapshot=self.z(9, 9, 9, 0, 0)).outcome == ISSUE
         found = judge("CS006", snapshot=self.z(0, 9, 9, 9, 0))
@@ -197,7 +202,7 @@ class TestDescentDisagrees:
         found = judge("CS008", snapshot=self.moment(z=(9, 9, 9, -0.3, 9), cos=(0.5, 0.5, 0.5, -0.02, 0.5)))
         assert (found.outcome, found.value) == (ISSUE, 1)
         assert found.message.startswith(
-            "credit at tap 3 lowers the loss without alignment (cos -0.020, z -0.3; descent"
+            "credit at tap 3 lowers the loss without alignment (cos −0.020, z −0.3; descent"
         )
 
     def test_descent_with_a_weak_cosine_is_undecided(self):

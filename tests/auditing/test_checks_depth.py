@@ -138,11 +138,15 @@ class TestDepthNotUsed:
 class TestAtChance:
     """CS010. Best constant 0.106 over 1,000 test rows."""
 
+    def test_an_accuracy_that_is_missing_is_skipped(self):
+        found = judge("CS010", snapshot=make_snapshot(accuracy=None))
+        assert (found.outcome, found.message) == (SKIPPED, "accuracy was not measured")
+
     @pytest.mark.parametrize("hits", [100, 106, 115, 122, 123, 124, 130, 700])
     def test_bound_is_the_exact_binomial_one(self, hits):
         low = stats.binomtest(hits, 1000).proportion_ci(0.90, method="exact").low
         found = judge("CS010", snapshot=make_snapshot(accuracy=hits / 1000))
-        assert f"lower bound {low:.3f} over 1000 rows" in found.message
+        assert f"lower bound {low:.3f} over 1,000 rows" in found.message
         assert found.outcome == (PASSED if low > 0.106 else ISSUE)
         assert found.value == hits / 1000
 
@@ -203,7 +207,7 @@ class TestInformationWithoutGradient:
         low = stats.binomtest(500, 1000).proportion_ci(0.90, method="exact").low
         assert (found.outcome, found.value) == (ISSUE, 0.5)
         assert found.message == (
-            f"a probe at tap 1 reads 0.500 (lower bound {low:.3f} over 1000 rows; best constant 0.106, untrained net "
+            f"a probe at tap 1 reads 0.500 (lower bound {low:.3f} over 1,000 rows; best constant 0.106, untrained net "
             "0.150), although weight gradients vanish"
         )
 

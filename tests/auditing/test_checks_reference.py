@@ -16,7 +16,7 @@ class TestUnresolvedReference:
     def test_noise(self):
         found = judge("CS002", snapshot=make_snapshot(taps={"g_noise": (1e-7, 1e-7, 0.3, 1e-7, 1e-7)}))
         assert (found.outcome, found.value) == (ISSUE, 0.3)
-        assert "3.0e-01 of the gradient at worst (tap 2); the limit is 0.1" in found.message
+        assert "0.3 of the gradient at worst (tap 2); the limit is 0.1" in found.message
 
     def test_noise_limit_moves_the_outcome(self):
         moment = make_snapshot(taps={"g_noise": 0.09})
@@ -40,13 +40,13 @@ class TestUnresolvedReference:
     def test_published_floor_is_a_tip(self):
         found = judge("CS002", snapshot=make_snapshot(taps={"g_norm": (1, 1, 1, 1, 1.27e-5)}))
         assert (found.outcome, found.published) == (TIP, True)
-        assert "‖g_L‖ = 1.3e-05 is under the published floor" in found.message
+        assert "‖g_L‖ = 1.3×10⁻⁵ is under the published floor" in found.message
 
     def test_floor_moves_the_outcome(self):
         moment = make_snapshot(taps={"g_norm": (1e-9, 1e-9, 1e-9, 1e-9, 2e-5)})  # the top tap alone counts
         assert (judge("CS002", snapshot=moment).outcome, judge("CS002", snapshot=moment).published) == (PASSED, False)
         assert judge("CS002", snapshot=moment, floor=3e-5).outcome == TIP
-        assert "is under a floor of 3e-05" in judge("CS002", snapshot=moment, floor=3e-5).message
+        assert "is under a floor of 3×10⁻⁵" in judge("CS002", snapshot=moment, floor=3e-5).message
 
     def test_float64_is_not_applicable(self):
         found = judge("CS002", make_facts(precision="float64"), make_snapshot(taps={"g_noise": None}))

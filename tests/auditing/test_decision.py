@@ -6,7 +6,7 @@ from builders import QUICK, make_facts, make_family, make_record, make_snapshot
 from creditscope.auditing import audit
 from creditscope.auditing.decision import Decision, Decisions
 
-GROWTH, FLOOR, GAIN, DRIFT = "growth > 50", "‖g_L‖ < 1.28e-05", "gain < 2 pp", "stability (drift)"
+GROWTH, FLOOR, GAIN, DRIFT = "growth > 50", "‖g_L‖ < 1.28e-5", "gain < 2 pp", "stability (drift)"
 
 
 def trajectory(seed: int, *steps: tuple[int, float, float], **spec):

@@ -1,5 +1,7 @@
 """Which records are methods, which are their baselines, and what they are called."""
 
+from dataclasses import replace
+
 import pytest
 from builders import make_family, make_record
 from scipy import stats
@@ -111,3 +113,11 @@ def test_differences_are_paired(tmp_path):
     assert dfa.accuracy.high is not None
     assert dfa.accuracy.high - dfa.accuracy.mean > 0.4
     assert bp.versus_bp is None  # BP against itself is no comparison
+
+
+def test_an_unfinished_run_is_named_and_left_out():
+    done, running = make_record(rule="bp", seed=1), make_record(rule="bp", seed=2)
+    running = replace(running, provenance=replace(running.provenance, status="running"))
+    found = audit([done, running])
+    assert found.methods[0].seeds == (1,)
+    assert "did not finish; left out" in found.problems[0]

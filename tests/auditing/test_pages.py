@@ -91,8 +91,8 @@ def test_a_check_says_why_and_what_to_do_as_its_page_does(code):
 
 @pytest.mark.parametrize("code", CHECKS)
 def test_a_check_that_gives_a_value_says_what_it_is_and_what_it_is_compared_with(code):
-    check = CHECKS[code]
-    assert (example(code).value is not None) == bool(check.value_is)
+    check, compared = CHECKS[code], CHECKS[code].compared_with(make_facts(), Thresholds())
+    assert (example(code).value is not None) == bool(check.value_is) == bool(compared)
     assert check.value_limit in ("", *(row["name"] for row in table() if code in row["checks"]))
 
 

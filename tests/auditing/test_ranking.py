@@ -21,7 +21,7 @@ def test_another_order_is_noted_with_what_the_seeds_say():
     (note,) = audit([*runs("fa", 0.5, 0.1), *runs("dfa", 0.1, 0.4)]).notes
     assert note == (
         "mnist1d · resmlp · 1 epoch: cosine and descent rank the methods differently (CS008): by cosine FA is above "
-        "DFA, by descent below it (resolved over seeds, n = 3; Δcos 0.400, Δdescent -0.300, paired)"
+        "DFA, by descent below it (resolved over seeds, n = 3; Δcos 0.400, Δdescent −0.300, paired)"
     )
 
 

@@ -11,6 +11,7 @@ from scipy import stats
 from creditscope.auditing import Audit, Thresholds, audit
 from creditscope.commands._printing import show_audit
 from creditscope.errors import CreditscopeError
+from creditscope.words import number
 
 COS = (0.14, 0.25, 0.03, -0.05, 0.06)
 Z = (6.8, 9.3, 1.0, -1.8, 2.1)
@@ -42,7 +43,7 @@ def test_summary_has_every_number(found):
         values = base + 0.002 * np.array([1, 2, 3])
         low, high = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
         assert f"{values.mean():.3f} ± {(high - low) / 2:.3f}" in line
-    for expected in ("+0.500", "326", "1.1e-02", "walk back (CS001, CS005, CS006)"):
+    for expected in ("+0.500", "326", "1.1e-2", "walk back (CS001, CS005, CS006)"):
         assert expected in line
     assert line.count("0.404 ± 0.005") == 2  # both frozen baselines
 
@@ -52,7 +53,7 @@ def test_use_of_depth_is_paired_by_seed(found):
     head, line = row(str(found), "use of"), row(str(found), "DFA", 1)
     columns = ["none trained", "all trained", "− BP", "Δ", "Δ/Δ_BP"]
     assert [head.index(column) for column in columns] == sorted(head.index(column) for column in columns)
-    assert " ".join(line.split()) == "DFA 0.404 (+10.0 ± 0.0) 0.504 -20.0 ± 0.0 +10.0 ± 0.0 33%"
+    assert " ".join(line.split()) == "DFA 0.404 (+10.0 ± 0.0) 0.504 −20.0 ± 0.0 +10.0 ± 0.0 33%"
 
 
 def test_the_depth_ladder_is_a_table():
@@ -70,7 +71,7 @@ def test_every_tap_has_its_cosine_and_z(found):
     head = row(text, "cos(a_l,")
     assert all(f"tap {i} {name}" in head for i, name in enumerate(found.methods[0].taps))
     assert row(text, "DFA", 2).split()[1:] == [
-        s for c, z in zip(COS, Z, strict=True) for s in (f"{c:+.2f}", "±", "0.00", f"({z:.1f})")
+        s for c, z in zip(COS, Z, strict=True) for s in (number(c, "+.2f"), "±", "0.00", f"({number(z, '.1f')})")
     ]
     assert row(text, "BP", 2).split()[1:] == ["=", "1"] * 5
     assert "mean ± 95 % t interval over seeds (ddof 1), test set fixed; (z)" in " ".join(text.split())
@@ -79,7 +80,7 @@ def test_every_tap_has_its_cosine_and_z(found):
 def test_what_was_measured_beside_the_cosine_has_a_table(found):
     text = str(found)
     assert row(text, "DFA", 3).split()[1:] == [
-        s for c in COS for s in (f"{c - 0.1:+.2f}", "±", "0.00")
+        s for c in COS for s in (number(c - 0.1, "+.2f"), "±", "0.00")
     ]  # fresh feedback has 0.1
     assert row(text, "DFA", 4).split()[1:] == [s for d in DESCENT for s in (f"{d:+.2f}", "±", "0.00", "(0.02)")]
     quick = str(audit([make_record(taps=QUICK)]))
@@ -129,7 +130,7 @@ def test_tips_divergence_and_problems_are_said():
     text = " ".join(str(found).split())
     assert "Diverged: seed 42 at epoch 3" in text
     alone = " ".join(str(audit([make_record(taps={"g_norm": 1e-6})])).split())
-    assert "Tip CS002: rounding noise 1.0e-07 of the gradient at worst (tap 0), so it is resolved" in alone
+    assert "Tip CS002: rounding noise 10⁻⁷ of the gradient at worst (tap 0), so it is resolved" in alone
     assert re.search(r"note: Record mnist1d-resmlp-dfa-s7-\w+ holds no snapshot; left out\.", text)
 
 

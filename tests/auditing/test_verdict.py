@@ -72,7 +72,9 @@ class TestWord:
 
     def test_a_line_says_when_its_issue_began(self):
         late = finding(ISSUE, "CS005", first_epoch=3, last_first_epoch=7)
-        verdict = reach_verdict([finding(PASSED, "CS001"), late, finding(PASSED, "CS006", first_epoch=5)])
+        verdict = reach_verdict(
+            [finding(PASSED, "CS001"), late, finding(PASSED, "CS006", first_epoch=5, last_first_epoch=5)]
+        )
         assert verdict.lines[1].reason == "CS005 said issue [first at epoch 3–7]"
         assert verdict.fired == {"CS005": "epoch 3–7", "CS006": "epoch 5"}
 
@@ -102,7 +104,7 @@ class TestCombine:
     """One finding over seeds."""
 
     def outcome(self, *outcomes: Outcome) -> Outcome:
-        return combine([finding(o) for o in outcomes]).outcome
+        return combine([finding(o) for o in outcomes], Thresholds()).outcome
 
     def test_issue_if_at_least_half(self):
         assert self.outcome(ISSUE, PASSED) == ISSUE
@@ -110,7 +112,7 @@ class TestCombine:
         assert self.outcome(ISSUE, ISSUE, PASSED, PASSED) == ISSUE
 
     def test_undecided_if_some(self):
-        found = combine([finding(PASSED), finding(ISSUE), finding(PASSED)])
+        found = combine([finding(PASSED), finding(ISSUE), finding(PASSED)], Thresholds())
         assert (found.outcome, found.seeds_hit, found.seeds) == (UNDECIDED, 1, 3)
         assert found.message == "1 of 3 seeds, e.g. said issue"
 
@@ -132,13 +134,14 @@ class TestCombine:
                 finding(PASSED, value=1.0, published=None, first_epoch=7),
                 finding(PASSED, value=2.0, published=True),
                 finding(PASSED, value=None, published=False, first_epoch=5),
-            ]
+            ],
+            Thresholds(),
         )
         assert (found.value, found.published, found.first_epoch) == (1.5, True, 5)
         assert found.message == "all seeds, e.g. said passed"
 
     def test_one_seed_is_told_as_it_is(self):
-        assert combine([finding(TIP)]).message == "said tip"
+        assert combine([finding(TIP)], Thresholds()).message == "said tip"
 
 
 def only(records, method: str = "DFA", **options):

@@ -188,7 +188,9 @@ COVERED = """e => {
 @pytest.mark.parametrize("screen", [PHONE, DESKTOP, {"width": 800, "height": 600}])
 def test_the_panel_leaves_its_cell_in_sight(visit, report, screen):
     page = visit(report("small"), viewport=screen)
-    for heat in page.locator("[data-heatmap]").all():
+    heats = page.locator("[data-heatmap]").all()
+    assert heats
+    for heat in heats:
         for edge in ("end", "start"):
             heat.focus()
             heat.evaluate("(e, edge) => e.scrollIntoView({block: edge})", edge)

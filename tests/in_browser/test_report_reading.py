@@ -42,7 +42,9 @@ class TestWithoutScripts:
         for method in judged("small")["methods"]:
             assert [tap for tap in method["taps"] if tap not in text] == []
             assert [f["message"] for f in method["findings"] if f["message"] not in text] == []
-        for table in page.locator("table.taps").all():
+        tables = page.locator("table.taps").all()
+        assert tables
+        for table in tables:
             assert table.is_visible()
             assert table.locator("tbody tr").count() == len(judged("small")["methods"][0]["taps"])
 

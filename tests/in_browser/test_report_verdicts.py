@@ -135,7 +135,9 @@ class TestHostileNames:
 
 def test_a_phone_shows_a_verdict_without_scrolling_sideways(visit, report):
     page = visit(report("small"), viewport=PHONE)
-    for row in page.locator("tr[data-verdict]").all():
+    rows = page.locator("tr[data-verdict]").all()
+    assert rows
+    for row in rows:
         for cell in [*row.locator("td").all(), row.locator("th")]:
             box = cell.bounding_box()
             assert box["x"] >= 0

@@ -3,8 +3,9 @@
 import torch
 from torch import nn
 
+from creditscope.batch import Batch
 from creditscope.measure.observation import observe
-from creditscope.measure.subject import Labelled, Subject, subjects_of
+from creditscope.measure.subject import Subject, subjects_of
 from creditscope.nets.resmlp import ResMLP
 from creditscope.rng import generator
 from creditscope.rules import apply_rule, rule_class
@@ -30,7 +31,7 @@ def make_subject(net, x, y, rule="dfa", *, taps=("stem", "blocks.*"), seed=0, **
     """The net under a rule, with every other row for a probe to train on and the rest to test it."""
     chosen = rule_class(rule)(**options) if isinstance(rule, str) else rule
     application = apply_rule(chosen, net, resolve_taps(net, list(taps)), x[:8], generator(seed, "feedback"))
-    halves = (Labelled(x[::2], y[::2]), Labelled(x[1::2], y[1::2]))
+    halves = (Batch(x[::2], y[::2]), Batch(x[1::2], y[1::2]))
     (subject,) = subjects_of(
         net,
         application.applied,
@@ -38,7 +39,7 @@ def make_subject(net, x, y, rule="dfa", *, taps=("stem", "blocks.*"), seed=0, **
         inputs=x,
         target=y,
         probe=lambda: halves,
-        test=lambda: [Labelled(x, y)],
+        test=lambda: [Batch(x, y)],
     )
     return subject
 

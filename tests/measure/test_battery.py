@@ -14,7 +14,8 @@ from creditscope.measure.battery import INSTRUMENTS, instruments_due
 from creditscope.record import Snapshot, TapMeasures, WeightMeasures
 from creditscope.tasks import ImageSettings, Task
 from creditscope.train.plan import plan_run
-from creditscope.train.run import build_run, snapshot_run
+from creditscope.train.run import build_run
+from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import stack_runs
 from creditscope.train.training import train_run
 

@@ -10,9 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from subjects import make_net, make_subject
 from torch import nn
 
+from creditscope.batch import Batch
 from creditscope.measure.probe import fit_logistic, measure_probe, probe_accuracy, spread_rows
 from creditscope.measure.skip import measure_skips
-from creditscope.measure.subject import Labelled
 from creditscope.record import Facts, RuleFacts
 
 
@@ -75,7 +75,7 @@ def test_probes_of_labelled_rows_of_one_forward():
     net, x, y = make_net(depth=2)
     rows = torch.arange(0, 1024, 2)
     subject = make_subject(net, x, y)
-    whole = replace(subject, probe=lambda: (Labelled(x, y, rows), Labelled(x, y, rows + 1)))
+    whole = replace(subject, probe=lambda: (Batch(x, y, scored=rows), Batch(x, y, scored=rows + 1)))
     expected = measure_probe(subject, facts_of(subject, 4))["probe"]
     torch.testing.assert_close(measure_probe(whole, facts_of(subject, 4))["probe"], expected, atol=0.003, rtol=0)
 

@@ -184,7 +184,7 @@ def test_fitted_rows_take_no_part_although_their_gradient_is_not_zero():
 def test_one_transfer_to_the_host(monkeypatch):
     net, x, y = trained_net()
     seen = observed(net, x, y, noise=False)
-    from creditscope.train.facts import gather_facts
+    from creditscope.measure.facts import gather_facts
 
     taps = resolve_taps(net, ["stem", "blocks.*"])
     application = apply_rule(rule_class("dfa")(), net, taps, x[:8], generator(0, "f"))
@@ -198,7 +198,7 @@ def test_one_transfer_to_the_host(monkeypatch):
             return _original(tensor, *args, **kwargs)
 
         monkeypatch.setattr(torch.Tensor, name, counted)
-    snapshot_module.take_snapshot(seen, facts, epoch=0)
+    snapshot_module.take_snapshots(seen, facts, epoch=0)
     assert calls == ["tolist"]
 
 

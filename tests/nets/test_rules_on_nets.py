@@ -107,6 +107,7 @@ def test_fa_matches_an_autograd_twin(name):
             setattr(twin.get_submodule(parent), child, Surrogate(module))
     twin.zero_grad()
     mean_loss(twin, inputs, y, mask).backward()
+    assert found.keys() == dict(net.named_parameters()).keys()
     for parameter_name, gradient in found.items():
         torch.testing.assert_close(gradient, twin.get_parameter(parameter_name).grad, rtol=1e-9, atol=1e-12)
 
@@ -198,7 +199,9 @@ def test_what_a_rule_trains_is_what_is_measured(name):
         found = gradients(net, applied, inputs, y, mask)
         seen = observe(net, applied, inputs, y, mask=mask)
         rows = ROWS if mask is None else int(mask.sum())
-        for parameter_name, gradient in {**seen.exact_weights, **seen.rule_weights}.items():
+        told = {**seen.exact_weights, **seen.rule_weights}
+        assert told.keys() == found.keys() == dict(net.named_parameters()).keys()
+        for parameter_name, gradient in told.items():
             torch.testing.assert_close(gradient / rows, found[parameter_name], rtol=1e-8, atol=1e-12)
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from creditscope.auditing import audit
 from creditscope.errors import CreditscopeError
-from creditscope.record import Record, load_records, read_bundle, write_bundle
+from creditscope.record import Record, bundle, load_records, read_bundle, write_bundle
 from creditscope.record.bundle import rounded, thin
 
 THINNED = [*range(17), *range(18, 33, 2), *range(36, 65, 4), *range(72, 97, 8), 100]
@@ -88,25 +88,26 @@ class TestRoundTrip:
             assert [s.epoch for s in found.snapshots if s.correct] == [100]
 
     def test_the_file_says_what_was_done(self, tmp_path):
-        write_bundle([every_epoch(42), every_epoch(7)], tmp_path / "a.jsonl.xz", digits=4, every_epoch=(42,))
+        write_bundle([every_epoch(42), every_epoch(7)], tmp_path / "a.jsonl.xz")
         header, *lines = [json.loads(line) for line in lines_of(tmp_path / "a.jsonl.xz")]
         assert header == {
             "format": "creditscope bundle",
             "schema_version": 2,
             "runs": 2,
-            "digits": 4,
-            "every_epoch": [42],
+            "digits": 6,
+            "every_epoch": [42, 123, 456],
         }
         assert [line["left_out"] for line in lines] == [0, 101 - len(THINNED)]
-        assert lines[0]["snapshots"][0]["loss"] == 0.3333
+        assert lines[0]["snapshots"][0]["loss"] == 0.333333
 
-    def test_packing_again_adds_to_what_was_left_out(self, tmp_path):
+    def test_packing_again_adds_to_what_was_left_out(self, tmp_path, monkeypatch):
         write_bundle([every_epoch(42), every_epoch(7)], tmp_path / "a.jsonl.xz")
         again = load_records(tmp_path / "a.jsonl.xz")
         assert [record.left_out for record in again] == [0, 101 - len(THINNED)]
         write_bundle(again, tmp_path / "b.jsonl.xz")
         assert [record.left_out for record in load_records(tmp_path / "b.jsonl.xz")] == [0, 101 - len(THINNED)]
-        write_bundle(again, tmp_path / "c.jsonl.xz", every_epoch=())
+        monkeypatch.setattr(bundle, "EVERY_EPOCH", ())
+        write_bundle(again, tmp_path / "c.jsonl.xz")
         assert [record.left_out for record in load_records(tmp_path / "c.jsonl.xz")] == [101 - len(THINNED)] * 2
         assert every_epoch(7).left_out == 0
 

@@ -92,3 +92,13 @@ def test_runs_give_the_same_as_a_long_table():
     assert len(frame) == 2 * 2 * 3 * 3
     assert frame.loc[("dfa", 2, 5, "blocks.1"), "cos"] == pytest.approx(2.052)
     assert frame.loc[("bp", 1, 10, "stem"), "accuracy"] == pytest.approx(1.10)
+
+
+def test_of_one_run_measured_twice_the_record_that_holds_more_is_viewed():
+    rich, poor = (
+        make_record(rule="bp", seed=1, tier=tier, eval_rows=rows) for tier, rows in (("full", 1024), ("quick", 64))
+    )
+    taps = replace(poor.last.taps, cos=(0.1,) * len(poor.facts.taps))
+    poor = replace(poor, snapshots=(replace(poor.last, taps=taps),))
+    for records in ([rich, poor], [poor, rich]):
+        assert float(to_xarray(records)["cos"].max()) == rich.last.taps.cos[0]

@@ -19,7 +19,7 @@ HOSTILE = "</script><script>alert('x')</script><b onclick=\"y\">&"
 def page_of(records, *, against=None, limits=None) -> Page:
     limits = limits or Thresholds()
     before = None if against is None else judge_records(list(against), "before", limits, [])
-    return Page(render(build_report(judge_records(list(records), "here", limits, []), against=before, limits=limits)))
+    return Page(render(build_report(judge_records(list(records), "here", limits, []), against=before)))
 
 
 def mixed_records():
@@ -244,6 +244,16 @@ def test_a_watched_model_has_a_page():
     page = page_of([replace(make_record(facts={"trainer": False}), spec=None)])
     assert "watched model" in page.text
     assert "use of depth not tested" in page.text
+
+
+def test_every_value_of_a_check_stands_beside_what_it_is_compared_with():
+    settings = build_report(judge_records(mixed_records(), "here", Thresholds(), [])).settings
+    rows = [row for setting in settings for _, _, rows in setting.checks for row in rows]
+    assert {bool(row.limit) for row in rows if row.value} == {True}
+    limits = {row.codes[0]: row.limit for row in rows if row.value}
+    assert limits["CS001"] == "growth 50"
+    assert limits["CS005"] == "z 2.33"
+    assert limits["CS010"] == "best constant 0.106"
 
 
 def test_the_final_values_are_the_audits():

@@ -128,7 +128,9 @@ def test_rule_matches_the_derivation(rule, tokens):
         shape = seen.states[tap].shape
         np.testing.assert_allclose(seen.credits[tap].numpy(), expected[tap].reshape(shape), rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(seen.exact[tap].numpy(), exact[tap].reshape(shape), rtol=1e-9, atol=1e-12)
-    for name, gradient in {**seen.exact_weights, **seen.rule_weights}.items():
+    told = {**seen.exact_weights, **seen.rule_weights}
+    assert told.keys() == dict(net.named_parameters()).keys()
+    for name, gradient in told.items():
         torch.testing.assert_close(gradient / ROWS, net.get_parameter(name).grad)
 
 
@@ -157,7 +159,9 @@ def test_normalised_credit_with_penalty(rule, how, tokens):
     seen = observe(net, applied, x, y)
     plain = credit_by_hand(rule, hand, applied, net)
     np.testing.assert_allclose(seen.credits[0].numpy(), plain[0].reshape(seen.states[0].shape), rtol=1e-9)
-    for name, gradient in {**seen.exact_weights, **seen.rule_weights}.items():
+    told = {**seen.exact_weights, **seen.rule_weights}
+    assert told.keys() == dict(net.named_parameters()).keys()
+    for name, gradient in told.items():
         torch.testing.assert_close(gradient / ROWS, net.get_parameter(name).grad)
 
 

@@ -64,6 +64,7 @@ def test_one_forward_serves_credit_and_reference():
     plain = ResMLP((7,), 4, depth=3, width=9)
     plain.load_state_dict({k: v for k, v in net.state_dict().items() if not k.endswith("feedback")})
     nn.functional.cross_entropy(plain(x), y).backward()
+    assert seen.exact_weights.keys() == dict(plain.named_parameters()).keys()
     for name, gradient in seen.exact_weights.items():
         torch.testing.assert_close(gradient / 12, plain.get_parameter(name).grad, rtol=1e-4, atol=1e-6)
 

@@ -151,6 +151,14 @@ def stop_after(epochs: int) -> Callable[[], bool]:
     return lambda: calls.append(1) or len(calls) >= epochs
 
 
+def record_run(spec: RunSpec, root: Path, **options: Any) -> str:
+    """How one run ended; raises why it failed."""
+    (outcome,) = record_runs([spec], root, **options).values()
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
 def train_on(specs: Sequence[RunSpec], root: Path, **options: Any) -> list[str | Exception]:
     """How each of them ended, by the stacked engine if nothing else is said."""
     outcomes = record_runs(specs, root, **{"engine": "stacked", **options})

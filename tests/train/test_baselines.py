@@ -11,7 +11,8 @@ from creditscope.registry import NETS
 from creditscope.rules import feedback_state
 from creditscope.tasks import load_task
 from creditscope.train.plan import plan_run, plan_runs
-from creditscope.train.run import Run, build_run, evaluate
+from creditscope.train.run import Run, build_run
+from creditscope.train.snapshots import evaluate
 from creditscope.train.stacked import stack_runs
 from creditscope.train.training import train_run
 

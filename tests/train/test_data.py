@@ -108,11 +108,11 @@ def test_class_token_measures_match_numpy():
     spec = plan_run(task="cifar10", net="vit", net_options={"depth": 1, "width": 16}, rule="dfa", batch=16, epochs=1)
     run = build_run(spec, image_task())
     from creditscope.measure.observation import observe
-    from creditscope.measure.snapshot import take_snapshot
+    from creditscope.measure.snapshot import take_snapshots
 
     batch = run.data.snapshot_batch()
     seen = observe(run.net, run.application.applied, batch.inputs, batch.target)
-    taken = take_snapshot(seen, run.facts, epoch=0)
+    (taken,) = take_snapshots(seen, run.facts, epoch=0)
     for tap in range(2):
         h, g, a = (x[tap][:, 0].double().numpy() for x in (seen.states, seen.exact, seen.credits))
         assert taken.class_token.h_norm[tap] == pytest.approx(np.median(np.linalg.norm(h, axis=1)), rel=1e-5)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from stacking import Normed, build, image_task, recorded, same_bytes, spec_of, stop, task_of
+from stacking import Normed, build, image_task, record_run, recorded, same_bytes, spec_of, stop, task_of
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, read_record, run_folder
@@ -13,7 +13,7 @@ from creditscope.registry import NETS
 from creditscope.train import engines
 from creditscope.train.engines import CPU_CHUNK, CPU_SEEDS, CPU_WORK, choose_device, count_parameters, group_runs
 from creditscope.train.plan import plan_run
-from creditscope.train.recording import matrix_products, record_run
+from creditscope.train.recording import matrix_products
 from creditscope.train.runner import run_all
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

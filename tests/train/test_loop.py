@@ -1,9 +1,12 @@
 """The loop: audited and unaudited runs end alike, baselines are paired, diverged runs end as such."""
 
+import base64
+
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from stacking import record_run
 
 from creditscope.errors import CreditscopeError
 from creditscope.losses import row_errors
@@ -11,7 +14,6 @@ from creditscope.record import read_record, run_folder
 from creditscope.rules import feedback_state
 from creditscope.tasks import Task, load_task
 from creditscope.train.plan import plan_run
-from creditscope.train.recording import record_run
 from creditscope.train.run import build_run
 from creditscope.train.training import train_run
 
@@ -107,7 +109,7 @@ def test_weights_and_feedback_are_saved(tmp_path):
         assert record.provenance.status == "complete"
         assert [s.epoch for s in record.snapshots] == [0, 1, 2, 3]
         assert record.last.correct is not None
-        bits = np.unpackbits(np.frombuffer(__import__("base64").b64decode(record.last.correct), np.uint8))[:397]
+        bits = np.unpackbits(np.frombuffer(base64.b64decode(record.last.correct), np.uint8))[:397]
         assert bits.mean() == pytest.approx(record.last.accuracy)
 
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from creditscope.nets._dropout import HashDropout, seed_dropout, set_dropout_step
 from creditscope.record import RunSpec
 from creditscope.stack import StackedNet
-from creditscope.train.run import snapshot_run
+from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import CannotStackError, stack_runs
 from creditscope.train.training import train_run
 
@@ -254,7 +254,7 @@ def test_a_seed_that_diverges_leaves_the_others_as_they_would_be_without_it(afte
         assert_equal(Ended(run.tensors(place), []), wanted)
 
 
-def test_what_cannot_be_stacked_leaves_the_runs_as_they_were():
+def test_stacking_leaves_the_runs_as_they_were():
     runs = [build(spec_of("gcn", "dfa", seed=seed, epochs=3)) for seed in (1, 2)]
     stack_runs(runs)
     for run in runs:

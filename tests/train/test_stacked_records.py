@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from stacking import assert_snapshots_agree, recorded, same_bytes, stop, train_on
+from stacking import assert_snapshots_agree, record_run, recorded, same_bytes, stop, train_on
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, read_record, run_folder
 from creditscope.stack import StackedNet
 from creditscope.train import recording, stacked
 from creditscope.train.checkpoint import NAME
-from creditscope.train.recording import record_run
 from creditscope.train.run import Run
 from creditscope.train.runner import run_all
 from creditscope.train.stacked import StackedRun, stack_runs
@@ -158,7 +157,8 @@ class TestMemory:
             return original(self, epoch, **options)
 
         monkeypatch.setattr(StackedRun, "train_epoch", small)
-        assert train_on(specs, tmp_path, checkpoint_seconds=0.0) == ["complete"] * 4
+        monkeypatch.setattr(recording, "CHECKPOINT_SECONDS", 0.0)
+        assert train_on(specs, tmp_path) == ["complete"] * 4
         assert self.stacks(specs, tmp_path) == {(1, 2), (3, 4)}
         assert same_bytes(specs, tmp_path, root)
 

@@ -12,7 +12,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, run_folder
 from creditscope.record.store import WEIGHTS
 from creditscope.train.plan import plan_run
-from creditscope.train.recording import StoppedError, record_run, record_runs
+from creditscope.train.recording import StoppedError, record_runs
 from creditscope.train.run import build_run
 from creditscope.train.stacked import stack_runs
 from creditscope.train.training import train_run
@@ -73,10 +73,7 @@ def test_a_stack_decays_as_each_seed_alone():
 @pytest.mark.parametrize("engine", ["loop", "stacked"])
 def test_a_stopped_run_goes_on_with_its_own_decay(tmp_path: Path, engine):
     specs = [spec_of(GRAPH, seed=seed, epochs=4) for seed in (1, 2)]
-    for spec in specs if engine == "loop" else ():
-        record_run(spec, tmp_path / "whole")
-    if engine == "stacked":
-        record_runs(specs, tmp_path / "whole", engine=engine)
+    record_runs(specs, tmp_path / "whole", engine=engine)
     calls = iter([False] * len(specs) + [True] * 99)
     with pytest.raises(StoppedError):
         record_runs(specs, tmp_path / "parts", engine=engine, should_stop=lambda: next(calls))

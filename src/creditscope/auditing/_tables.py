@@ -67,11 +67,6 @@ def _width(name: str, cells: Sequence[Cell]) -> int:
     return min(max(map(len, (name, *cells)), default=0), LONGEST) + 3
 
 
-def number(value: float | None, form: str) -> str:
-    """Formatted, or a dash for what was not measured."""
-    return "–" if value is None else format(value, form)
-
-
 def note(text: str) -> Text:
     """A line under a table."""
     return Text(text, style="dim italic")

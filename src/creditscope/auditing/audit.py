@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from creditscope.auditing.checks import Check, all_checks
-from creditscope.auditing.checks.cs001_overwritten_stream import growths
 from creditscope.auditing.depth import Rung, depth_ladder, paired_interval, use_of_depth
 from creditscope.auditing.findings import Finding
+from creditscope.auditing.growth import largest_growth
 from creditscope.auditing.judge import judge_method, judge_seeds, mute_findings
 from creditscope.auditing.methods import Method, accuracies, group_methods
 from creditscope.auditing.per_tap import TapAudit, audit_taps
 from creditscope.auditing.ranking import rank_notes
-from creditscope.auditing.stats import INTERVALS, Interval, Kind, t_interval
+from creditscope.auditing.stats import INTERVALS, Interval, Kind, known_mean, t_interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.verdict import Verdict, reach_verdict
 from creditscope.errors import CreditscopeError, UnknownNameError
@@ -113,7 +113,7 @@ class Audit:
 
     def decisions(self) -> "Decisions":
         """What the usual numbers, the published diagnostics, each check and the whole protocol conclude."""
-        from creditscope.auditing.decision import decide
+        from creditscope.auditing.decide import decide
 
         return decide(self)
 
@@ -226,13 +226,13 @@ def _judge(
         bp_gain=t_interval(depth.bp_gains) if depth else None,
         gain_share=depth.share if depth else None,
         ladder=depth_ladder(method),
-        gamma=_mean([s.gamma for s in lasts]),
-        gamma_inexact=_mean([s.gamma_inexact for s in lasts]),
+        gamma=known_mean(s.gamma for s in lasts),
+        gamma_inexact=known_mean(s.gamma_inexact for s in lasts),
         cos=tuple(tap.cos.mean if tap.cos else None for tap in taps),
         z=tuple(tap.z.mean if tap.z else None for tap in taps),
         per_tap=taps,
-        growth=_mean([max(growths(r.facts, r.last).values(), default=None) for r in method.whole]),
-        g_top=_mean([s.taps.g_norm[-1] for s in lasts]),
+        growth=known_mean(largest_growth(r.facts, r.last) for r in method.whole),
+        g_top=known_mean(s.taps.g_norm[-1] for s in lasts),
         findings=findings,
         verdict=reach_verdict(findings, diverged=diverged, untested=_untested(method), checks=checks),
         rows_interact=method.facts.rows_interact,
@@ -250,8 +250,3 @@ def _untested(method: Method) -> str:
 def _interval(records: dict[int, Record]) -> Interval | None:
     values = list(accuracies(records).values())
     return t_interval(values) if values else None
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return sum(known) / len(known) if known else None

@@ -15,6 +15,7 @@ from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.pitfalls import Pitfall, list_pitfalls
 from creditscope.auditing.stats import Interval, t_interval
 from creditscope.auditing.verdict import Verdict
+from creditscope.words import name_options, with_options
 
 if TYPE_CHECKING:
     from creditscope.auditing.audit import Audit
@@ -116,9 +117,9 @@ def _about(method: Method) -> dict[str, str]:
         return {**known, "net": "watched model", "task": "the rows it was watched on"}
     return {
         **known,
-        "net": _worded(spec.net, spec.net_options),
+        "net": with_options(spec.net, spec.net_options),
         "terminal norm": _terminal_norm(spec.net_options),
-        "task": f"{_worded(spec.task, spec.task_options)}, {spec.targets} targets",
+        "task": f"{with_options(spec.task, spec.task_options)}, {spec.targets} targets",
         "data": spec.data_version or "no version stated",
         "recipe": (
             f"{spec.epochs} epochs, {spec.optimiser}, lr {spec.lr:g}, {spec.schedule} schedule, weight decay "
@@ -133,17 +134,13 @@ def _feedback(method: Method) -> str:
         return "none"
     options = method.spec.rule_options if method.spec else {}
     angles = [a for r in method.whole if r.last.weights for a in r.last.weights.feedback_angle if a is not None]
-    worded = ", ".join(f"{name} {value}" for name, value in options.items()) or "default options"
+    worded = name_options(options) or "default options"
     angle = f"; angle of W and B at the end {min(angles):.0f}° to {max(angles):.0f}°" if angles else ""
     return f"{worded}; drawn once per seed, stored with the weights{angle}"
 
 
 def _terminal_norm(options: dict[str, Any]) -> str:
     return {True: "yes", False: "no", None: "not an option of this net"}[options.get("terminal_norm")]
-
-
-def _worded(name: str, options: dict[str, Any]) -> str:
-    return f"{name} ({', '.join(f'{k} {v}' for k, v in options.items())})" if options else name
 
 
 def _gamma_over(method: Method) -> str:

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from creditscope.auditing.checks.cs001_overwritten_stream import comparable_taps, growths
 from creditscope.auditing.decision import Conclusion, Decision, Kind, with_epochs
+from creditscope.auditing.growth import comparable_taps, largest_growth
 from creditscope.auditing.methods import Method, accuracies
 from creditscope.auditing.moment import Moment
+from creditscope.auditing.stats import known_mean
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GAIN, PUBLISHED_GROWTH, USUAL_GAMMA
 from creditscope.record import Record
+from creditscope.words import amount, number
 
 Judged = tuple[Conclusion, float | None]
 """What a criterion concludes, and the number it looked at."""
@@ -57,7 +59,7 @@ def _pair(moment: Moment) -> Judged:
 def _growth(moment: Moment) -> Judged:
     if not comparable_taps(moment.facts):
         return "not applicable", None
-    largest = max(growths(moment.facts, moment.snapshot).values(), default=None)
+    largest = largest_growth(moment.facts, moment.snapshot)
     return _conclude(None if largest is None else largest > PUBLISHED_GROWTH), largest
 
 
@@ -70,7 +72,7 @@ CRITERIA = (
     Criterion("accuracy", "usual", _accuracy, traced=False),
     Criterion("accuracy + Γ", "usual", _pair, traced=False),
     Criterion(f"growth > {PUBLISHED_GROWTH:g}", "published", _growth),
-    Criterion(f"‖g_L‖ < {PUBLISHED_FLOOR:g}", "published", _floor),
+    Criterion(f"‖g_L‖ < {number(PUBLISHED_FLOOR, 'g')}", "published", _floor),
 )
 GAIN = f"gain < {100 * PUBLISHED_GAIN:g} pp"
 STABILITY = "stability (drift)"
@@ -95,7 +97,7 @@ def _over_seeds(rows: Sequence[Decision], share: float) -> Decision:
         conclusion = "open"
     else:
         conclusion = conclusions[0]
-    mean = _mean([row.value for row in rows])
+    mean = known_mean(row.value for row in rows)
     return with_epochs(replace(rows[0], seed=None, conclusion=conclusion, value=mean, said=_said(mean)), rows)
 
 
@@ -108,26 +110,22 @@ def _gain(method: Method) -> list[Decision]:
         return _conclude(None if gain is None else gain < PUBLISHED_GAIN), gain
 
     seeds = [_row(method, seed, GAIN, "published", judge(gain)) for seed, gain in gains.items()]
-    known = [gain for gain in gains.values() if gain is not None]
-    mean = _mean(known) if len(known) == len(gains) else None
-    return [
-        *seeds,
-        with_epochs(_row(method, None, GAIN, "published", judge(mean)), seeds),
-    ]
+    mean = None if None in gains.values() else known_mean(gains.values())
+    return [*seeds, with_epochs(_row(method, None, GAIN, "published", judge(mean)), seeds)]
 
 
 def _stability(method: Method) -> list[Decision]:
     """The published cross-batch stability as measured; it depends on the batch size, so it decides nothing here."""
     drifts = {seed: _drift(record) for seed, record in method.runs.items()}
     seeds = [_row(method, seed, STABILITY, "published", ("no verdict", drift)) for seed, drift in drifts.items()]
-    mean = _mean(list(drifts.values()))
+    mean = known_mean(drifts.values())
     return [*seeds, with_epochs(_row(method, None, STABILITY, "published", ("no verdict", mean)), seeds)]
 
 
 def _drift(record: Record) -> float | None:
     """Mean over the block taps at the end."""
     values = record.last.taps.drift
-    return _mean([values[tap] for tap in record.facts.gamma_taps]) if values else None
+    return known_mean(values[tap] for tap in record.facts.gamma_taps) if values else None
 
 
 def _row(method: Method, seed: int | None, name: str, kind: Kind, judged: Judged) -> Decision:
@@ -146,9 +144,4 @@ def _row(method: Method, seed: int | None, name: str, kind: Kind, judged: Judged
 
 
 def _said(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:.3g}"
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return sum(known) / len(known) if known else None
+    return "not measured" if value is None else amount(value)

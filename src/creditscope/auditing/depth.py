@@ -1,6 +1,6 @@
 """Use of depth in numbers: accuracy over the frozen baselines and along the depth ladder, paired by seed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from creditscope.auditing.methods import Method, accuracies
@@ -44,15 +44,22 @@ def use_of_depth(method: Method) -> DepthUse | None:
     seeds = tuple(sorted(own.keys() & frozen_own.keys() & bp.keys() & frozen_bp.keys()))
     if not seeds:
         return None
-    baselines = {"own-rule frozen": frozen_own, "BP-frozen": frozen_bp}
-    name = max(baselines, key=lambda n: _mean([baselines[n][s] for s in seeds]))
+    name, better = better_baseline(frozen_own, frozen_bp, seeds)
     return DepthUse(
         seeds=seeds,
         baseline=name,
-        gains=_differences(own, baselines[name], seeds),
+        gains=_differences(own, better, seeds),
         own_gains=_differences(own, frozen_own, seeds),
         bp_gains=_differences(bp, frozen_bp, seeds),
     )
+
+
+def better_baseline(
+    frozen_own: Mapping[int, float], frozen_bp: Mapping[int, float], seeds: Sequence[int]
+) -> tuple[str, Mapping[int, float]]:
+    """Of the two frozen baselines the one with the higher mean accuracy over these seeds, with its name."""
+    baselines = {"own-rule frozen": frozen_own, "BP-frozen": frozen_bp}
+    return max(baselines.items(), key=lambda item: _mean([item[1][seed] for seed in seeds]))
 
 
 @dataclass(frozen=True)

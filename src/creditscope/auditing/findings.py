@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from creditscope.words import span
+
 
 class Outcome(StrEnum):
     """Honest outcomes, not two."""
@@ -61,7 +63,4 @@ class Finding:
         >>> Finding(code="CS001", title="", outcome=Outcome.ISSUE, message="", first_epoch=3, last_first_epoch=5).fired
         'epoch 3–5'
         """
-        if self.first_epoch is None:
-            return ""
-        several = self.last_first_epoch not in (None, self.first_epoch)
-        return f"epoch {self.first_epoch}{f'–{self.last_first_epoch}' if several else ''}"
+        return "" if self.first_epoch is None else f"epoch {span(self.first_epoch, self.last_first_epoch)}"

@@ -14,10 +14,10 @@ BySeed = Mapping[int, Mapping[str, Finding]]
 """Seed → code → finding."""
 
 
-def judge_seeds(checks: Sequence[Check], method: Method, limits: Thresholds, *, trace: bool = True) -> BySeed:
+def judge_seeds(checks: Sequence[Check], method: Method, limits: Thresholds) -> BySeed:
     """What the checks of a run find in each run alone."""
     return {
-        seed: {c.code: judge_run(c, record, limits, trace=trace) for c in checks if isinstance(c, RunCheck)}
+        seed: {c.code: judge_run(c, record, limits) for c in checks if isinstance(c, RunCheck)}
         for seed, record in method.runs.items()
     }
 
@@ -60,12 +60,11 @@ def judge_run(check: RunCheck, record: Record, limits: Thresholds, *, trace: boo
     return replace(finding, first_epoch=first, last_first_epoch=first, seeds_hit=int(finding.is_issue))
 
 
-def combine(findings: Sequence[Finding], limits: Thresholds | None = None) -> Finding:
+def combine(findings: Sequence[Finding], limits: Thresholds) -> Finding:
     """One finding over seeds: an issue if enough have it (`seed_share`), undecided if fewer do.
 
     Otherwise the least certain outcome among the seeds stands: skipped, undecided, tip, then the rest.
     """
-    limits = limits or Thresholds()
     hit = [f for f in findings if f.is_issue]
     epochs = [f.first_epoch for f in findings if f.first_epoch is not None]
     order = (Outcome.SKIPPED, Outcome.UNDECIDED, Outcome.TIP, Outcome.PASSED, Outcome.NOT_APPLICABLE)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from creditscope.record import Record, RunSpec
 from creditscope.record.spec import RULE_FIELDS
 from creditscope.record.view import richness
+from creditscope.words import count, name_options, with_options
 
 
 @dataclass
@@ -144,11 +145,7 @@ def _setting_label(record: Record) -> str:
         return "watched model"
     usual = {f.name: f.default for f in fields(RunSpec)}
     names = ("optimiser", "lr", "schedule", "weight_decay", "decay_on", "batch", "precision")
-    unusual = [f"{n} {v}" for n in names if (v := getattr(spec, n)) != usual[n]]
+    unusual = [name_options({n: v}) for n in names if (v := getattr(spec, n)) != usual[n]]
     unusual += ["random targets"] * (spec.targets == "random")
-    task, net = _with_options(spec.task, spec.task_options), _with_options(spec.net, spec.net_options)
-    return " · ".join([task, net, f"{spec.epochs} epoch{'s' * (spec.epochs != 1)}", *unusual])
-
-
-def _with_options(name: str, options: Mapping[str, object]) -> str:
-    return f"{name} ({', '.join(f'{k} {v}' for k, v in options.items())})" if options else name
+    task, net = with_options(spec.task, spec.task_options), with_options(spec.net, spec.net_options)
+    return " · ".join([task, net, count(spec.epochs, "epoch"), *unusual])

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from creditscope.auditing.checks.cs001_overwritten_stream import growths
+from creditscope.auditing.growth import growths
 from creditscope.auditing.methods import Method
 from creditscope.auditing.moment import Moment
-from creditscope.auditing.stats import INTERVALS, Interval, Kind, geometric_interval
+from creditscope.auditing.stats import INTERVALS, Interval, Kind, geometric_interval, known_mean
 from creditscope.record import Snapshot
 
 
@@ -50,7 +50,7 @@ LINEAR = ("cos", "cos_F", "z", "fresh_cos", "permuted_cos", "descent", "rho", "c
 GEOMETRIC = ("g_norm", "g_rel", "ratio")
 
 
-def audit_taps(method: Method, *, kind: Kind = "t") -> tuple[TapAudit, ...]:
+def audit_taps(method: Method, *, kind: Kind) -> tuple[TapAudit, ...]:
     """Every tap of a method, over the seeds that did not diverge."""
     moments = [Moment.of(record) for record in method.whole]
     return tuple(_audit_tap(method, moments, tap, kind) for tap in range(len(method.facts.taps)))
@@ -67,9 +67,9 @@ def _audit_tap(method: Method, moments: Sequence[Moment], tap: int, kind: Kind) 
         tap=tap,
         name=method.facts.taps[tap],
         exact=tap in method.facts.exact_taps,
-        null_sd=_mean(_values(snapshots, "null_sd", tap)),
-        descent_null=_mean(_values(snapshots, "descent_null", tap)),
-        descent_null_sd=_mean(_values(snapshots, "descent_null_sd", tap)),
+        null_sd=known_mean(_values(snapshots, "null_sd", tap)),
+        descent_null=known_mean(_values(snapshots, "descent_null", tap)),
+        descent_null_sd=known_mean(_values(snapshots, "descent_null_sd", tap)),
         acquired=_interval(_acquired(snapshots, tap), kind),
         growth=_geometric(grown, kind),
         g_noise=max(_values(snapshots, "g_noise", tap), default=None),
@@ -101,7 +101,3 @@ def _interval(values: list[float], kind: Kind) -> Interval | None:
 def _geometric(values: list[float], kind: Kind) -> Interval | None:
     """None too where a size is exactly zero, which has no logarithm."""
     return geometric_interval(values, kind=kind) if values and min(values) > 0 else None
-
-
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None

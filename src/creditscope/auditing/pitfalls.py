@@ -8,6 +8,7 @@ from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.findings import Outcome
 from creditscope.auditing.methods import Method, accuracies
 from creditscope.record import Snapshot
+from creditscope.words import amount, number, points
 
 State = Literal["avoided", "met", "not measured", "not applicable"]
 
@@ -33,7 +34,7 @@ def _batch_scaled(method: Method, found: MethodAudit) -> Answer:
     tops = found.per_tap[-1].g_norm if found.per_tap else None
     if tops is None:
         return "not measured", "no gradient norm at the top tap"
-    return "avoided", f"‖g‖ is per sample, of a sum-reduced loss; median {tops.mean:.1e} at the top tap"
+    return "avoided", f"‖g‖ is per sample, of a sum-reduced loss; median {amount(tops.mean, 2)} at the top tap"
 
 
 def _units(method: Method, found: MethodAudit) -> Answer:
@@ -42,7 +43,8 @@ def _units(method: Method, found: MethodAudit) -> Answer:
     noise = [tap.g_noise for tap in found.per_tap if tap.g_noise is not None]
     if not noise:
         return "not measured", "the gradient was not recomputed in float64"
-    return "avoided", f"resolution is judged by recomputation in float64 (worst g_noise {max(noise):.1e}), not by size"
+    worst = amount(max(noise), 2)
+    return "avoided", f"resolution is judged by recomputation in float64 (worst g_noise {worst}), not by size"
 
 
 def _clamped(method: Method, found: MethodAudit) -> Answer:
@@ -63,8 +65,8 @@ def _answered_taps(method: Method, found: MethodAudit) -> Answer:
         return "avoided", "no tap is handed the gradient"
     if found.gamma_inexact is None:
         return "not applicable", "every block tap is handed the gradient; Γ says nothing of the rule"
-    with_it = "–" if found.gamma is None else f"{found.gamma:+.3f}"
-    return "avoided", f"exact tap {', '.join(exact)}: Γ without it {found.gamma_inexact:+.3f}, with it {with_it}"
+    without, with_it = number(found.gamma_inexact, "+.3f"), number(found.gamma, "+.3f")
+    return "avoided", f"exact tap {', '.join(exact)}: Γ without it {without}, with it {with_it}"
 
 
 def _nulls(method: Method, found: MethodAudit) -> Answer:
@@ -109,8 +111,8 @@ def _weight_space(method: Method, found: MethodAudit) -> Answer:
     if not cosines:
         return "not measured", "no weight gradients"
     z = [v for w in weights for v in w.z if v is not None]
-    null = f"; z {min(z):+.1f} to {max(z):+.1f}" if z else "; their null was not drawn"
-    return "avoided", f"cosine of each weight's gradient with BP's, {min(cosines):+.2f} to {max(cosines):+.2f}{null}"
+    null = f"; z {_range(z, '+.1f')}" if z else "; their null was not drawn"
+    return "avoided", f"cosine of each weight's gradient with BP's, {_range(cosines, '+.2f')}{null}"
 
 
 def _baseline(method: Method, found: MethodAudit) -> Answer:
@@ -131,7 +133,7 @@ def _task_without_depth(method: Method, found: MethodAudit) -> Answer:
         return "not measured", "BP and frozen BP of the same seeds are not both on record"
     depth = next((f for f in found.findings if f.code == "CS004"), None)
     state: State = "met" if depth is not None and depth.outcome == Outcome.NOT_APPLICABLE else "avoided"
-    return state, f"BP gains {100 * found.bp_gain.mean:+.1f} pp by training the blocks"
+    return state, f"BP gains {points(found.bp_gain.mean)} pp by training the blocks"
 
 
 def _seeds(method: Method, found: MethodAudit) -> Answer:
@@ -195,6 +197,10 @@ PITFALLS: dict[str, Callable[[Method, MethodAudit], Answer]] = {
 
 def _lasts(method: Method) -> list[Snapshot]:
     return [record.last for record in method.whole]
+
+
+def _range(values: list[float], form: str) -> str:
+    return f"{number(min(values), form)} to {number(max(values), form)}"
 
 
 def _gamma_taps(method: Method) -> str:

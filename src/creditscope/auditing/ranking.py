@@ -7,6 +7,7 @@ from creditscope.auditing.depth import paired_interval
 from creditscope.auditing.methods import Method
 from creditscope.auditing.stats import Interval
 from creditscope.record import Facts, Snapshot
+from creditscope.words import number
 
 
 def rank_notes(methods: Sequence[Method]) -> list[str]:
@@ -30,7 +31,7 @@ def _compare(methods: Sequence[Method]) -> str:
         higher, lower = (i, j) if gaps[0].mean > 0 else (j, i)
         swapped.append(
             f"by cosine {methods[higher].label} is above {methods[lower].label}, by descent below it ({said}, "
-            f"n = {gaps[0].n}; Δcos {abs(gaps[0].mean):.3f}, Δdescent {-abs(gaps[1].mean):.3f}, paired)"
+            f"n = {gaps[0].n}; Δcos {abs(gaps[0].mean):.3f}, Δdescent {number(-abs(gaps[1].mean), '.3f')}, paired)"
         )
     return f"cosine and descent rank the methods differently (CS008): {'; '.join(swapped)}" if swapped else ""
 

@@ -73,7 +73,7 @@ class Sensitivity:
         return pd.DataFrame(self.to_dicts())
 
 
-def find_ranges(audit: "Audit", names: Sequence[str] = ()) -> Sensitivity:
+def find_ranges(audit: "Audit", names: Sequence[str]) -> Sensitivity:
     """Scan each threshold (those named, or all) up and down from its value; only checks that read it judge again."""
     rows = {row["name"]: row for row in table(audit.limits)}
     for name in names:

@@ -14,7 +14,6 @@ from creditscope.auditing._tables import (
     fit_tables,
     make_console,
     note,
-    number,
     plain_table,
     render_plain,
 )
@@ -22,11 +21,12 @@ from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.show_depth import depth_table
 from creditscope.auditing.show_taps import tap_tables
-from creditscope.auditing.stats import Interval
+from creditscope.auditing.stats import write_interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
 from creditscope.auditing.verdict import MEANINGS
 from creditscope.memory import collection_paused
+from creditscope.words import DASH, count, number
 
 __all__ = ["make_console", "print_audit", "render_audit"]
 
@@ -48,7 +48,7 @@ def _draw(audit: Audit, width: int) -> Group:
     for setting in dict.fromkeys(m.setting for m in audit.methods):
         methods = [m for m in audit.methods if m.setting == setting]
         seeds = sorted({seed for m in methods for seed in m.seeds})
-        parts += [Text(f"{setting} · {len(seeds)} seed{'s' * (len(seeds) != 1)}", style="bold")]
+        parts += [Text(f"{setting} · {count(len(seeds), 'seed')}", style="bold")]
         parts += [_summary(methods, width)]
         parts += [table for table in [depth_table(methods, width)] if table]
         parts += [tap_tables(methods, audit.limits, width), _checks(methods, audit.limits, width)]
@@ -59,9 +59,9 @@ def _draw(audit: Audit, width: int) -> Group:
 
 def _summary(methods: Sequence[MethodAudit], width: int) -> Group:
     columns = {
-        "accuracy": [_interval(m.accuracy) for m in methods],
-        "frozen, own stem": [_interval(m.frozen_own) for m in methods],
-        "frozen, BP stem": [_interval(m.frozen_bp) for m in methods],
+        "accuracy": [write_interval(m.accuracy) for m in methods],
+        "frozen, own stem": [write_interval(m.frozen_own) for m in methods],
+        "frozen, BP stem": [write_interval(m.frozen_bp) for m in methods],
         "Γ": [number(m.gamma, "+.3f") for m in methods],
         "Γ inexact": [number(m.gamma_inexact, "+.3f") for m in methods],
         "growth": [number(m.growth, ".3g") for m in methods],
@@ -86,7 +86,7 @@ def _checks(methods: Sequence[MethodAudit], used: Thresholds, width: int) -> Tab
     for i, finding in enumerate(methods[0].findings):
         outcomes = [_outcome(m.findings[i]) for m in methods]
         code = finding.code
-        ours = [limits.get(code, ""), published.get(code) or "–"] if width >= WIDE else []
+        ours = [limits.get(code, ""), published.get(code) or DASH] if width >= WIDE else []
         table.add_row(f"{code} {finding.title}", *ours, *outcomes)
     table.caption = (
         f"† the published threshold, where there is one, fires · over seeds: an issue if {used.seed_share:.0%} of them "
@@ -140,7 +140,3 @@ def _explain(m: MethodAudit) -> Group:
 def _first_fired(finding: Finding) -> str:
     over = "" if finding.outcome in (Outcome.ISSUE, Outcome.UNDECIDED) else ", no longer at the end"
     return f"{finding.code} at {finding.fired}{over}"
-
-
-def _interval(interval: Interval | None) -> str:
-    return "–" if interval is None else str(interval)

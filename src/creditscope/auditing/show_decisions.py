@@ -2,25 +2,27 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from creditscope.auditing._tables import Cell, fit_tables, make_console, note, render_plain
 from creditscope.auditing.decision import PROTOCOL, Decision, Decisions
+from creditscope.auditing.symbols import OF_CONCLUSION
+from creditscope.words import number
 
-MARKS = {"accepts": "✓", "walks back": "✗", "open": "?", "not applicable": "–", "muted": "muted"}
 LEGEND = (
-    "✓ accepts · ✗ walks back · ? open (an input is missing, or the data allow both) · – not applicable · a number is "
-    "the epoch of first firing (over seeds: earliest–latest), in brackets where it does not walk back at the end. "
+    "✓ accepts · ✗ walks back · ? open (an input is missing, or the data allow both) · – not applicable · ◌ muted · a "
+    "number is the epoch of first firing (over seeds: earliest–latest), in brackets where it does not walk back at the "
+    "end. "
     "Usual: accuracy above chance; the same and Γ > 0. Published diagnostics stand at their published thresholds, the "
     "gain on the mean over the method's own frozen runs; their cross-batch stability is exported as drift and not "
     "judged. A seed alone is judged without CS004."
 )
 
 
-def print_decisions(decisions: Decisions, console: Console | None = None) -> None:
+def print_decisions(decisions: Decisions) -> None:
     """Print the table."""
-    console = console or make_console()
+    console = make_console()
     console.print(_draw(decisions, console.width))
 
 
@@ -57,14 +59,5 @@ def _cell(row: Decision | None) -> Cell:
     if row.criterion == PROTOCOL:
         return Text(row.said, style=style)
     if row.conclusion == "no verdict":
-        return Text("–" if row.value is None else f"{row.value:.2f}", style=style)
-    epoch = _epoch(row)
-    when = f" {epoch}" if row.conclusion == "walks back" else f" ({epoch})"
-    return Text(MARKS[row.conclusion] + (when if epoch else ""), style=style)
-
-
-def _epoch(row: Decision) -> str:
-    if row.first_epoch is None:
-        return ""
-    several = row.last_first_epoch not in (None, row.first_epoch)
-    return f"{row.first_epoch}–{row.last_first_epoch}" if several else f"{row.first_epoch}"
+        return Text(number(row.value, ".2f"), style=style)
+    return Text(f"{OF_CONCLUSION[row.conclusion]} {row.fired}".rstrip(), style=style)

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from rich.console import Group
 
-from creditscope.auditing._tables import fit_tables, note, number
+from creditscope.auditing._tables import fit_tables, note
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.stats import Interval
+from creditscope.words import DASH, number, points
 
 
 def depth_table(methods: Sequence[MethodAudit], width: int) -> Group | None:
@@ -32,13 +33,13 @@ def depth_table(methods: Sequence[MethodAudit], width: int) -> Group | None:
 def _rung(m: MethodAudit, trained: int) -> str:
     found = next((rung for rung in m.ladder if rung.trained == trained), None)
     if found is None:
-        return "–"
+        return DASH
     return f"{found.accuracy.mean:.3f} ({_points(found.below_full)})"
 
 
 def _points(interval: Interval | None) -> str:
     """In percentage points."""
     if interval is None:
-        return "–"
+        return DASH
     half = "" if interval.high is None else f" ± {100 * (interval.high - interval.mean):.1f}"
-    return f"{100 * interval.mean:+.1f}{half}"
+    return points(interval.mean) + half

@@ -1,14 +1,14 @@
 """The ranges of the thresholds for people."""
 
-from rich.console import Console, Group
+from rich.console import Group
 
 from creditscope.auditing._tables import WIDE, make_console, note, plain_table, render_plain
 from creditscope.auditing.sensitivity import COUNTS, DECADES, Range, Sensitivity
 
 
-def print_sensitivity(found: Sensitivity, console: Console | None = None) -> None:
+def print_sensitivity(found: Sensitivity) -> None:
     """Print the table."""
-    console = console or make_console()
+    console = make_console()
     console.print(_draw(found, console.width))
 
 

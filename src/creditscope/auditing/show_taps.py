@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Group, RenderableType
 
-from creditscope.auditing._tables import fit_tables, note, number
+from creditscope.auditing._tables import fit_tables, note
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.stats import DRAWS, Interval, z_limit
 from creditscope.auditing.thresholds import Thresholds
+from creditscope.words import DASH, number
 
 
 def tap_tables(methods: Sequence[MethodAudit], limits: Thresholds, width: int) -> Group:
@@ -46,23 +47,23 @@ def _tables(title: str, methods: Sequence[MethodAudit], cell: Callable[[TapAudit
 
 def _cosine(tap: TapAudit) -> str:
     if tap.cos is None:
-        return "–"
+        return DASH
     if tap.exact and round(tap.cos.mean, 3) == 1:
         return "= 1"
     return f"{_short(tap.cos)} ({number(tap.z.mean if tap.z else None, '.1f')})"
 
 
 def _acquired(tap: TapAudit) -> str:
-    return "=" if tap.exact else "–" if tap.acquired is None else _short(tap.acquired)
+    return "=" if tap.exact else DASH if tap.acquired is None else _short(tap.acquired)
 
 
 def _descent(tap: TapAudit) -> str:
-    return "–" if tap.descent is None else f"{_short(tap.descent)} ({number(tap.descent_null, '.2f')})"
+    return DASH if tap.descent is None else f"{_short(tap.descent)} ({number(tap.descent_null, '.2f')})"
 
 
 def _short(interval: Interval) -> str:
     """Mean and spread; a single seed has none."""
-    return interval.text("+.2f") if interval.low is not None else f"{interval.mean:+.2f}"
+    return interval.text("+.2f") if interval.low is not None else number(interval.mean, "+.2f")
 
 
 def _any(methods: Sequence[MethodAudit], read: Callable[[TapAudit], Interval | None]) -> bool:

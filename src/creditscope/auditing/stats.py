@@ -1,13 +1,15 @@
 """Intervals and tests: t or bootstrap over seeds (ddof 1, test set fixed), exact binomial, Holm."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
 import numpy as np
 from scipy.special import betaincinv, ndtr, ndtri, stdtr, stdtrit
+
+from creditscope.words import DASH, number
 
 Kind = Literal["t", "bootstrap"]
 CONFIDENCE = 0.95
@@ -34,31 +36,50 @@ class Interval:
         return self.text()
 
     def text(self, form: str = ".3f") -> str:
-        """In words: mean ± half width, or the bounds where they are not symmetric.
+        """In words: mean ± half width, on a log scale a factor, or the bounds where they are not symmetric.
 
-        >>> Interval(0.5, 0.4, 0.6, 3).text("+.2f")
-        '+0.50 ± 0.10'
-        >>> Interval(0.5, 0.45, 0.6, 3, kind="bootstrap").text(".2f")
-        '0.50 [0.45, 0.60]'
+        >>> Interval(-0.5, -0.6, -0.4, 3).text("+.2f"), Interval(2e-5, 1e-5, 4e-5, 3, scale="log").text(".2g")
+        ('−0.50 ± 0.10', '2e-5 ×÷ 2')
+        >>> Interval(0.5, 0.45, 0.6, 3, kind="bootstrap").text(".2f"), Interval(0.5, None, None, 1).text(".2f")
+        ('0.50 [0.45, 0.60]', '0.50 (n = 1)')
         """
+        mean = number(self.mean, form)
         if self.low is None or self.high is None:
-            return f"{self.mean:{form}} (n = {self.n})"
-        if self.kind == "t" and self.scale == "linear":
-            return f"{self.mean:{form}} ± {self.high - self.mean:{form.lstrip('+')}}"
-        return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
+            return f"{mean} (n = {self.n})"
+        if self.kind == "bootstrap":
+            return f"{mean} [{number(self.low, form)}, {number(self.high, form)}]"
+        if self.scale == "linear":
+            return f"{mean} ± {number(self.high - self.mean, form.lstrip('+'))}"
+        factor = self.high / self.mean
+        return f"{mean} ×÷ {number(factor, '.2f' if factor < 1.2 else '.2g')}"
 
 
-def t_interval(values: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval:
+def write_interval(found: Interval | None, form: str = ".3f") -> str:
+    """In words, or a dash."""
+    return DASH if found is None else found.text(form)
+
+
+def known_mean(values: Iterable[float | None]) -> float | None:
+    """Of the values there are; None if there is none.
+
+    >>> known_mean([1.0, None, 4.0]), known_mean([None])
+    (2.5, None)
+    """
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def t_interval(values: Sequence[float]) -> Interval:
     """Two-sided t interval of the mean.
 
     >>> str(t_interval([0.6, 0.62, 0.64]))
     '0.620 ± 0.050'
     """
-    mean, half = _mean_and_half(values, 0.5 + confidence / 2)
+    mean, half = _mean_and_half(values, 0.5 + CONFIDENCE / 2)
     return Interval(mean, *((None, None) if half is None else (mean - half, mean + half)), len(values))
 
 
-def bootstrap_interval(values: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval:
+def bootstrap_interval(values: Sequence[float]) -> Interval:
     """Percentile bootstrap of the mean: seeds are drawn with replacement, the same draws at every call.
 
     >>> str(bootstrap_interval([0.6, 0.62, 0.64]))
@@ -68,7 +89,7 @@ def bootstrap_interval(values: Sequence[float], *, confidence: float = CONFIDENC
     if n < 2:
         return Interval(mean, None, None, n, "bootstrap")
     means = np.asarray(values, dtype=float)[_resamples(n)].mean(axis=1)
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Interval(mean, float(low), float(high), n, "bootstrap")
 
 

@@ -118,12 +118,3 @@ def table(limits: Thresholds | None = None) -> list[dict[str, Any]]:
     """One row per threshold: name, value, check (the first of `checks`), meaning, published, kind."""
     limits = limits or Thresholds()
     return [{"name": f.name, "value": getattr(limits, f.name), **f.metadata} for f in fields(limits)]
-
-
-def thresholds_of(code: str) -> list[str]:
-    """Names of the thresholds that a check goes by.
-
-    >>> thresholds_of("CS009")
-    ['probe_gain', 'chance_confidence']
-    """
-    return [row["name"] for row in table() if code in row["checks"]]

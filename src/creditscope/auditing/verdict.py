@@ -80,7 +80,7 @@ def reach_verdict(
     )
 
 
-def choose_word(findings: Sequence[Finding], *, diverged: bool = False) -> tuple[Word, tuple[str, ...]]:
+def choose_word(findings: Sequence[Finding], *, diverged: bool) -> tuple[Word, tuple[str, ...]]:
     """The word and the codes behind it."""
     issues = tuple(f.code for f in findings if f.is_issue)
     unsettled = tuple(f.code for f in findings if f.is_open)

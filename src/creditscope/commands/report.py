@@ -31,7 +31,7 @@ class Report:
         limits = read_limits(self.set)
         material = gather(self.records, limits)
         before = gather(self.against, limits) if self.against else None
-        size = write_report(material, self.out, against=before, limits=limits)
+        size = write_report(material, self.out, against=before)
         say([f"note: {problem}" for problem in material.problems])
         say([f"note on {self.against}: {problem}" for problem in (before.problems if before else ())])
         say([f"wrote {self.out} ({size / 1e6:.2f} MB)"])

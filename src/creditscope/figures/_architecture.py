@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from creditscope.figures._style import BODY, FAINT, GREY, INK, SMALL, fit_size, subscript, wrap_text
+from creditscope.figures._style import BODY, FAINT, GREY, INK, SMALL, fit_size, wrap_text
+from creditscope.words import subscript
 
 FORWARD, LANE, HEADING = 0.55, 0.40, 0.16
 """Heights of the forward pass, of one lane and of the heading, inches."""

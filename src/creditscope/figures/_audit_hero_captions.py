@@ -6,8 +6,10 @@ import numpy as np
 
 from creditscope.auditing.stats import z_limit
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.figures._selection import Group, Selection, mean_sd, plural, spec_of
-from creditscope.figures._style import number, power, subscript
+from creditscope.figures._selection import Group, Selection, spec_of
+from creditscope.figures._stats import mean_sd
+from creditscope.figures._words import number, seed_words, with_spread
+from creditscope.words import name_options, power, subscript
 
 REFERENCE = "bp"
 RANDOM = "no better than random"
@@ -107,9 +109,9 @@ def caption_gradient(hero: Selection) -> str:
 
 
 def _compare(mean: np.ndarray, sd: np.ndarray) -> str:
-    spread = "" if np.isnan(sd) else f"\u00a0±\u00a0{number(float(sd), digits=1)}"
-    direction = "smaller" if mean < 0 else "larger"
-    return "unmeasured" if np.isnan(mean) else f"{number(abs(float(mean)), digits=1)}{spread} {direction}"
+    if np.isnan(mean):
+        return "unmeasured"
+    return f"{with_spread(number(abs(float(mean)), digits=1), float(sd))} {'smaller' if mean < 0 else 'larger'}"
 
 
 def _say_noise(hero: Selection, *, shrunk: Sequence[str]) -> str:
@@ -135,10 +137,10 @@ def footer(hero: Selection) -> str:
     first, facts, n = hero.drawn[0].records[0], hero.facts, len(hero.seeds)
     spec = spec_of(first)
     shape = {"width": facts.tap_shapes[-1][-1], "depth": len(facts.gamma_taps)}
-    options = ", ".join(f"{name} {value}" for name, value in {**shape, **spec.net_options}.items())
+    options = name_options({**shape, **spec.net_options})
     bars = "Points are means and bars ± sd over seeds (ddof 1; in C of log10)" if n > 1 else "One seed, so no bars"
     parts = [
-        f"{spec.task}, {spec.net} ({options}), {spec.epochs} epochs, {plural('seed', hero.seeds)} (n\u00a0=\u00a0{n})",
+        f"{spec.task}, {spec.net} ({options}), {spec.epochs} epochs, {seed_words(hero.seeds)}",
         f"{bars}; cosine and ‖g‖ on {first.last.rows} test rows",
     ]
     for group in hero.drawn:

@@ -5,10 +5,11 @@ import math
 import numpy as np
 
 from creditscope.figures._bottleneck_table import Row, table_rows
-from creditscope.figures._depths import DepthGroup, Depths, quartiles
-from creditscope.figures._measures import decay_ratio, median
-from creditscope.figures._style import number, power, subscript
-from creditscope.figures._words import join_words
+from creditscope.figures._depths import DepthGroup, Depths
+from creditscope.figures._measures import decay_ratio
+from creditscope.figures._stats import median, quartiles
+from creditscope.figures._words import number
+from creditscope.words import join_words, power, subscript, with_options
 
 
 def title_gradients(found: Depths) -> str:
@@ -147,7 +148,7 @@ def _course(sizes: np.ndarray) -> str:
 def footer(found: Depths, *, sizes_only: bool = False) -> str:
     """Task, net, recipe, seeds, what the band is; unless only states are drawn, loss and probes too."""
     spec = found.spec
-    options = ", ".join(f"{name} {value}" for name, value in spec.net_options.items() if name != "depth")
+    options = {name: value for name, value in spec.net_options.items() if name != "depth"}
     decay = f"weight decay {spec.weight_decay:g} on {'all layers' if spec.decay_on == 'all' else 'the first layer'}"
     one = all(len(group.records) == 1 for group in found.drawn)
     band = "One seed, so no band" if one else "Lines are medians and bands quartiles over seeds"
@@ -156,7 +157,7 @@ def footer(found: Depths, *, sizes_only: bool = False) -> str:
         f"accuracy and probes on {found.facts.test_rows} test nodes. "
     )
     return (
-        f"{spec.task}, {spec.net} ({options}), {found.facts.rule.label}, {spec.optimiser} lr {spec.lr:g} "
+        f"{spec.task}, {with_options(spec.net, options)}, {found.facts.rule.label}, {spec.optimiser} lr {spec.lr:g} "
         f"({spec.schedule}), {decay}, {spec.precision}, after epoch {spec.epochs}; {found.counts}. {band}. "
         f"{'' if sizes_only else measured}H₀ is the input, the last state the output."
     )

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from creditscope.figures._depths import DepthGroup, Depths
-from creditscope.figures._measures import count_all_zero, count_zero_norms, median
-from creditscope.figures._style import power
+from creditscope.figures._measures import count_all_zero, count_zero_norms
+from creditscope.figures._stats import median
+from creditscope.words import power
 
 HEADINGS = (
     "depth",

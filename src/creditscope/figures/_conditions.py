@@ -5,16 +5,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from creditscope.auditing.checks.cs001_overwritten_stream import growths
+from creditscope.auditing.depth import better_baseline, paired_interval
+from creditscope.auditing.growth import largest_growth
+from creditscope.auditing.methods import accuracies as by_seed
+from creditscope.auditing.stats import known_mean
 from creditscope.errors import CreditscopeError
 from creditscope.figures._selection import require_one_setting
+from creditscope.figures._words import OPTIMISERS
 from creditscope.record import Record, RunSpec
 from creditscope.record.spec import MEASURING_FIELDS
 
 RULE = "dfa"
 NORMS: tuple[str, ...] = ("none", "batch", "sample")
 VARIED = ("rule", "seed", "frozen", "credit_norm", "penalty", "optimiser", "lr", "weight_decay", "net_options")
-LABELS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD"}
 Runs = dict[int, Record]
 """Complete runs by seed."""
 
@@ -34,11 +37,11 @@ class Condition:
 
     def deep_cosine(self) -> np.ndarray:
         """Mean cosine over taps 2..L, by seed."""
-        return np.array([_mean(r.last.taps.cos[2:]) for r in self.runs.values()])
+        return np.array([known_mean(r.last.taps.cos[2:]) for r in self.runs.values()], dtype=float)
 
     def growth(self) -> np.ndarray:
         """Largest growth of the stream over one block, by seed."""
-        return np.array([max(growths(r.facts, r.last).values(), default=np.nan) for r in self.runs.values()])
+        return np.array([largest_growth(r.facts, r.last) for r in self.runs.values()], dtype=float)
 
 
 @dataclass
@@ -57,23 +60,21 @@ class Setting:
     @property
     def label(self) -> str:
         """In words."""
-        return f"{LABELS[self.optimiser]}, {'terminal LayerNorm' if self.terminal else 'no terminal norm'}"
+        return f"{OPTIMISERS[self.optimiser]}, {'terminal LayerNorm' if self.terminal else 'no terminal norm'}"
 
     def gains(self, condition: Condition) -> np.ndarray:
         """Use of depth by seed: accuracy − that of the better of own-rule frozen and BP-frozen, as in CS004."""
-        own, bp = self.frozen.get(condition.norm, {}), self.frozen_bp
-        seeds = [seed for seed in condition.runs if seed in own and seed in bp]
+        trained, own, bp = map(by_seed, (condition.runs, self.frozen.get(condition.norm, {}), self.frozen_bp))
+        seeds = [seed for seed in trained if seed in own and seed in bp]
         if not seeds:
             return np.array([])
-        better = max((own, bp), key=lambda runs: accuracies({s: runs[s] for s in seeds}).mean())
-        trained, frozen = ({s: runs[s] for s in seeds} for runs in (condition.runs, better))
-        return accuracies(trained) - accuracies(frozen)
+        _, better = better_baseline(own, bp, seeds)
+        return np.array([trained[seed] - better[seed] for seed in seeds])
 
     def bp_gain(self) -> float:
         """BP's own use of depth."""
-        seeds = [seed for seed in self.bp if seed in self.frozen_bp]
-        pairs = [accuracies({s: runs[s] for s in seeds}) for runs in (self.bp, self.frozen_bp)]
-        return float((pairs[0] - pairs[1]).mean()) if seeds else np.nan
+        found = paired_interval(by_seed(self.bp), by_seed(self.frozen_bp))
+        return found.mean if found else np.nan
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,6 @@ def accuracies(runs: Runs) -> np.ndarray:
     return np.array([r.last.accuracy for r in runs.values()], dtype=float)
 
 
-def _mean(values: Sequence[float | None]) -> float:
-    known = [v for v in values if v is not None]
-    return float(np.mean(known)) if known else np.nan
-
-
 def select_conditions(records: Sequence[Record]) -> Grid:
     """Every condition on record; refuses runs that differ in more than what the figure varies."""
     wanted = [(r.spec, r) for r in records if r.spec and r.spec.rule in (RULE, "bp") and r.spec.train_last == -1]
@@ -112,7 +108,7 @@ def select_conditions(records: Sequence[Record]) -> Grid:
     for spec, record in wanted:
         key = spec.optimiser, bool(spec.net_options.get("terminal_norm", True))
         _place(settings.setdefault(key, Setting(spec.optimiser, spec.lr, key[1])), spec, record)
-    ordered = sorted(settings, key=lambda key: (list(LABELS).index(key[0]), not key[1]))
+    ordered = sorted(settings, key=lambda key: (list(OPTIMISERS).index(key[0]), not key[1]))
     penalties = tuple(sorted({spec.penalty for spec, _ in trained}))
     seeds = tuple(sorted({spec.seed for spec, _ in trained}))
     chosen = tuple(settings[key] for key in ordered)

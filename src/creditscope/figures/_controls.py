@@ -9,12 +9,14 @@ from typing import Literal
 
 from creditscope.auditing.stats import Interval, t_bounds, t_interval
 from creditscope.errors import CreditscopeError
-from creditscope.figures._measures import count_all_zero, count_zero_norms, decay_ratio, median
+from creditscope.figures._measures import count_all_zero, count_zero_norms, decay_ratio
 from creditscope.figures._selection import require_one_setting
+from creditscope.figures._stats import median
 from creditscope.record import Facts, Record, RunSpec, Snapshot
 from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.view import richest
 from creditscope.studies.bottleneck_controls import BASELINE, CONTROLS, FIELDS, NET, Control
+from creditscope.words import count
 
 MARGIN = 0.05
 """Accuracy over the majority class, and over the runs compared with, that counts as learning: 5 pp."""
@@ -206,7 +208,7 @@ def _notes(blocks: Sequence[Block], seeds: Sequence[int]) -> list[str]:
     for block in blocks:
         for row in block.rows:
             absent = len(seeds) - len(row.runs) - len(row.diverged)
-            for count, what in ((len(row.diverged), "diverged"), (absent, "not on record")):
-                runs = f"{count} run{'s' * (count != 1)}"
-                notes += [f"L\u00a0=\u00a0{block.depth}, {row.control.name}: {runs} {what}."] if count else []
+            for runs, what in ((len(row.diverged), "diverged"), (absent, "not on record")):
+                who = f"L\u00a0=\u00a0{block.depth}, {row.control.name}"
+                notes += [f"{who}: {count(runs, 'run')} {what}."] if runs else []
     return notes

@@ -4,9 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from creditscope.figures._controls import CONFIDENCE, MARGIN, Answer, Block, Controls, Row, collapsed, count_collapsed
-from creditscope.figures._selection import plural
-from creditscope.figures._style import number, power
-from creditscope.figures._words import accuracy_words, join_words
+from creditscope.figures._words import OPTIMISERS, accuracy_words, seed_words, share
+from creditscope.words import DASH, join_words, power
 
 
 def explain(block: Block) -> str:
@@ -34,7 +33,7 @@ def _symptoms(block: Block) -> str:
     count, seeds = count_collapsed(block.baseline, block.majority)
     verb = f"collapses in {count} of {seeds} seeds" if count else "does not collapse"
     return (
-        f"the baseline {verb} (accuracy {level}; majority class {number(block.majority).lstrip('0')}); {norms[0]} of "
+        f"the baseline {verb} (accuracy {level}; majority class {share(block.majority)}); {norms[0]} of "
         f"{norms[1]} weight gradients have a float32 norm of 0, and in {zeros[0]} every element is 0."
     )
 
@@ -129,7 +128,7 @@ def ratio_words(value: float) -> str:
     ('25', '.06', '3×10⁻⁵', '0', '–')
     """
     if math.isnan(value):
-        return "–"
+        return DASH
     if value == 0 or value == float("inf"):
         return "0" if value == 0 else "∞"
     if 0.01 <= value < 1000:
@@ -138,15 +137,15 @@ def ratio_words(value: float) -> str:
 
 
 def _count(pair: tuple[int, int]) -> str:
-    return f"{pair[0]}/{pair[1]}" if pair[1] else "–"
+    return f"{pair[0]}/{pair[1]}" if pair[1] else DASH
 
 
 def _share(value: float) -> str:
-    return "–" if math.isnan(value) else number(value).lstrip("0")
+    return DASH if math.isnan(value) else share(value)
 
 
 def _error(value: float) -> str:
-    return "–" if math.isnan(value) else power(value, digits=1)
+    return DASH if math.isnan(value) else power(value, digits=1)
 
 
 COLUMNS: dict[str, Callable[[Row], str]] = {
@@ -165,16 +164,15 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
 def footer(found: Controls) -> str:
     """The recipe, the seeds, what the columns are and what the answers mean."""
     spec, facts = found.spec, found.blocks[0].facts
-    optimiser = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}[spec.optimiser]
     return (
-        f"{spec.task}, GCN, hidden width {spec.net_options['width']}, BP. Baseline: {optimiser}, lr {spec.lr:g} "
-        f"({spec.schedule}; the same under SGD), L2 decay {spec.weight_decay:g} on all layers (decoupled: AdamW, as "
-        f"large and on all layers), gain 1, {spec.epochs} epochs, {spec.precision}; {plural('seed', found.seeds)} "
-        f"(n\u00a0=\u00a0{len(found.seeds)}); accuracy on {facts.test_rows} test nodes, ± half of the 95\u00a0% t "
-        f"interval over seeds. Zero gradients: of all layers and seeds, training loss; norms in float32 also of "
-        f"float64 runs. Output error: ‖∂L/∂Z‖ of the logits; probe: median over hidden layers and seeds; "
-        f"spread: RMS about the mean node over RMS, last hidden layer; decay/grad.: decay · ‖W‖ / ‖∂L/∂W‖ before "
-        f"training, median over layers and seeds; the others: medians over seeds. {_define_answers(found)}"
+        f"{spec.task}, GCN, hidden width {spec.net_options['width']}, BP. Baseline: {OPTIMISERS[spec.optimiser]}, lr "
+        f"{spec.lr:g} ({spec.schedule}; the same under SGD), L2 decay {spec.weight_decay:g} on all layers (decoupled: "
+        f"AdamW, as large and on all layers), gain 1, {spec.epochs} epochs, {spec.precision}; "
+        f"{seed_words(found.seeds)}; accuracy on {facts.test_rows} test nodes, ± half of the 95\u00a0% t interval "
+        f"over seeds. Zero gradients: of all layers and seeds, training loss; norms in float32 also of float64 runs. "
+        f"Output error: ‖∂L/∂Z‖ of the logits; probe: median over hidden layers and seeds; spread: RMS about the mean "
+        f"node over RMS, last hidden layer; decay/grad.: decay · ‖W‖ / ‖∂L/∂W‖ before training, median over layers "
+        f"and seeds; the others: medians over seeds. {_define_answers(found)}"
     )
 
 

@@ -1,5 +1,6 @@
 """The sentences of figure `graph_depth`, computed from the records: they change when the data do."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -15,10 +16,9 @@ from creditscope.figures._graph_learning import (
     majority,
     sort_by_accuracy,
 )
-from creditscope.figures._selection import plural
-from creditscope.figures._style import number
-from creditscope.figures._words import accuracy_words, join_words
+from creditscope.figures._words import OPTIMISERS, accuracy_words, seed_words, share, signed, with_spread
 from creditscope.studies.graph_depth import BP_VARIANTS, METHODS, RULES, Method
+from creditscope.words import join_words, span
 
 SAID = {
     "trains": ("trains", "train"),
@@ -51,7 +51,7 @@ def _opening(grid: Grid, task: str) -> str:
     cell = grid.cell(task, subject.depth, RECIPE)
     found = cell.interval()
     level = accuracy_words(found) if found else "every seed diverged" if cell.diverged else "not on record"
-    base = f"majority class {number(majority(grid, task)).lstrip('0')}"
+    base = f"majority class {share(majority(grid, task))}"
     if subject.failed:
         return f"BP by the recipe first fails at {depth} ({level}; {base})."
     return f"BP by the recipe fails at no depth on record (at {depth} {level}; {base})."
@@ -88,14 +88,14 @@ def _against(grid: Grid, task: str) -> str:
         if difference is not None:
             level = grid.cell(task, depth, method).interval()
             extra = f"; the best BP, {accuracy_words(level)}" if method == best else ""
-            answers[compare(difference)].append(f"{_changed(method)} ({signed(difference)}{extra})")
+            answers[compare(difference)].append(f"{_changed(method)} ({difference_words(difference)}{extra})")
             counts.append(difference.n)
     if not counts:
         return ""
     words = {"above": "above BP with", "": "not told apart from BP with", "below": "below BP with"}
     clauses = [f"{words[answer]} {join_words(found)}" for answer, found in answers.items() if found]
     said = f"{grid.name(rule)}, the best rule, is {', '.join(clauses)}; {_others(grid, task, rule, others)}"
-    return f"{said} (pp, n\u00a0=\u00a0{_span(counts)})."
+    return f"{said} (pp, n\u00a0=\u00a0{span(min(counts), max(counts), ' to ')})."
 
 
 def _others(grid: Grid, task: str, best: Method, compared: Sequence[Method]) -> str:
@@ -157,23 +157,15 @@ def _with_level(grid: Grid, task: str, depth: int, method: Method) -> str:
     return f"{_phrase(grid, method)} ({accuracy_words(found)})" if found else _phrase(grid, method)
 
 
-def signed(difference: Interval) -> str:
+def difference_words(difference: Interval) -> str:
     """In pp, ± half the width of its interval."""
-    mean = ("+" if difference.mean >= 0 else "") + number(difference.mean, digits=1)
-    if difference.low is None or difference.high is None:
-        return mean
-    return f"{mean}\u00a0±\u00a0{difference.high - difference.mean:.1f}"
-
-
-def _span(counts: Sequence[int]) -> str:
-    low, high = min(counts), max(counts)
-    return str(low) if low == high else f"{low} to {high}"
+    half = math.nan if difference.high is None else difference.high - difference.mean
+    return with_spread(signed(difference.mean), half)
 
 
 def footer(grid: Grid) -> str:
     """The recipe, the seeds, and what is compared, from the specs."""
     spec, facts = grid.spec, [grid.facts(task) for task in grid.tasks]
-    optimiser = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}[spec.optimiser]
     coupled = "decoupled" if spec.optimiser == "adamw" else "an L2 term in the gradient"
     where = "all layers" if spec.decay_on == "all" else "the first layer"
     rows = ", ".join(
@@ -182,13 +174,13 @@ def footer(grid: Grid) -> str:
         if known is not None
     )
     return (
-        f"GCN, hidden width {spec.net_options['width']}, {optimiser}, lr {spec.lr:g} ({spec.schedule}), decay "
-        f"{spec.weight_decay:g} on {where} ({coupled}; 0 where it says no decay), initial gain 1 unless stated, "
-        f"{spec.epochs} epochs, {spec.precision}, {plural('seed', grid.seeds)} (n\u00a0=\u00a0{len(grid.seeds)}); test "
-        f"nodes: {rows}. Mean ± half of the 95\u00a0% t interval over seeds that did not diverge. Fails: its mean is "
-        f"not above the majority class by {100 * MARGIN:g}\u00a0pp; trains: the lower end of its interval is and no "
-        f"run diverged. Differences are paired over seeds; above, below: the interval leaves out 0 (not corrected "
-        f"for their number). Best rule and best of {len(grid.with_runs(BP_VARIANTS))} BPs are chosen on the test nodes "
-        f"they are compared on. Γ: mean cosine of credit and gradient over taps, at the end; BP's is 1 by definition, "
-        f"none where the gradient is 0, and drawn once."
+        f"GCN, hidden width {spec.net_options['width']}, {OPTIMISERS[spec.optimiser]}, lr {spec.lr:g} "
+        f"({spec.schedule}), decay {spec.weight_decay:g} on {where} ({coupled}; 0 where it says no decay), initial "
+        f"gain 1 unless stated, {spec.epochs} epochs, {spec.precision}, {seed_words(grid.seeds)}; test nodes: {rows}. "
+        f"Mean ± half of the 95\u00a0% t interval over seeds that did not diverge. Fails: its mean is not above the "
+        f"majority class by {100 * MARGIN:g}\u00a0pp; trains: the lower end of its interval is and no run diverged. "
+        f"Differences are paired over seeds; above, below: the interval leaves out 0 (not corrected for their "
+        f"number). Best rule and best of {len(grid.with_runs(BP_VARIANTS))} BPs are chosen on the test nodes they are "
+        f"compared on. Γ: mean cosine of credit and gradient over taps, at the end; BP's is 1 by definition, none "
+        f"where the gradient is 0, and drawn once."
     )

@@ -11,8 +11,10 @@ from creditscope.figures import _style
 from creditscope.figures._graph_depth_captions import title
 from creditscope.figures._graph_grid import Grid, gain_word
 from creditscope.figures._graph_learning import RECIPE, compare, find_subject
-from creditscope.figures._style import BAND, FAINT, GREY, INK, SMALL, number
+from creditscope.figures._style import BAND, FAINT, GREY, INK, SMALL
+from creditscope.figures._words import number
 from creditscope.studies.graph_depth import BP_VARIANTS, RULES, SQRT2, Method
+from creditscope.words import DASH
 
 STARTS = {
     (1.0, False): ("o", 3.4, "#2166ac"),
@@ -81,7 +83,7 @@ def draw_matrix(ax: Axes, grid: Grid, task: str, *, first: bool) -> None:
             found = grid.difference(task, depth, rule, method)
             answer = "" if found is None else compare(found)
             ax.add_patch(Rectangle((x, y), 1, 1, facecolor=TINTS[answer], edgecolor=BAND, lw=0.5))
-            text = "–" if found is None else _whole(found.mean)
+            text = DASH if found is None else _whole(found.mean)
             where = {"ha": "center", "va": "center", "size": SMALL, "weight": "bold" if answer else "normal"}
             ax.text(x + 0.5, y + 0.53, text, gid=f"{rule.rule} {grid.name(method)}", **where)
     ax.set_xticks([x + 0.5 for x in range(len(BP_VARIANTS))], [_start(m) for m in BP_VARIANTS])
@@ -154,7 +156,7 @@ def _name_values(ax: Axes, name: str, *, first: bool) -> None:
 
 
 def _whole(value: float) -> str:
-    return ("+" if round(value) > 0 else "") + number(value, digits=0).replace("−0", "0")
+    return ("+" if round(value) > 0 else "") + number(value, digits=0)
 
 
 def _start(method: Method) -> str:

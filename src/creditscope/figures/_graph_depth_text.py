@@ -8,10 +8,11 @@ from rich.text import Text
 
 from creditscope.auditing._tables import fit_tables, render_plain
 from creditscope.auditing.stats import Interval
-from creditscope.figures._graph_depth_captions import captions, footer, signed, title
+from creditscope.figures._graph_depth_captions import captions, difference_words, footer, title
 from creditscope.figures._graph_grid import Grid, changes, graph_name
 from creditscope.figures._graph_learning import find_subject
 from creditscope.studies.graph_depth import BP_VARIANTS, METHODS, RULES, Method
+from creditscope.words import DASH
 
 
 def write_grid(grid: Grid) -> str:
@@ -43,7 +44,7 @@ def _by_depth(grid: Grid, task: str, name: str, methods: Sequence[Method], width
         said = [] if found is None else [found.text()]
         for count, how in zip(grid.lost(task, depth, [method]), ("diverged", "not on record"), strict=True):
             said += [f"{count} of {len(grid.seeds)} {how}"] * (count > 0)
-        return ", ".join(said) or "–"
+        return ", ".join(said) or DASH
 
     columns = {f"L = {depth}": [cell(depth, method) for method in methods] for depth in grid.depths}
     return fit_tables("", [grid.name(method) for method in methods], columns, width)
@@ -64,10 +65,10 @@ def _over_best(grid: Grid, task: str, width: int) -> list[Table]:
     columns = {}
     for depth in grid.depths:
         best = grid.best(task, depth)
-        cells = [_signed(grid.difference(task, depth, rule, best)) if best else "–" for rule in RULES]
-        columns[f"L = {depth}"] = [", ".join(changes(best)) or "recipe" if best else "–", *cells]
+        cells = [_signed(grid.difference(task, depth, rule, best)) if best else DASH for rule in RULES]
+        columns[f"L = {depth}"] = [", ".join(changes(best)) or "recipe" if best else DASH, *cells]
     return fit_tables("", ["best BP", *map(grid.name, RULES)], columns, width)
 
 
 def _signed(difference: Interval | None) -> str:
-    return "–" if difference is None else signed(difference)
+    return DASH if difference is None else difference_words(difference)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from creditscope.auditing.depth import paired_interval
 from creditscope.auditing.stats import Interval, t_interval
 from creditscope.errors import CreditscopeError
 from creditscope.figures._selection import require_one_setting
@@ -12,6 +13,7 @@ from creditscope.record import Facts, Record, RunSpec
 from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.view import richest
 from creditscope.studies.graph_depth import BP_VARIANTS, METHODS, RULES, SQRT2, Method, method_of
+from creditscope.words import count
 
 FREE = ("task", "task_options", "data_version", "net_options", "rule", "rule_options", "rule_source", "seed")
 NAMES = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "sbm": "SBM"}
@@ -31,6 +33,10 @@ class Cell:
         """A measure of the last snapshots by seed, without those that lack it."""
         found = {seed: getattr(record.last, name) for seed, record in sorted(self.runs.items())}
         return {seed: float(value) for seed, value in found.items() if value is not None}
+
+    def points(self) -> Values:
+        """Accuracy in percent, by seed."""
+        return {seed: 100 * value for seed, value in self.values("accuracy").items()}
 
     def interval(self, name: str = "accuracy") -> Interval | None:
         """Mean and 95 % t interval over seeds; None if there is no value."""
@@ -56,9 +62,7 @@ class Grid:
 
     def difference(self, task: str, depth: int, method: Method, other: Method) -> Interval | None:
         """Of accuracies in pp, paired over the seeds both have; None if they share none."""
-        values, others = (self.cell(task, depth, m).values("accuracy") for m in (method, other))
-        seeds = [seed for seed in values if seed in others]
-        return t_interval([100 * (values[s] - others[s]) for s in seeds]) if seeds else None
+        return paired_interval(*(self.cell(task, depth, m).points() for m in (method, other)))
 
     def best(self, task: str, depth: int, methods: Sequence[Method] = BP_VARIANTS) -> Method | None:
         """The method with the highest mean accuracy there."""
@@ -167,7 +171,7 @@ def _notes(grid: Grid) -> list[str]:
         cells = [grid.cell(task, depth, rule) for depth in grid.depths for rule in RULES]
         bare = sum(len(cell.runs) - len(cell.values("gamma")) for cell in cells)
         counts = {"not on record or not complete": missing, "without Γ": bare}
-        said = [f"{count} run{'s' * (count != 1)} {how}" for how, count in counts.items() if count]
+        said = [f"{count(runs, 'run')} {how}" for how, runs in counts.items() if runs]
         absent = [m for m in METHODS if not any((task, depth, m) in grid.cells for depth in grid.depths)]
         if absent:
             said.append(f"nothing of {', '.join(map(grid.name, absent))}")

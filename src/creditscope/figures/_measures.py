@@ -1,22 +1,10 @@
-"""Numbers of deep nets that several figures say: medians, zero gradients, and the decay term beside the gradient."""
+"""Numbers of deep nets that several figures say: zero gradients, and the decay term beside the gradient."""
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from creditscope.figures._selection import spec_of
+from creditscope.figures._stats import median
 from creditscope.record import Record, Snapshot
-
-
-def median(values: Iterable[float | None]) -> float:
-    """Of all values there are; NaN if there is none.
-
-    >>> median([1.0, None, 4.0]), median([])
-    (2.5, nan)
-    """
-    found = np.array(list(values), dtype=float)
-    known = found[~np.isnan(found)]
-    return float(np.median(known)) if len(known) else float("nan")
 
 
 def count_zero_norms(moments: Sequence[Snapshot]) -> tuple[int, int]:

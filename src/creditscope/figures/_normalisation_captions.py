@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from creditscope.auditing.stats import t_bounds, t_interval
+from creditscope.auditing.depth import paired_interval
+from creditscope.auditing.methods import accuracies
+from creditscope.auditing.stats import t_bounds
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.figures._conditions import NORMS, Condition, Grid, Setting
-from creditscope.figures._selection import plural
-from creditscope.figures._style import number, power
+from creditscope.figures._words import seed_words, signed
+from creditscope.words import name_options, power
 
 
 def caption(grid: Grid) -> str:
@@ -26,23 +28,20 @@ def _cost(grid: Grid) -> str:
     for setting in grid.settings:
         found = [_difference(setting, norm, best) for norm in NORMS[1:]]
         clauses.append(f"{setting.label}: {', '.join(found)}")
-    said = f"Accuracy without normalisation minus with it, in pp at λ\u00a0=\u00a0{_penalty(best)}, paired over seeds "
+    said = f"Accuracy without normalisation minus with it, in pp at λ\u00a0=\u00a0{power(best)}, paired over seeds "
     return f"{said}(95\u00a0% t interval): {'; '.join(clauses)}."
 
 
 def _difference(setting: Setting, norm: str, penalty: float) -> str:
     plain, other = _get(setting, "none", penalty), _get(setting, norm, penalty)
-    seeds = [s for s in plain.runs if s in other.runs] if plain and other else []
-    if not (plain and other and seeds):
+    if plain is None or other is None or not plain.runs.keys() & other.runs.keys():
         return f"{norm} nothing to compare"
-    pairs = [(plain.runs[s].last.accuracy, other.runs[s].last.accuracy) for s in seeds]
-    gains = [100 * (a - b) for a, b in pairs if a is not None and b is not None]
-    if not gains:
+    found = paired_interval(*({s: 100 * a for s, a in accuracies(c.runs).items()} for c in (plain, other)))
+    if found is None:
         return f"{norm} unmeasured"
-    found = t_interval(gains)
     if found.low is None or found.high is None:
-        return f"{norm} {_signed(found.mean)} (one seed)"
-    return f"{norm} {_signed(found.mean)} ({_signed(found.low)} to {_signed(found.high)})"
+        return f"{norm} {signed(found.mean)} (one seed)"
+    return f"{norm} {signed(found.mean)} ({signed(found.low)} to {signed(found.high)})"
 
 
 def _depth(grid: Grid) -> str:
@@ -74,7 +73,7 @@ def _growth(grid: Grid) -> str:
         over = [c for c in setting.conditions.values() if c.runs and _geometric_mean(c.growth()) > limit]
         by_penalty = {p: [c.norm for c in over if c.penalty == p] for p in grid.penalties}
         named = [
-            f"{'every norm' if len(norms) == len(NORMS) else ' and '.join(norms)} at λ\u00a0=\u00a0{_penalty(penalty)}"
+            f"{'every norm' if len(norms) == len(NORMS) else ' and '.join(norms)} at λ\u00a0=\u00a0{power(penalty)}"
             for penalty, norms in by_penalty.items()
             if norms
         ]
@@ -100,12 +99,12 @@ def _diverged(grid: Grid) -> str:
 
 def footer(grid: Grid) -> str:
     """Task, net, seeds, rates, what is held against what."""
-    spec, n = grid.spec, len(grid.seeds)
-    options = ", ".join(f"{name} {value}" for name, value in spec.net_options.items() if name != "terminal_norm")
+    spec = grid.spec
+    options = name_options({name: value for name, value in spec.net_options.items() if name != "terminal_norm"})
     return (
-        f"{spec.task}, {spec.net} ({options}), DFA, {spec.epochs} epochs, {plural('seed', grid.seeds)} "
-        f"(n\u00a0=\u00a0{n}). Rows: normalisation of credit. Use of depth: accuracy minus the better of the two "
-        f"frozen baselines, paired over seeds. Deep cosine on {_rows(grid)} test rows, before normalisation."
+        f"{spec.task}, {spec.net} ({options}), DFA, {spec.epochs} epochs, {seed_words(grid.seeds)}. Rows: "
+        f"normalisation of credit. Use of depth: accuracy minus the better of the two frozen baselines, paired over "
+        f"seeds. Deep cosine on {_rows(grid)} test rows, before normalisation."
     )
 
 
@@ -120,11 +119,3 @@ def _get(setting: Setting, norm: str, penalty: float) -> Condition | None:
 
 def _conditions(grid: Grid, norm: str) -> list[Condition]:
     return [c for s in grid.settings for c in s.conditions.values() if c.norm == norm]
-
-
-def _penalty(value: float) -> str:
-    return power(value) if value else "0"
-
-
-def _signed(value: float) -> str:
-    return ("+" if value >= 0 else "") + number(value, digits=1)

@@ -49,7 +49,7 @@ def draw_footer(fig: Figure, lines: Sequence[str], *, top: float) -> None:
     fig.text(MARGIN, top, "\n".join(lines), **where)
 
 
-def compose_page(panels: Sequence[Panel], *, footer: Sequence[str], panel_height: float = PANEL) -> Figure:
+def compose_page(panels: Sequence[Panel], *, footer: Sequence[str]) -> Figure:
     """Up to three panels side by side."""
     column = (WIDTH - 2 * MARGIN - (len(panels) - 1) * GAP) / len(panels)
     captions = [_style.wrap_text(p.caption, width=column - 2 * PAD, italic=True) for p in panels]
@@ -58,15 +58,15 @@ def compose_page(panels: Sequence[Panel], *, footer: Sequence[str], panel_height
     box_bottom = len(foot) * line_height() + 0.1
     key_top = box_bottom + box + 0.1 + max(_style.key_height(p.keys) for p in panels)
     bottom = key_top + 0.36
-    fig = Figure(figsize=(WIDTH, bottom + panel_height + 0.34))
+    fig = Figure(figsize=(WIDTH, bottom + PANEL + 0.34))
     for i, (panel, lines) in enumerate(zip(panels, captions, strict=True)):
         edge = MARGIN + i * (column + GAP)
         width = column - panel.axis_room - panel.right_room
-        ax = add_axes(fig, edge + panel.axis_room, bottom, width, panel_height, label=panel.letter)
+        ax = add_axes(fig, edge + panel.axis_room, bottom, width, PANEL, label=panel.letter)
         panel.draw(ax)
         heading = f"{panel.letter}   {panel.title}"
         where = {"transform": fig.dpi_scale_trans, "weight": "bold", "va": "bottom"}
-        fig.text(edge, bottom + panel_height + 0.1, heading, **where)
+        fig.text(edge, bottom + PANEL + 0.1, heading, **where)
         _style.draw_key(ax, panel.keys, x=edge + 0.12, y=key_top, loc="upper left")
         _style.draw_caption(fig, lines, x=edge, y=box_bottom, width=column, height=box)
     draw_footer(fig, foot, top=box_bottom - 0.06)

@@ -8,12 +8,12 @@ import numpy as np
 
 from creditscope.auditing.early import EARLY_UNTIL, Early, find_early
 from creditscope.errors import CreditscopeError
-from creditscope.figures._selection import plural, require_one_setting
-from creditscope.figures._style import power
+from creditscope.figures._selection import require_one_setting
 from creditscope.record import Record, RunSpec, Snapshot
 from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.view import richness
 from creditscope.studies.penalty_rescue import STRONG, WEAK
+from creditscope.words import name_all, power
 
 FREE = ("rule", "seed", "frozen", "penalty", "credit_norm", "rule_options", "rule_source", *MEASURING_FIELDS)
 DEEP = 2
@@ -88,17 +88,12 @@ class Rescue:
         return np.array(epochs), np.array([[run[epoch] for epoch in epochs] for run in found], dtype=float)
 
 
-def take_log(values: np.ndarray) -> np.ndarray:
-    """log10; NaN for an exact zero, too."""
-    return np.log10(np.where(values > 0, values, np.nan))
-
-
 def select_rescue(records: Sequence[Record], *, credit_norm: str = "none") -> Rescue:
     """The study's conditions under one normalisation of credit; refuses runs that differ in anything else."""
     wanted = [(r.spec, r) for r in records if r.spec and _keys(r.spec, credit_norm)]
     if not any(spec.rule == "dfa" for spec, _ in wanted):
         norms = sorted({r.spec.credit_norm for r in records if r.spec and r.spec.rule == "dfa"})
-        held = plural("credit norm", norms) if norms else "none of dfa"
+        held = name_all("credit norm", norms) if norms else "none of dfa"
         raise CreditscopeError(
             f"Expected records of dfa with credit norm {credit_norm}, but got {held} among {len(records)} records. "
             "creditscope figure penalty_rescue trains them."
@@ -109,7 +104,7 @@ def select_rescue(records: Sequence[Record], *, credit_norm: str = "none") -> Re
     usable, gaps, notes = _sort(wanted, credit_norm)
     seeds = _share_seeds(usable, gaps)
     left_out = sorted({seed for runs in usable.values() for seed in runs} - set(seeds))
-    notes += [f"Left out, as not every condition has it: {plural('seed', left_out)}."] if left_out else []
+    notes += [f"Left out, as not every condition has it: {name_all('seed', left_out)}."] if left_out else []
     runs = {key: () if key in gaps else tuple(usable[key][seed] for seed in seeds) for key in KINDS}
     notes += [f"{KINDS[key].label}: {gap}." for key, gap in gaps.items()]
     return Rescue(runs, gaps, seeds, credit_norm, tuple(notes))

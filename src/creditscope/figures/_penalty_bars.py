@@ -7,7 +7,7 @@ import numpy as np
 
 from creditscope.auditing.stats import Interval, t_interval
 from creditscope.figures._penalty import DEEP, KINDS, Rescue
-from creditscope.figures._selection import mean_sd
+from creditscope.figures._stats import mean_sd
 from creditscope.record import Snapshot
 
 NULL, EXACT = "null", "exact"

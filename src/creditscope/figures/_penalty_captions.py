@@ -2,18 +2,17 @@
 
 from collections import Counter
 
-import numpy as np
-
 from creditscope.auditing.early import EARLY_UNTIL
 from creditscope.auditing.stats import Interval
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS, Thresholds
-from creditscope.figures._penalty import DEEP, KINDS, Rescue, take_log
+from creditscope.figures._penalty import DEEP, KINDS, Rescue
 from creditscope.figures._penalty_bars import METRICS, Metric, over_null, paired
-from creditscope.figures._selection import mean_sd, plural, spec_of
-from creditscope.figures._style import number, power, subscript
-from creditscope.figures._words import join_words
+from creditscope.figures._selection import spec_of
+from creditscope.figures._stats import mean_sd, take_log
+from creditscope.figures._words import number, seed_words, signed, with_spread
 from creditscope.record.schema import DESCENT_ROWS, FRESH_MOVES
 from creditscope.studies.penalty_rescue import STRONG
+from creditscope.words import count, join_words, power, span, subscript, with_options
 
 TRACED = ("dfa", "strong")
 """Conditions whose trajectories are drawn."""
@@ -48,8 +47,7 @@ def _ends(found: Rescue, key: str) -> tuple[int, int]:
 def _orders(found: Rescue, key: str, name: str) -> str:
     logs = take_log(found.trajectory(key, name)[1])
     mean, sd = (float(value) for value in mean_sd(logs[:, -1] - logs[:, 0]))
-    said = number(mean, digits=1)
-    return f"{'+' * (mean >= 0)}{said}" + ("" if np.isnan(sd) else f"\u00a0±\u00a0{number(sd, digits=1)}")
+    return with_spread(signed(mean), sd)
 
 
 def _crossing(found: Rescue, key: str) -> str:
@@ -60,7 +58,7 @@ def _crossing(found: Rescue, key: str) -> str:
     said = f"{int(under.any(1).sum())} of {len(under)} seeds"
     if not when:
         return said
-    return f"{said} (first at epoch {when[0]}{f'–{when[-1]}' if len(when) > 1 else ''})"
+    return f"{said} (first at epoch {span(when[0], when[-1])})"
 
 
 def caption_metrics(found: Rescue) -> str:
@@ -74,18 +72,19 @@ def early_words(found: Rescue) -> str:
     """The epochs at which vanilla DFA is read, and why then."""
     if not found.early:
         return f"{KINDS['early'].label}: {found.gaps['early']}, so that null and control are missing, too."
-    counts = Counter(one.snapshot.epoch for one in found.early)
-    several = len(counts) > 1
-    said = join_words([f"{epoch}{f' ({_seeds(n)})' if several else ''}" for epoch, n in sorted(counts.items())])
+    counts = sorted(Counter(one.snapshot.epoch for one in found.early).items())
+    epochs = [f"{epoch} ({count(n, 'seed')})" if len(counts) > 1 else f"{epoch}" for epoch, n in counts]
     text = (
-        f"Vanilla DFA is read at epoch {said}, the last snapshot before growth (CS001) or the published floor gives "
-        f"alarm, at latest epoch {EARLY_UNTIL}."
+        f"Vanilla DFA is read at epoch {join_words(epochs)}, the last snapshot before growth (CS001) or the published "
+        f"floor gives alarm, at latest epoch {EARLY_UNTIL}."
     )
     at_once = sum(one.fired is not None and one.snapshot.epoch == 0 for one in found.early)
     calm = sum(one.fired is None for one in found.early)
     if at_once:
-        return f"{text} For {_seeds(at_once)} that is before training: alarm is given by the first epoch measured."
-    return f"{text} No alarm by then in {_seeds(calm)}." if calm else text
+        return (
+            f"{text} For {count(at_once, 'seed')} that is before training: alarm is given by the first epoch measured."
+        )
+    return f"{text} No alarm by then in {count(calm, 'seed')}." if calm else text
 
 
 def _cosine_words(found: Rescue) -> str:
@@ -127,7 +126,7 @@ def _start(text: str) -> str:
 def title_cost(found: Rescue) -> str:
     """c: what the penalty does to BP, and what still separates DFA from BP, both penalised, in pp."""
     change, gap = difference(found, "bp strong", "bp"), difference(found, "bp strong", "strong")
-    parts = [] if change is None else [f"BP {_signed(change.mean)} pp"]
+    parts = [] if change is None else [f"BP {signed(change.mean)} pp"]
     parts += [] if gap is None else [f"gap left {number(gap.mean, digits=1)} pp"]
     return f"Penalty: {', '.join(parts)}" if parts else "Cost of the penalty"
 
@@ -163,7 +162,7 @@ def _changes(name: str, change: Interval | None) -> str:
     if change is None:
         return ""
     if change.low is None or change.high is None:
-        return f"changes {name} by {_signed(change.mean)}\u00a0pp (one seed)"
+        return f"changes {name} by {signed(change.mean)}\u00a0pp (one seed)"
     verb = "lifts" if change.low > 0 else "lowers" if change.high < 0 else "does not clearly change"
     return f"{verb} {name}: {_interval(change, unit=PP)}"
 
@@ -183,7 +182,6 @@ def footer(found: Rescue) -> str:
     """Task, net, seeds, credit norm, what the bars are."""
     record, n = found.first, len(found.seeds)
     spec = spec_of(record)
-    options = ", ".join(f"{name} {value}" for name, value in spec.net_options.items())
     draws = sorted({moment.fresh_draws for moment in found.moments("early")} - {0})
     band = "Band in a: mean ± sd of log10 over seeds; bars in b and c: ± sd over seeds (ddof 1)"
     cosine = METRICS[0].label.lower()
@@ -195,24 +193,16 @@ def footer(found: Rescue) -> str:
     fewer = f" (descent: {DESCENT_ROWS})" if record.last.rows > DESCENT_ROWS else ""
     g, floor = subscript("g", found.last_tap), power(PUBLISHED_FLOOR, digits=2)
     return (
-        f"{spec.task}, {spec.net} ({options}), {spec.epochs} epochs, {plural('seed', found.seeds)} "
-        f"(n\u00a0=\u00a0{n}), credit norm {found.credit_norm}. {bars}. Deep: mean over taps "
-        f"{DEEP}..{found.last_tap}, on {record.last.rows} test rows{fewer}. Alarms: growth over "
-        f"{Thresholds().growth:g} in a block (CS001); median ‖{g}‖ per sample under {floor}, the published "
-        f"{power(PUBLISHED_FLOOR / PUBLISHED_ROWS)} for a mean over N\u00a0=\u00a0{PUBLISHED_ROWS} rows."
+        f"{spec.task}, {with_options(spec.net, spec.net_options)}, {spec.epochs} epochs, {seed_words(found.seeds)}, "
+        f"credit norm {found.credit_norm}. {bars}. Deep: mean over taps {DEEP}..{found.last_tap}, on "
+        f"{record.last.rows} test rows{fewer}. Alarms: growth over {Thresholds().growth:g} in a block (CS001); median "
+        f"‖{g}‖ per sample under {floor}, the published {power(PUBLISHED_FLOOR / PUBLISHED_ROWS)} for a mean over "
+        f"N\u00a0=\u00a0{PUBLISHED_ROWS} rows."
     )
 
 
 def _interval(found: Interval, *, digits: int = 1, unit: str = "") -> str:
-    mean = _signed(found.mean, digits) + unit
+    mean = signed(found.mean, digits=digits) + unit
     if found.low is None or found.high is None:
         return f"{mean} (one seed)"
-    return f"{mean} [{_signed(found.low, digits)}, {_signed(found.high, digits)}]"
-
-
-def _signed(value: float, digits: int = 1) -> str:
-    return ("+" if value >= 0 else "") + number(value, digits=digits)
-
-
-def _seeds(n: int) -> str:
-    return f"{n} seed{'s' * (n != 1)}"
+    return f"{mean} [{signed(found.low, digits=digits)}, {signed(found.high, digits=digits)}]"

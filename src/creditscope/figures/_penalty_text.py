@@ -7,8 +7,9 @@ from creditscope.auditing._tables import fit_tables, render_plain
 from creditscope.figures._penalty import KINDS, Rescue
 from creditscope.figures._penalty_bars import COLUMNS, EXACT, METRICS, NULL, Bar, measure_bar, note_missing
 from creditscope.figures._penalty_captions import caption_cost, caption_metrics, caption_trajectory, footer, title_cost
-from creditscope.figures._selection import mean_sd
-from creditscope.figures._style import number
+from creditscope.figures._stats import mean_sd
+from creditscope.figures._words import number
+from creditscope.words import DASH
 
 ROWS = ("early", NULL, EXACT, *(key for key in KINDS if key != "early"))
 
@@ -29,12 +30,12 @@ def _draw(found: Rescue, width: int) -> Group:
 
 def _deep(found: Rescue, metric, row: str) -> str:
     shown = row in (NULL, EXACT) or not KINDS[row].frozen
-    return _cell(measure_bar(found, metric, row)) if shown else "–"
+    return _cell(measure_bar(found, metric, row)) if shown else DASH
 
 
 def _accuracy(found: Rescue, row: str) -> str:
     if row in (NULL, EXACT, "early"):
-        return "–"
+        return DASH
     mean, sd = mean_sd(found.accuracy(row))
     return _cell(Bar(float(mean), float(sd)))
 
@@ -42,6 +43,6 @@ def _accuracy(found: Rescue, row: str) -> str:
 def _cell(bar: Bar) -> str:
     """Mean ± sd with three decimals; a dash for a gap."""
     if bar.mean != bar.mean:
-        return "–"
+        return DASH
     spread = "" if bar.sd != bar.sd else f" ± {number(bar.sd, digits=3)}"
     return f"{number(bar.mean, digits=3)}{spread}"

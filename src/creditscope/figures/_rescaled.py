@@ -10,9 +10,10 @@ import numpy as np
 from creditscope.auditing import Finding, audit
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH
 from creditscope.errors import CreditscopeError
-from creditscope.figures._selection import plural, require_one_setting
+from creditscope.figures._selection import require_one_setting
 from creditscope.record import Record, Snapshot
 from creditscope.studies import DerivedRecord
+from creditscope.words import name_all
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def select_rescaled(records: Sequence[Record]) -> Rescaled:
     if not whole:
         raise CreditscopeError("Expected at least one seed measured at every factor, but got none.")
     left_out = [seed for seed in by_seed if seed not in whole]
-    notes = [f"Left out, as not measured at every c: {plural('seed', left_out)}."] if left_out else []
+    notes = [f"Left out, as not measured at every c: {name_all('seed', left_out)}."] if left_out else []
     setting = derived[0].spec.setting() if derived[0].spec else {}
     frozen = [r for r in records if r.spec and r.spec.frozen and r.spec.setting() == setting]
     table = tuple(tuple(row[c] for c in factors) for row in whole.values())

@@ -4,8 +4,10 @@ import numpy as np
 
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, Thresholds, table
 from creditscope.figures._rescaled import Rescaled
-from creditscope.figures._selection import plural
-from creditscope.figures._style import number, power, subscript
+from creditscope.figures._selection import spec_of
+from creditscope.figures._stats import take_log
+from creditscope.figures._words import number, seed_words
+from creditscope.words import count, power, subscript, with_options
 
 
 def at_last_tap(text: str, found: Rescaled) -> str:
@@ -32,7 +34,7 @@ def caption_sizes(found: Rescaled) -> str:
 
 def _exponent(found: Rescaled, values: np.ndarray) -> str:
     """Mean over seeds of the slope in log–log, first to last c."""
-    logs = np.log10(np.where(values > 0, values, np.nan))
+    logs = take_log(values)
     with np.errstate(invalid="ignore"):
         slope = (logs[:, -1] - logs[:, 0]) / np.log10(found.factors[-1] / found.factors[0])
     return number(float(slope.mean()))
@@ -87,24 +89,26 @@ def caption_verdicts(found: Rescaled) -> str:
 
 def footer(found: Rescaled) -> str:
     """Task, net, seeds, what was done to the weights."""
-    record, n = found.first, len(found.seeds)
-    spec = record.spec
-    assert spec is not None
-    options = ", ".join(f"{name} {value}" for name, value in spec.net_options.items())
-    bars = "Points are means and bars ± sd of log10 over seeds (ddof 1)" if n > 1 else "One seed, so no bars"
+    record, spec = found.first, spec_of(found.first)
+    several = len(found.seeds) > 1
+    bars = "Points are means and bars ± sd of log10 over seeds (ddof 1)" if several else "One seed, so no bars"
     baseline = "" if found.frozen else " Use of depth is not judged: no frozen baseline on record."
     floor = next(row["published"] for row in table() if row["name"] == "floor")
     return (
-        f"{spec.task}, {spec.net} ({options}), {record.facts.rule.label}, {spec.epochs} epochs, "
-        f"{plural('seed', found.seeds)} (n\u00a0=\u00a0{n}). After training the stem and every block's W2 (weights and "
-        f"biases) are multiplied by c. {bars}; measured on {record.last.rows} test rows, accuracy on "
-        f"{record.facts.test_rows}. Published floor: {floor}.{baseline}"
+        f"{spec.task}, {with_options(spec.net, spec.net_options)}, {record.facts.rule.label}, {spec.epochs} epochs, "
+        f"{seed_words(found.seeds)}. After training the stem and every block's W2 (weights and biases) are multiplied "
+        f"by c. {bars}; measured on {record.last.rows} test rows, accuracy on {record.facts.test_rows}. Published "
+        f"floor: {floor}.{baseline}"
     )
 
 
-def _factor(found: Rescaled, place: int) -> str:
-    c = float(found.factors[place])
+def factor_words(c: float) -> str:
+    """1, or a power of ten."""
     return "1" if c == 1 else power(c)
+
+
+def _factor(found: Rescaled, place: int) -> str:
+    return factor_words(float(found.factors[place]))
 
 
 def _all_seeds(found: Rescaled) -> str:
@@ -112,5 +116,4 @@ def _all_seeds(found: Rescaled) -> str:
 
 
 def _seeds(found: Rescaled) -> str:
-    n = len(found.seeds)
-    return f"{n} seed{'s' * (n != 1)}"
+    return count(len(found.seeds), "seed")

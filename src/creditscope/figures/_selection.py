@@ -6,10 +6,12 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from creditscope.errors import CreditscopeError
+from creditscope.figures._stats import take_log
 from creditscope.figures._style import RuleStyle, rule_styles
 from creditscope.record import Facts, Record, RunSpec
 from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.view import richest
+from creditscope.words import name_all
 
 VARIANT_FIELDS = ("rule_options", "rule_source", "credit_norm")
 FREE_FIELDS = ("rule", "seed", *VARIANT_FIELDS, *MEASURING_FIELDS)
@@ -40,8 +42,7 @@ class Group:
 
     def log_gradient(self) -> np.ndarray:
         """log10 of the median ‖g_l‖, (seeds, taps); NaN for an exact zero too."""
-        norm = self.per_tap("g_norm")
-        return np.log10(np.where(norm > 0, norm, np.nan))
+        return take_log(self.per_tap("g_norm"))
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def select_runs(records: Sequence[Record], *, rules: Sequence[str]) -> Selection
             gaps[spec.rule] = status = record.provenance.status
             notes.append(f"{styles[spec.rule].label}, seed {spec.seed}: {status}, left out.")
     seeds, left_out = _share_seeds({rule: runs for rule, runs in usable.items() if runs})
-    notes += [f"Left out, as not every rule has it: {plural('seed', left_out)}."] if left_out else []
+    notes += [f"Left out, as not every rule has it: {name_all('seed', left_out)}."] if left_out else []
     groups = []
     for rule, runs in usable.items():
         chosen = tuple(runs[seed] for seed in seeds) if runs else ()
@@ -160,18 +161,6 @@ def _note_missing(group: Group) -> list[str]:
         for name, values in measures.items()
         if np.isnan(values).any()
     ]
-
-
-def mean_sd(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd (ddof 1) over seeds, the first axis, of the values there are; NaN where undefined."""
-    masked = np.ma.masked_invalid(values)
-    mean, sd = masked.mean(axis=0), masked.std(axis=0, ddof=1)
-    return np.asarray(np.ma.filled(mean, np.nan)), np.asarray(np.ma.filled(sd, np.nan))
-
-
-def plural(noun: str, items: Sequence[object]) -> str:
-    """In words: seed 1, or seeds 1, 2."""
-    return f"{noun}{'s' if len(items) > 1 else ''} {', '.join(map(str, items))}"
 
 
 def spec_of(record: Record) -> RunSpec:

@@ -99,41 +99,6 @@ def rule_styles(rules: Sequence[str], *, labels: dict[str, str]) -> dict[str, Ru
     }
 
 
-def superscript(number: int) -> str:
-    """The number raised, in plain Unicode.
-
-    >>> "10" + superscript(-12)
-    '10⁻¹²'
-    """
-    return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-
-
-def subscript(symbol: str, index: int) -> str:
-    """The symbol with a lowered index, in plain Unicode.
-
-    >>> subscript("h", 12)
-    'h₁₂'
-    """
-    return symbol + str(index).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
-
-
-def number(value: float, *, digits: int = 2) -> str:
-    """A decimal with a true minus sign."""
-    return "unmeasured" if np.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
-
-
-def power(value: float, *, digits: int = 0) -> str:
-    """A number as mantissa and power of ten.
-
-    >>> power(1.28e-5, digits=2), power(100.0), power(2e-7)
-    ('1.28×10⁻⁵', '10²', '2×10⁻⁷')
-    """
-    if not np.isfinite(value) or value == 0:
-        return "unmeasured" if np.isnan(value) else f"{value:g}"
-    mantissa, exponent = f"{value:.{digits}e}".split("e")
-    return (f"{mantissa}×" if float(mantissa) != 1 else "") + f"10{superscript(int(exponent))}"
-
-
 def text_width(text: str, *, size: float = SMALL, italic: bool = False, bold: bool = False) -> float:
     """Width of one line in inches, measured from the font."""
     slant, weight = "italic" if italic else "normal", "bold" if bold else "normal"
@@ -158,9 +123,9 @@ def fit_size(text: str, *, width: float, bold: bool = False) -> float:
     return BODY * min(1.0, width / text_width(text, size=BODY, bold=bold))
 
 
-def line_height(size: float = SMALL) -> float:
-    """Distance of two lines of text in inches."""
-    return 1.28 * size / 72
+def line_height() -> float:
+    """Distance of two small lines of text in inches."""
+    return 1.28 * SMALL / 72
 
 
 def draw_caption(fig: Figure, lines: Sequence[str], *, x: float, y: float, width: float, height: float) -> None:

@@ -11,10 +11,11 @@ import numpy as np
 from creditscope.auditing.criteria import CRITERIA, Criterion
 from creditscope.auditing.moment import Moment
 from creditscope.errors import CreditscopeError
-from creditscope.figures._selection import plural, require_one_setting, spec_of
-from creditscope.figures._style import RuleStyle, rule_styles, subscript
+from creditscope.figures._selection import require_one_setting, spec_of
+from creditscope.figures._style import RuleStyle, rule_styles
 from creditscope.record import Facts, Record, RunSpec, Snapshot
 from creditscope.record.view import richest
+from creditscope.words import name_all, subscript
 
 REFERENCE = "bp"
 PUBLISHED = tuple(criterion for criterion in CRITERIA if criterion.kind == "published")
@@ -182,7 +183,7 @@ def select_trajectories(
     seeds = _share_seeds([set(runs) for runs in complete.values() if runs])
     styles = rule_styles(rules, labels={spec_of(r).rule: r.facts.rule.label for r in plain})
     others = sorted(set().union(*complete.values()) - set(seeds))
-    notes = [f"Left out, as not every rule and net has it: {plural('seed', others)}."] if others else []
+    notes = [f"Left out, as not every rule and net has it: {name_all('seed', others)}."] if others else []
     chosen = []
     for wanted, found in by_row.items():
         groups = tuple(_make_group(rule, styles[rule], found, seeds) for rule in rules)
@@ -234,8 +235,8 @@ def _notes(row: Row, found: Sequence[Record], seeds: Sequence[int], quantities: 
             notes.append(f"{own}: not on record.")
             continue
         lacking = [seed for seed in seeds if seed not in (*runs, *diverged, *unfinished)]
-        notes += [f"{own}: {plural('seed', lacking)} not on record."] if lacking else []
-        notes += [f"{own}: {plural('seed', unfinished)} unfinished, left out."] if unfinished else []
+        notes += [f"{own}: {name_all('seed', lacking)} not on record."] if lacking else []
+        notes += [f"{own}: {name_all('seed', unfinished)} unfinished, left out."] if unfinished else []
         notes += [f"{own}: {_say_diverged(record)}." for record in group.diverged]
         for quantity in quantities:
             values = group.values(quantity, row.epochs)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH, Thresholds
-from creditscope.figures._selection import mean_sd, plural, spec_of
-from creditscope.figures._style import number, power
+from creditscope.figures._selection import spec_of
+from creditscope.figures._stats import mean_sd
 from creditscope.figures._trajectories import (
     ACCURACY,
     PUBLISHED,
@@ -17,7 +17,8 @@ from creditscope.figures._trajectories import (
     Row,
     Trajectories,
 )
-from creditscope.figures._words import join_words
+from creditscope.figures._words import PLUS_MINUS, number, seed_words, share, with_spread
+from creditscope.words import join_words, power, span, with_options
 
 NEVER = "never"
 GROWTH = next(criterion for criterion in PUBLISHED if criterion.name.startswith("growth"))
@@ -111,8 +112,7 @@ def _fold(orders: float) -> str:
 
 
 def _orders(change: float, spread: float) -> str:
-    band = "" if np.isnan(spread) else f"\u00a0±\u00a0{number(spread, digits=1)}"
-    return f"{number(abs(change), digits=1)}{band}"
+    return with_spread(number(abs(change), digits=1), spread)
 
 
 def _say_floor(row: Row, gradient: Quantity) -> str:
@@ -149,8 +149,8 @@ def when(epochs: Sequence[int | None]) -> str:
     known = [epoch for epoch in epochs if epoch is not None]
     if not known:
         return NEVER
-    span = f"{min(known)}" if min(known) == max(known) else f"{min(known)}–{max(known)}"
-    return f"at epoch {span}" + (f" ({len(known)} of {len(epochs)} seeds)" if len(epochs) > 1 else "")
+    share_of = f" ({len(known)} of {len(epochs)} seeds)" if len(epochs) > 1 else ""
+    return f"at epoch {span(min(known), max(known))}{share_of}"
 
 
 def _say_accuracy(row: Row) -> str:
@@ -159,24 +159,24 @@ def _say_accuracy(row: Row) -> str:
     seeds = {group.rule: [r.spec.seed for r in group.records if r.spec] for group in row.drawn}
     said = []
     for group in row.drawn:
-        own = f"{group.style.label} {_share(*mean_sd(ends[group.rule]))}"
+        own = f"{group.style.label} {_mean_words(*mean_sd(ends[group.rule]))}"
         if group.rule != REFERENCE and REFERENCE in ends and seeds[group.rule] == seeds[REFERENCE]:
             own += _distance(ends[group.rule] - ends[REFERENCE])
         said.append(own)
     return f"Test accuracy at the end: {join_words(said)}."
 
 
-def _share(mean: np.ndarray, sd: np.ndarray) -> str:
-    spread = "" if np.isnan(sd) else f"\u00a0±\u00a0{number(float(sd)).lstrip('0')}"
-    return "unmeasured" if np.isnan(mean) else f"{number(float(mean)).lstrip('0')}{spread}"
+def _mean_words(mean: np.ndarray, sd: np.ndarray) -> str:
+    if np.isnan(mean):
+        return "unmeasured"
+    return share(float(mean)) + ("" if np.isnan(sd) else f"{PLUS_MINUS}{share(float(sd))}")
 
 
 def _distance(differences: np.ndarray) -> str:
     mean, sd = (100 * float(value) for value in mean_sd(differences))
     if np.isnan(mean):
         return ""
-    spread = "" if np.isnan(sd) else f"\u00a0±\u00a0{number(sd, digits=1)}"
-    return f" ({number(abs(mean), digits=1)}{spread}\u00a0pp {'below' if mean < 0 else 'above'} BP)"
+    return f" ({_orders(mean, sd)}\u00a0pp {'below' if mean < 0 else 'above'} BP)"
 
 
 def _say_noise(row: Row, gradient: Quantity) -> str:
@@ -212,7 +212,7 @@ def _say_worst_tap(row: Row, gradient: Quantity, limit: float) -> str:
     tokens = "" if record.facts.class_token is None else " over all tokens"
     return (
         f"At tap {tap} the gradient is unresolved (CS002): under {label}, seed {spec_of(record).seed}, float64 differs "
-        f"by {number(value, digits=2).lstrip('0')} of it{tokens} at the end."
+        f"by {share(value)} of it{tokens} at the end."
     )
 
 
@@ -227,7 +227,7 @@ def footer(found: Trajectories, quantities: Sequence[Quantity]) -> str:
     n = len(found.seeds)
     logs = " of log10 for norms" if any(not q.log for q in quantities) else " of log10"
     bands = f"lines are means and bands ± sd over seeds (ddof 1){logs}" if n > 1 else "one seed, so no bands"
-    seeds = f"{plural('seed', found.seeds)} (n\u00a0=\u00a0{n}); {bands}" if n else "No finished run"
+    seeds = f"{seed_words(found.seeds)}; {bands}" if n else "No finished run"
     others = "Limits are judged at all snapshots of a run. No penalty, no normalisation of credit"
     return ". ".join([*parts, seeds[:1].upper() + seeds[1:], others]) + "."
 
@@ -238,9 +238,8 @@ def _setting(row: Row) -> str:
     assert record.spec is not None
     spec, facts = record.spec, record.facts
     shape = {"width": facts.tap_shapes[-1][-1], "depth": len(facts.gamma_taps)}
-    options = {**shape, **spec.net_options}
-    named = ", ".join(f"{name} {value}" for name, value in options.items() if name != "terminal_norm")
+    options = {name: value for name, value in {**shape, **spec.net_options}.items() if name != "terminal_norm"}
     whose = "norms" if facts.class_token is None else "norms of the class token"
     drawn = f", drawn at the {len(row.epochs)} that all runs were measured at" if row.epochs else ""
     rows = f"{whose} are medians over {record.last.rows} test rows"
-    return f"{spec.task}, {spec.net} ({named}), {spec.epochs} epochs{drawn}; {rows}"
+    return f"{spec.task}, {with_options(spec.net, options)}, {spec.epochs} epochs{drawn}; {rows}"

@@ -15,11 +15,13 @@ from matplotlib.ticker import MaxNLocator
 
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, table
 from creditscope.figures import _style
-from creditscope.figures._depths import LogScale, draw_log_axis
+from creditscope.figures._log_axis import LogScale, draw_log_axis
 from creditscope.figures._page import GAP, MARGIN, add_axes, draw_footer, wrap_footer
-from creditscope.figures._selection import mean_sd
-from creditscope.figures._style import GREY, PAD, SMALL, WIDTH, line_height, number, power
+from creditscope.figures._stats import mean_sd
+from creditscope.figures._style import GREY, PAD, SMALL, WIDTH, line_height
 from creditscope.figures._trajectories import Group, Quantity, Row, Trajectories
+from creditscope.figures._words import number
+from creditscope.words import power
 
 AXIS_ROOM, RIGHT, BELOW, HEADING, BETWEEN = 0.47, 0.07, 0.36, 0.26, 0.1
 """Room left and right of a panel, between a panel and its caption, over a panel, and under a caption; inches."""

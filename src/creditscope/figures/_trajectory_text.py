@@ -8,7 +8,7 @@ from rich.text import Text
 
 from creditscope.auditing._tables import fit_tables, render_plain
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
-from creditscope.figures._selection import mean_sd
+from creditscope.figures._stats import mean_sd
 from creditscope.figures._trajectories import (
     ACCURACY,
     PUBLISHED,
@@ -20,6 +20,7 @@ from creditscope.figures._trajectories import (
     Trajectories,
 )
 from creditscope.figures._trajectory_captions import when
+from creditscope.words import DASH, number
 
 
 def write_trajectories(found: Trajectories, gradient: Quantity, *, captions: Sequence[str], footer: str) -> str:
@@ -33,7 +34,7 @@ def write_trajectories(found: Trajectories, gradient: Quantity, *, captions: Seq
     }
     if gradient != TOP_GRADIENT:
         below = [_first(group, group.first_below(gradient, PUBLISHED_FLOOR)) for _, group in cells]
-        columns[f"{symbol} < {PUBLISHED_FLOOR:g}"] = below
+        columns[f"{symbol} < {number(PUBLISHED_FLOOR, 'g')}"] = below
     for criterion in PUBLISHED:
         columns[criterion.name] = [_first(group, group.first_epochs(criterion)) for _, group in cells]
     labels = [f"{row.wanted.title}, {group.style.label}" for row, group in cells]
@@ -49,14 +50,14 @@ def write_trajectories(found: Trajectories, gradient: Quantity, *, captions: Seq
 
 def _end(row: Row, group: Group, quantity: Quantity) -> str:
     if not group.records:
-        return group.gap if quantity is STREAM else "–"
+        return group.gap if quantity is STREAM else DASH
     mean, sd = mean_sd(group.values(quantity, row.epochs)[:, -1])
     if np.isnan(mean):
-        return "–"
+        return DASH
     if quantity.log:
-        return f"{10 ** float(mean):.3g}"
-    return f"{float(mean):.3f}" + ("" if np.isnan(sd) else f" ± {float(sd):.3f}")
+        return number(10 ** float(mean), ".3g")
+    return number(float(mean), ".3f") + ("" if np.isnan(sd) else f" ± {number(float(sd), '.3f')}")
 
 
 def _first(group: Group, epochs: Sequence[int | None]) -> str:
-    return when(epochs).removeprefix("at ") if group.records else "–"
+    return when(epochs).removeprefix("at ") if group.records else DASH

@@ -19,9 +19,12 @@ from creditscope.figures import _style, register_figure
 from creditscope.figures._architecture import Lane, architecture_height, draw_architecture
 from creditscope.figures._audit_hero_captions import caption_cosine, caption_gradient, caption_pair, footer
 from creditscope.figures._page import AXIS_ROOM, COLUMN, GAP, MARGIN, PANEL, add_axes, draw_footer, wrap_footer
-from creditscope.figures._selection import Group, Selection, mean_sd, select_runs
-from creditscope.figures._style import FAINT, GREY, INK, PAD, SMALL, WIDTH, line_height, number, subscript
+from creditscope.figures._selection import Group, Selection, select_runs
+from creditscope.figures._stats import mean_sd
+from creditscope.figures._style import FAINT, GREY, INK, PAD, SMALL, WIDTH, line_height
+from creditscope.figures._words import number
 from creditscope.record import Record
+from creditscope.words import subscript
 
 BAND = z_limit(0.025)
 """Half width of a two-sided 95 % band, in standard deviations."""

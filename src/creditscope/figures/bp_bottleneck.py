@@ -23,16 +23,10 @@ from creditscope.figures._bottleneck_captions import (
     title_probes,
 )
 from creditscope.figures._bottleneck_table import HEADINGS, table_rows, table_text
-from creditscope.figures._depths import (
-    DepthGroup,
-    Depths,
-    LogScale,
-    draw_floor,
-    draw_log_axis,
-    quartiles,
-    select_depths,
-)
+from creditscope.figures._depths import DepthGroup, Depths, select_depths
+from creditscope.figures._log_axis import LogScale, draw_floor, draw_log_axis
 from creditscope.figures._page import GAP, MARGIN, add_axes, draw_footer, wrap_footer
+from creditscope.figures._stats import quartiles
 from creditscope.figures._style import BODY, FAINT, GREY, INK, PAD, SMALL, WIDTH, line_height
 from creditscope.record import Record
 
@@ -47,9 +41,9 @@ DIFFERS = 0.01
 
 
 @register_figure("bp_bottleneck")
-def plot_bp_bottleneck(records: Sequence[Record], *, depths: Sequence[int] | None = None) -> Figure:
+def plot_bp_bottleneck(records: Sequence[Record]) -> Figure:
     """Draw the figure from the records of study `bp_bottleneck`: one net at several depths, many seeds each."""
-    found = select_depths(records, depths=depths)
+    found = select_depths(records)
     with _style.styled():
         return _compose(found)
 

@@ -16,8 +16,10 @@ from matplotlib.ticker import MaxNLocator
 from creditscope.errors import CreditscopeError
 from creditscope.figures import _style, register_figure
 from creditscope.figures._bottleneck_captions import caption_magnitude, footer
-from creditscope.figures._depths import DepthGroup, LogScale, draw_floor, draw_log_axis, quartiles, select_depths
+from creditscope.figures._depths import DepthGroup, select_depths
+from creditscope.figures._log_axis import LogScale, draw_floor, draw_log_axis
 from creditscope.figures._page import Panel, compose_page
+from creditscope.figures._stats import quartiles
 from creditscope.figures._style import GREY
 from creditscope.record import Record
 
@@ -33,9 +35,9 @@ MARKS: dict[str, Any] = {"o": {"marker": "o", "ms": 2.6}, "s": {"marker": "s", "
 
 
 @register_figure("forward_magnitude")
-def plot_forward_magnitude(records: Sequence[Record], *, depths: Sequence[int] | None = None) -> Figure:
+def plot_forward_magnitude(records: Sequence[Record]) -> Figure:
     """Draw M and D of every layer, a panel per depth, from the records of study `bp_bottleneck`."""
-    found = select_depths(records, depths=depths)
+    found = select_depths(records)
     if len(found.groups) > len(LETTERS):
         known = ", ".join(str(group.depth) for group in found.groups)
         raise CreditscopeError(

@@ -18,8 +18,9 @@ from creditscope.figures import _style, register_figure
 from creditscope.figures._conditions import NORMS, Condition, Grid, Setting, accuracies, select_conditions
 from creditscope.figures._normalisation_captions import caption, footer
 from creditscope.figures._page import GAP, MARGIN, add_axes, draw_footer, wrap_footer
-from creditscope.figures._style import BODY, FAINT, GREY, INK, PAD, SMALL, WIDTH, line_height, power
+from creditscope.figures._style import BODY, FAINT, GREY, INK, PAD, SMALL, WIDTH, line_height
 from creditscope.record import Record
+from creditscope.words import power
 
 BLUE, RED = "#2166ac", "#b2182b"
 LOOKS = (("o", "white"), ("^", "#f4c7c3"), ("s", "#e58a82"), ("D", RED), ("v", "#5c0a14"))
@@ -196,7 +197,7 @@ def _draw_conditions(
 def _keys(grid: Grid, looks: dict[float, tuple[str, str]]) -> list[list[Line2D]]:
     """λ; references; what the marks are."""
     penalties = [
-        Line2D([], [], ls="", marker=marker, mec=INK, mfc=face, mew=0.6, ms=4.5, label=f"λ = {_number(penalty)}")
+        Line2D([], [], ls="", marker=marker, mec=INK, mfc=face, mew=0.6, ms=4.5, label=f"λ = {power(penalty)}")
         for penalty, (marker, face) in looks.items()
     ]
     limits, n = Thresholds(), len(grid.seeds)
@@ -219,7 +220,3 @@ def _keys(grid: Grid, looks: dict[float, tuple[str, str]]) -> list[list[Line2D]]
         ),
     ]
     return [penalties, references, marks]
-
-
-def _number(penalty: float) -> str:
-    return power(penalty) if penalty else "0"

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.figures import _style, register_figure
 from creditscope.figures._page import AXIS_ROOM, Panel, compose_page
-from creditscope.figures._penalty import KINDS, Rescue, select_rescue, take_log
+from creditscope.figures._penalty import KINDS, Rescue, select_rescue
 from creditscope.figures._penalty_bars import COLUMNS, METRICS, measure_bar, note_missing
 from creditscope.figures._penalty_captions import (
     TRACED,
@@ -26,10 +26,12 @@ from creditscope.figures._penalty_captions import (
 )
 from creditscope.figures._penalty_keys import COLOURS, COST, MARKERS, cost_keys, metric_keys, trajectory_keys
 from creditscope.figures._penalty_text import write_rescue
-from creditscope.figures._selection import mean_sd
-from creditscope.figures._style import GREY, INK, SMALL, number, power, subscript
+from creditscope.figures._stats import mean_sd, take_log
+from creditscope.figures._style import GREY, INK, SMALL
+from creditscope.figures._words import number, share
 from creditscope.record import Record
 from creditscope.studies.penalty_rescue import STRONG
+from creditscope.words import power, subscript
 
 HALF = 1.12
 """Share of the other axis' range that a curve's axis is extended by, so that states stay above gradients."""
@@ -137,7 +139,7 @@ def draw_metrics(ax: Axes, found: Rescue) -> None:
 
 def _short(value: float) -> str:
     """Two decimals, without a leading zero or the sign of a zero."""
-    return number(round(value, 2) + 0.0).replace("0.", ".", 1) if abs(value) < 1 else number(value)
+    return number(value).replace("0.", ".", 1) if abs(value) < 1 else number(value)
 
 
 def _mark_gap(ax: Axes, x: float, colour: str, gid: str) -> None:
@@ -165,7 +167,7 @@ def draw_cost(ax: Axes, found: Rescue) -> None:
         spots = x + 0.22 + 0.1 * np.linspace(-1, 1, len(values)) * (len(values) > 1)
         ax.plot(spots, values, "o", color="white", mec=INK, mew=0.4, ms=2.4, zorder=5, gid=f"{key} seeds")
         ground = {"size": SMALL, "color": "white", "ha": "center", "va": "bottom", "zorder": 6}
-        ax.text(x, 0.01, number(mean, digits=3).lstrip("0"), **ground)
+        ax.text(x, 0.01, share(mean, digits=3), **ground)
         highest += [float(np.nanmax(values)), mean + np.nan_to_num(sd)]
     for key, colour in (("frozen bp", COLOURS["frozen bp"]), ("frozen dfa", COLOURS["frozen dfa"])):
         if found.runs[key]:

@@ -20,11 +20,13 @@ from creditscope.figures._rescaling_captions import (
     caption_constant,
     caption_sizes,
     caption_verdicts,
+    factor_words,
     footer,
 )
-from creditscope.figures._selection import mean_sd
-from creditscope.figures._style import BAND, GREY, INK, SMALL, power
+from creditscope.figures._stats import mean_sd, take_log
+from creditscope.figures._style import BAND, GREY, INK, SMALL
 from creditscope.record import Record
+from creditscope.words import power
 
 BLUE, AMBER, RED = "#2166ac", "#b35806", "#b2182b"
 SERIES = {
@@ -121,19 +123,15 @@ def _draw_factors(ax: Axes, found: Rescaled) -> None:
     ax.set_xlim(found.factors[0] / 2, found.factors[-1] * 2)
     every = 1 + (len(found.factors) - 1) // 5
     shown = found.factors[::every]
-    ax.set_xticks(shown, [_factor(c) for c in shown])
+    ax.set_xticks(shown, [factor_words(c) for c in shown])
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel("c, by which the stream is multiplied")
-
-
-def _factor(c: float) -> str:
-    return "1" if c == 1 else power(c)
 
 
 def _draw_curves(ax: Axes, found: Rescaled, values: dict[str, np.ndarray], line: float) -> tuple[float, float]:
     """10^(mean ± sd of log10 over seeds) of each; the limits take in all of them and the `line`."""
     ax.set_yscale("log")
-    logs = {name: np.log10(np.where(v > 0, v, np.nan)) for name, v in values.items()}
+    logs = {name: take_log(v) for name, v in values.items()}
     known = np.concatenate([[np.log10(line)], *(v[np.isfinite(v)] for v in logs.values())])
     limits = 10 ** np.floor(known.min() - 0.5), 10 ** np.ceil(known.max() + 0.5)
     ax.set_ylim(*limits)

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from creditscope.errors import CreditscopeError
-from creditscope.measure.common import BatchRows, batch_drift, common_share
+from creditscope.measure.common_direction import batch_drift, common_share
 from creditscope.measure.descent import measure_descent, measure_stage_descent
 from creditscope.measure.fresh import measure_fresh
 from creditscope.measure.needs import Needs
+from creditscope.measure.numerics import UnitRows
 from creditscope.measure.observation import (
     Observation,
     observation_of_seed,
@@ -32,11 +33,11 @@ from creditscope.measure.snapshot import to_host
 from creditscope.measure.subject import Subject, feedback_names
 from creditscope.measure.weights import rotation_z, weight_angle
 from creditscope.record.schema import Facts, Snapshot
+from creditscope.record.spec import Tier
 from creditscope.rng import generator
 from creditscope.stack import Net, StackedNet
 from creditscope.taps import leave_untouched
 
-Tier = Literal["quick", "standard", "full"]
 Cost = Literal["cheap", "dear"]
 Measured = dict[str, Tensor]
 
@@ -64,20 +65,20 @@ class Instrument:
         return self.measure(*(getattr(needs, name) for name in self.needs))
 
 
-def _common(gradients: list[BatchRows], credits: list[BatchRows]) -> Measured:
+def _common(gradients: list[UnitRows], credits: list[UnitRows]) -> Measured:
     return {
         "common": torch.stack([common_share(g) for g in gradients]),
         "common_a": torch.stack([common_share(a) for a in credits]),
     }
 
 
-def _drift(gradients: list[BatchRows], facts: Facts) -> Measured:
+def _drift(gradients: list[UnitRows], facts: Facts) -> Measured:
     if facts.rows_interact:  # a graph is one batch
         return {"drift": torch.full_like(torch.stack([g.size[0] for g in gradients]), torch.nan)}
     return {"drift": torch.stack([batch_drift(g) for g in gradients])}
 
 
-def _permuted(gradients: list[BatchRows], credits: list[BatchRows], keys: Tensor) -> Measured:
+def _permuted(gradients: list[UnitRows], credits: list[UnitRows], keys: Tensor) -> Measured:
     pairs = zip(credits, gradients, strict=True)
     return {"permuted_cos": torch.stack([permuted_cosine(a, g, keys) for a, g in pairs])}
 

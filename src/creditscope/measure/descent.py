@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from creditscope.measure.fresh import fresh_credits, fresh_streams, has_feedback
-from creditscope.measure.functional import Twin
 from creditscope.measure.nulls import turned_rows
 from creditscope.measure.numerics import flat_rows
+from creditscope.measure.twin import Twin
 from creditscope.measure.weights import Direction
 from creditscope.record.schema import DESCENT_TURNS, FRESH_MOVES
 from creditscope.rng import generator

@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from creditscope.measure.common import BatchRows
-from creditscope.measure.functional import mapped, together
-from creditscope.measure.numerics import flat_rows, mean_where
+from creditscope.anatomy import Anatomy
+from creditscope.measure.numerics import UnitRows, flat_rows, mean_where
 from creditscope.measure.observation import Observation
 from creditscope.measure.subject import Subject, feedback_names
+from creditscope.measure.twin import mapped, together
 from creditscope.measure.weights import Direction
 from creditscope.rng import generator
 from creditscope.rules import AppliedTapRule, CreditContext, FeedbackLinear, WeightRule
 from creditscope.stack import StackedNet
-from creditscope.taps import Anatomy, watch_forward
+from creditscope.taps import gradients_at, watch_forward
 
 FRESH_DRAWS = 20
 """Draws of all feedback."""
@@ -26,7 +26,7 @@ Take = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 """What is wanted of the credits at all taps."""
 
 
-def measure_fresh(subject: Subject, seen: Observation, gradients: Sequence[BatchRows]) -> dict[str, Tensor]:
+def measure_fresh(subject: Subject, seen: Observation, gradients: Sequence[UnitRows]) -> dict[str, Tensor]:
     """Mean and sd (ddof 1) over draws of the cosine per tap; nothing for a rule without feedback."""
     if not has_feedback(subject):
         return {}
@@ -46,7 +46,7 @@ def fresh_streams(subject: Subject, draws: int) -> list[torch.Generator]:
 
 
 def fresh_cosines(
-    subject: Subject, seen: Observation, gradients: Sequence[BatchRows], streams: Sequence[torch.Generator]
+    subject: Subject, seen: Observation, gradients: Sequence[UnitRows], streams: Sequence[torch.Generator]
 ) -> Tensor:
     """Cosine at every tap with the feedback that each stream gives, (draws, taps); the gradients are the given ones."""
     (found,) = _of_fresh(subject, seen, streams, lambda credits: [mean_cosines(credits, gradients)])
@@ -104,9 +104,7 @@ def _weight_rule(subject: Subject, seen: Observation, drawn: Sequence[dict[str, 
     error, draws = seen.errors.error, len(drawn)
     if draws == 1:
         forward = watch_forward(subject.net, subject.taps, subject.inputs, {**subject.tensors, **drawn[0]})
-        credits = torch.autograd.grad(forward.output, forward.states, error, allow_unused=True)
-        found = [torch.zeros_like(h) if a is None else a for h, a in zip(forward.states, credits, strict=True)]
-        return [one.unsqueeze(0) for one in take(found)]
+        return [one.unsqueeze(0) for one in take(gradients_at(forward.states, forward.output, error))]
     buffers = {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
     shared = {name: t.expand(draws, *t.shape) for name, t in subject.tensors.items() if name not in buffers}
     stack = StackedNet(subject.net, shared, buffers)  # pyright: ignore[reportArgumentType]
@@ -115,17 +113,16 @@ def _weight_rule(subject: Subject, seen: Observation, drawn: Sequence[dict[str, 
     except (RuntimeError, NotImplementedError, ValueError):  # they cannot be mapped, or do not fit together
         parts = [_weight_rule(subject, seen, [one], take) for one in drawn]
         return [torch.cat(found) for found in zip(*parts, strict=True)]
-    credits = torch.autograd.grad(forward.output, forward.states, error.expand(draws, *error.shape), allow_unused=True)
-    found = [torch.zeros_like(h) if a is None else a for h, a in zip(forward.states, credits, strict=True)]
-    taken = [take([a[i] for a in found]) for i in range(draws)]
+    credits = gradients_at(forward.states, forward.output, error.expand(draws, *error.shape))
+    taken = [take([a[i] for a in credits]) for i in range(draws)]
     return [torch.stack(one) for one in zip(*taken, strict=True)]
 
 
-def mean_cosines(credits: Sequence[Tensor], gradients: Sequence[BatchRows]) -> Tensor:
+def mean_cosines(credits: Sequence[Tensor], gradients: Sequence[UnitRows]) -> Tensor:
     """`cos` of every tap: the mean over rows that have both credit and gradient."""
     found = []
     for a, g in zip(credits, gradients, strict=True):
-        own = BatchRows.of(flat_rows(a))
+        own = UnitRows.of(flat_rows(a))
         found.append(mean_where((own.unit * g.unit).sum(-1), own.keep & g.keep))
     return torch.stack(found)
 

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.losses import errors_function
 from creditscope.measure.logistic import probe_accuracies
 from creditscope.measure.numerics import row_norms
 from creditscope.measure.observation import exactly
-from creditscope.measure.subject import Labelled
 from creditscope.stack import Net, StackedNet, as_arguments, pattern_of
 from creditscope.taps import leave_untouched, resolve_taps, watch_forward
 
@@ -38,7 +38,7 @@ def measure_layers(
     target: Tensor,
     *,
     mask: Tensor | None = None,
-    probe: tuple[Labelled, Labelled] | None = None,
+    probe: tuple[Batch, Batch] | None = None,
 ) -> dict[str, Tensor]:
     """The fields of `LayerMeasures`, with the seeds of a stack first; `probe` holds rows to train and to test on."""
     names = layer_names(net)
@@ -54,10 +54,10 @@ def measure_layers(
         found["dispersion"] = _joined(net, [_dispersion(h.double()) for h in states])
         if probe is not None:
             known, unknown = (
-                states if rows.inputs is inputs else _states(net, taps, rows.inputs, buffers) for rows in probe
+                states if batch.inputs is inputs else _states(net, taps, batch.inputs, buffers) for batch in probe
             )
             found["probe"] = _joined(net, _probe(known, unknown, *probe))
-            rows = torch.tensor(len(probe[1].target if probe[1].rows is None else probe[1].rows))
+            rows = torch.tensor(len(probe[1].only_scored(probe[1].target)))
             found["probe_rows"] = _joined(net, [rows.to(target.device)])[..., 0]
     return found
 
@@ -89,10 +89,10 @@ def _dispersion(h: Tensor) -> Tensor:
     return _rms(h - h.mean(-2, keepdim=True))
 
 
-def _probe(states: Sequence[Tensor], others: Sequence[Tensor], train: Labelled, test: Labelled) -> list[Tensor]:
+def _probe(states: Sequence[Tensor], others: Sequence[Tensor], train: Batch, test: Batch) -> list[Tensor]:
     """Probe accuracy of every layer, trained on some rows and tested on others; layers of one width go together."""
     pairs = [(_counted(h, train), _counted(h_test, test)) for h, h_test in zip(states, others, strict=True)]
-    y, y_test = (rows.target if rows.rows is None else rows.target[rows.rows] for rows in (train, test))
+    y, y_test = (batch.only_scored(batch.target) for batch in (train, test))
     classes = states[-1].shape[-1]
     found: dict[int, Tensor] = {}
     for width in {h.shape[-1] for h in states}:
@@ -112,7 +112,7 @@ def _states(net: Net, taps: Sequence[str], inputs: Any, buffers: dict[str, Tenso
     return [as_arguments(inputs)[0], *(h.detach() for h in forward.states), forward.output.detach()]
 
 
-def _counted(h: Tensor, rows: Labelled) -> Tensor:
+def _counted(h: Tensor, batch: Batch) -> Tensor:
     """Those of the rows that count, at least (problems, rows, features)."""
-    h = h if rows.rows is None else h.index_select(-2, rows.rows)
+    h = batch.only_scored(h, dim=-2)
     return h if h.ndim > 2 else h.unsqueeze(0)

@@ -5,11 +5,10 @@ from functools import cached_property
 
 from torch import Tensor
 
-from creditscope.measure.common import BatchRows
-from creditscope.measure.functional import Twin, first_rows, make_twin
-from creditscope.measure.numerics import flat_rows
+from creditscope.measure.numerics import UnitRows, flat_rows
 from creditscope.measure.observation import Observation, fitted_rows
 from creditscope.measure.subject import Subject
+from creditscope.measure.twin import Twin, first_rows, make_twin
 from creditscope.record.schema import DESCENT_ROWS, Facts
 
 
@@ -38,15 +37,15 @@ class Needs:
         return self._subject
 
     @cached_property
-    def gradient_rows(self) -> list[BatchRows]:
+    def gradient_rows(self) -> list[UnitRows]:
         """g at every tap, without rows that are fitted."""
         _, fitted = fitted_rows(self.seen.errors)
-        return [BatchRows.of(flat_rows(g), ~fitted) for g in self.seen.exact]
+        return [UnitRows.of(flat_rows(g), ~fitted) for g in self.seen.exact]
 
     @cached_property
-    def credit_rows(self) -> list[BatchRows]:
+    def credit_rows(self) -> list[UnitRows]:
         """a at every tap."""
-        return [BatchRows.of(flat_rows(a)) for a in self.seen.credits]
+        return [UnitRows.of(flat_rows(a)) for a in self.seen.credits]
 
     @cached_property
     def rule_gradients(self) -> list[tuple[Tensor, Tensor | None]]:

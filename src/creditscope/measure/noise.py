@@ -10,7 +10,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors
 from creditscope.measure.numerics import median_where, row_norms, usable
 from creditscope.stack import Net, PerSeed
-from creditscope.taps import watch_forward
+from creditscope.taps import gradients_at, watch_forward
 
 OVERFLOWED = 1e30
 """Noise of a row whose gradient is not finite."""
@@ -20,14 +20,12 @@ def float64_gradients(
     net: Net, taps: Sequence[str], inputs: Any, errors_of: Callable[[Tensor], RowErrors]
 ) -> list[Tensor]:
     """The exact gradient at every tap with weights, buffers and inputs in float64; raises if the net cannot."""
-
     tensors = {n: double(t.detach()) for n, t in (*net.named_parameters(), *net.named_buffers())}
     forward = watch_forward(net, taps, doubled_inputs(inputs), tensors)
     if forward.output.dtype != torch.float64:
         raise CreditscopeError(f"Expected a forward that stays in float64, but it casts to {forward.output.dtype}.")
     errors = errors_of(forward.output)
-    found = torch.autograd.grad(forward.output, forward.states, errors.error, allow_unused=True)
-    return [torch.zeros_like(h) if g is None else g for h, g in zip(forward.states, found, strict=True)]
+    return gradients_at(forward.states, forward.output, errors.error)
 
 
 def measure_noise(g: Tensor, g64: Tensor, keep: Tensor) -> Tensor:

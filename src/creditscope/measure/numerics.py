@@ -4,6 +4,8 @@ A float32 Σx² underflows below 1e-19 per entry and overflows above 1e19, so ev
 by its largest entry. Rows are the last axis but one, features the last; axes before them (taps, seeds) are kept.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -54,6 +56,24 @@ def relative_sizes(norms: Tensor, keep: Tensor) -> Tensor:
     norms = torch.where(keep, norms, 0)
     largest = norms.amax(-1, keepdim=True)
     return norms / torch.where(largest == 0, 1.0, largest)
+
+
+@dataclass(frozen=True)
+class UnitRows:
+    """Rows as directions and sizes over the largest; rows that cannot be used are zero in both."""
+
+    unit: Tensor
+    """(…, rows, features)"""
+    size: Tensor
+    keep: Tensor
+    """Which rows can be used, (…, rows)."""
+
+    @classmethod
+    def of(cls, x: Tensor, among: Tensor | None = None) -> "UnitRows":
+        """Rows of x that have a direction, those `among` a mask if there is one."""
+        unit, norms = unit_rows(x)
+        keep = usable(norms) if among is None else usable(norms) & among
+        return cls(drop_rows_(unit, keep), relative_sizes(norms, keep), keep)
 
 
 def mean_where(values: Tensor, keep: Tensor) -> Tensor:

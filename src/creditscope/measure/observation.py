@@ -1,4 +1,4 @@
-"""What every measurement is made from: one forward, the exact gradients, the rule's credit, the float64 twin."""
+"""What every measurement is made from: one forward, the exact gradients (in float64 too), the rule's credit."""
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -15,7 +15,7 @@ from creditscope.measure.noise import float64_gradients
 from creditscope.measure.numerics import error_resolution, flat_rows, row_norms
 from creditscope.rules import AppliedRule, transport_of
 from creditscope.stack import Net, StackedNet, call_net
-from creditscope.taps import Forward, leave_untouched, watch_forward
+from creditscope.taps import Forward, gradients_at, leave_untouched, watch_forward
 
 
 @dataclass
@@ -36,6 +36,11 @@ class Observation:
     """What training would put in `.grad` on these rows, times their number; weights left out get the exact one."""
     exact64: list[Tensor] | None = None
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def seeds(self) -> int | None:
+        """How many, in a stack, where all tensors have an axis of seeds in front; None for one net."""
+        return len(self.errors.loss) if self.errors.loss.ndim > 1 else None
 
 
 def observe(
@@ -69,8 +74,7 @@ def observe_forward(
     """Credit and exact gradients of one watched forward, at its taps and for `parameters`, by two backwards."""
     wanted = [*forward.states, *parameters.values()]
     with exactly(net):
-        found = torch.autograd.grad(forward.output, wanted, errors.error, retain_graph=True, allow_unused=True)
-    found = [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=True)]
+        found = gradients_at(wanted, forward.output, errors.error, retain_graph=True)
     exact = found[: len(forward.states)]
     credits, rule_weights = applied.measure(forward, errors, exact, parameters)
     return Observation(
@@ -119,8 +123,8 @@ def exact_weight_gradients(
     with leave_untouched(net) as buffers, exactly(net):
         output = call_net(net, inputs, buffers | given)
         errors = errors_function(net, target, mask=mask)(output)
-        found = torch.autograd.grad(output, list(parameters.values()), errors.error / errors.count, allow_unused=True)
-    return {n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(parameters.items(), found, strict=True)}
+        found = gradients_at(list(parameters.values()), output, errors.error / errors.count)
+    return dict(zip(parameters, found, strict=True))
 
 
 def exactly(net: Net):

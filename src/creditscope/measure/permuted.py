@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from creditscope.measure.common import BatchRows
+from creditscope.measure.numerics import UnitRows
 
 
-def permuted_cosine(a: BatchRows, g: BatchRows, keys: Tensor) -> Tensor:
+def permuted_cosine(a: UnitRows, g: UnitRows, keys: Tensor) -> Tensor:
     """Mean over rows i of cos(a_π(i), g_i), with π the cycle through the usable rows in the order of `keys` (rows,).
 
     π has no fixed point, and rows without credit or gradient take no part; NaN if fewer than two are left.

@@ -7,8 +7,9 @@ states lie. The problem is convex, so this is the solution that scikit-learn fin
 import torch
 from torch import Tensor
 
+from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
-from creditscope.measure.subject import Labelled, Subject
+from creditscope.measure.subject import Subject
 from creditscope.record.schema import Facts
 from creditscope.taps import watch_forward
 
@@ -26,9 +27,9 @@ def measure_probe(subject: Subject, facts: Facts) -> dict[str, Tensor]:
     train, test = subject.probe()
     states = _states(subject, train)
     others = states if test.inputs is train.inputs else _states(subject, test)
-    y, y_test = (_counted(rows.target, rows) for rows in (train, test))
+    y, y_test = (batch.only_scored(batch.target) for batch in (train, test))
     found = [
-        probe_accuracy(_counted(h, train), y, _counted(h_test, test), y_test, facts.classes)
+        probe_accuracy(train.only_scored(h), y, test.only_scored(h_test), y_test, facts.classes)
         for h, h_test in zip(states, others, strict=True)
     ]
     return {"probe": torch.stack(found), "probe_rows": torch.tensor(len(y_test), device=y_test.device)}
@@ -71,19 +72,19 @@ def fit_logistic(x: Tensor, y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
     return weight.detach(), bias.detach()
 
 
-def spread_rows(count: int, most: int = ROWS) -> Tensor:
-    """Index of at most `most` of `count` rows, evenly spread, so that rows sorted by class are sampled alike.
+def spread_rows(count: int) -> Tensor:
+    """Index of at most `ROWS` of `count` rows, evenly spread, so that rows sorted by class are sampled alike.
 
-    >>> spread_rows(10, 4).tolist()
+    >>> spread_rows(5120)[:4].tolist()
     [0, 2, 5, 7]
     """
-    return torch.arange(count) if count <= most else torch.arange(most) * count // most
+    return torch.arange(count) if count <= ROWS else torch.arange(ROWS) * count // ROWS
 
 
-def _states(subject: Subject, rows: Labelled) -> list[Tensor]:
+def _states(subject: Subject, batch: Batch) -> list[Tensor]:
     """The states at all taps, one vector per row."""
     with torch.no_grad():
-        forward = watch_forward(subject.net, subject.taps, rows.inputs, subject.tensors)
+        forward = watch_forward(subject.net, subject.taps, batch.inputs, subject.tensors)
     return [_features(h.detach()) for h in forward.states]
 
 
@@ -93,8 +94,3 @@ def _features(h: Tensor) -> Tensor:
     if flat.shape[1] <= FEATURES or h.ndim < 3:
         return flat
     return h.mean(1) if h.ndim == 3 else h.flatten(2).mean(-1)
-
-
-def _counted(values: Tensor, rows: Labelled) -> Tensor:
-    """Those of the rows that count."""
-    return values if rows.rows is None else values[rows.rows]

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from creditscope.measure.fresh import fresh_credits, fresh_streams, has_feedback
-from creditscope.measure.functional import Twin
 from creditscope.measure.numerics import flat_rows, row_norms
+from creditscope.measure.twin import Twin
 from creditscope.record.schema import FRESH_MOVES
 from creditscope.rng import generator
 

@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
+from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
-from creditscope.measure.functional import replaced_states
-from creditscope.measure.subject import Labelled, Subject
+from creditscope.measure.subject import Subject
+from creditscope.measure.twin import replaced_states
 from creditscope.stack import call_net
 
 
@@ -23,13 +24,13 @@ def measure_skips(subject: Subject) -> Tensor:
         return found
     batches = list(subject.test())
     for tap in skippable:
-        right = torch.cat([_right(subject, tap, rows) for rows in batches])
+        right = torch.cat([_right(subject, tap, batch) for batch in batches])
         found[tap] = right.double().mean()
     return found
 
 
-def _right(subject: Subject, tap: int, rows: Labelled) -> Tensor:
-    """Which of the rows are classified rightly without stage `tap`."""
+def _right(subject: Subject, tap: int, batch: Batch) -> Tensor:
+    """Which of the rows that count are classified rightly without stage `tap`."""
     kept: list[Tensor] = []
 
     def keep(h: Tensor) -> Tensor:
@@ -38,6 +39,5 @@ def _right(subject: Subject, tap: int, rows: Labelled) -> Tensor:
 
     names = subject.taps
     with replaced_states(subject.net, {names[tap - 1]: keep, names[tap]: lambda h: kept[0]}):
-        logits = call_net(subject.net, rows.inputs, subject.tensors)
-    right = logits.argmax(-1) == rows.target
-    return right if rows.rows is None else right[rows.rows]
+        logits = call_net(subject.net, batch.inputs, subject.tensors)
+    return batch.only_scored(logits.argmax(-1) == batch.target)

@@ -23,26 +23,15 @@ TOGETHER = 2**21
 """Entries of a state above which taps are measured one by one: more would cost memory and gain nothing."""
 
 
-@torch.no_grad()
-def take_snapshot(
-    seen: Observation,
-    facts: Facts,
-    *,
-    epoch: int,
-    step: int = 0,
-    last_step: "StepTensors | None" = None,
-    scalars: Mapping[str, Tensor] | None = None,
-    layers: Measured | None = None,
-    **given: Any,
-) -> Snapshot:
-    """All measurements of one moment.
+@dataclass(frozen=True)
+class LastStep:
+    """The last training step: the rule's and BP's gradient on its batch, the update that was applied, and ‖e‖."""
 
-    `last_step` is what the last training step was given and applied; `scalars` are numbers on the device (accuracy,
-    training loss) and `layers` the measures of `measure_layers`, which travel with the rest; `given` are ready fields.
-    """
-    with torch.autocast(seen.output.device.type, enabled=False):
-        (host,) = to_host([*_measure(seen, facts, last_step, scalars or {}), layers or {}])
-    return _snapshot(host, seen, epoch=epoch, step=step, **given)
+    gradients: Mapping[str, Tensor]
+    exact: Mapping[str, Tensor]
+    update: Mapping[str, Tensor]
+    error: Tensor
+    """The root of its mean square over rows."""
 
 
 @torch.no_grad()
@@ -52,26 +41,36 @@ def take_snapshots(
     *,
     epoch: int,
     step: int = 0,
-    last_step: "StepTensors | None" = None,
+    last_step: LastStep | None = None,
     scalars: Mapping[str, Tensor] | None = None,
     layers: Measured | None = None,
 ) -> list[Snapshot]:
-    """The same of every seed of a stack, measured together and brought to the host in one transfer."""
+    """All measurements of one moment, one snapshot for each seed; they come to the host in one transfer.
 
-    def one_seed(tensors: dict[str, Any], last: dict[str, Any] | None, scalars: dict[str, Tensor]) -> list[Measured]:
-        return _measure(with_tensors(seen, tensors), facts, StepTensors(**last) if last else None, scalars)
-
-    tensors = stacked_tensors(seen)
-    last = vars(last_step) if last_step else None
+    `scalars` are numbers on the device (accuracy, training loss) and `layers` the measures of `measure_layers`, which
+    travel with the rest.
+    """
     with torch.autocast(seen.output.device.type, enabled=False):
-        measured = torch.vmap(one_seed, in_dims=(0, 0 if last else None, 0))(tensors, last, dict(scalars or {}))
-        hosts = to_host([*measured, layers or {}], seeds=len(seen.output))
+        measure = _measure if seen.seeds is None else _measure_stack
+        measured = measure(seen, facts, last_step, dict(scalars or {}))
+        hosts = to_host([*measured, layers or {}], seeds=seen.seeds)
     return [_snapshot(host, seen, epoch=epoch, step=step) for host in hosts]
 
 
-def _measure(
-    seen: Observation, facts: Facts, last_step: "StepTensors | None", scalars: Mapping[str, Tensor]
+def _measure_stack(
+    seen: Observation, facts: Facts, last_step: LastStep | None, scalars: dict[str, Tensor]
 ) -> list[Measured]:
+    """`_measure` of all seeds together."""
+
+    def one_seed(tensors: dict[str, Any], last: dict[str, Any] | None, scalars: dict[str, Tensor]) -> list[Measured]:
+        return _measure(with_tensors(seen, tensors), facts, LastStep(**last) if last else None, scalars)
+
+    last = vars(last_step) if last_step else None
+    in_dims = (0, 0 if last else None, 0)
+    return torch.vmap(one_seed, in_dims=in_dims)(stacked_tensors(seen), last, scalars)
+
+
+def _measure(seen: Observation, facts: Facts, last_step: LastStep | None, scalars: dict[str, Tensor]) -> list[Measured]:
     """Measurements per tap, per tap on the class token, per weight, and single ones; all on the device."""
     e_norms, fitted = fitted_rows(seen.errors)
     rows = Rows(e_norms, ~fitted)
@@ -79,12 +78,15 @@ def _measure(
     token = {} if facts.class_token is None else _class_token(seen, rows, facts.class_token)
     weights = _weights(seen, last_step) if seen.exact_weights else {}
     counts = {"rows_covered": seen.errors.covered.sum(), "rows_fitted": fitted.sum()}
-    return [taps, token, weights, _gamma(taps, facts) | counts | {"loss": seen.errors.mean_loss} | dict(scalars)]
+    single = _gamma(taps, facts) | counts | {"loss": seen.errors.mean_loss} | scalars
+    return [taps, token, weights, single | ({"step_error": last_step.error} if last_step else {})]
 
 
-def _snapshot(host: list[dict[str, Any]], seen: Observation, **given: Any) -> Snapshot:
+def _snapshot(host: list[dict[str, Any]], seen: Observation, epoch: int, step: int) -> Snapshot:
     taps, token, weights, single, layers = host
     return Snapshot(
+        epoch=epoch,
+        step=step,
         rows=seen.errors.loss.shape[-1],
         taps=TapMeasures(**taps),
         class_token=TapMeasures(**token) if token else None,
@@ -92,7 +94,6 @@ def _snapshot(host: list[dict[str, Any]], seen: Observation, **given: Any) -> Sn
         layers=LayerMeasures(**layers) if layers else None,
         notes=tuple(seen.notes),
         **single,
-        **given,
     )
 
 
@@ -136,16 +137,7 @@ def _class_token(seen: Observation, rows: "Rows", token: int) -> Measured:
     return _taps(alone(seen.states), alone(seen.exact), alone(seen.credits), exact64, rows)
 
 
-@dataclass(frozen=True)
-class StepTensors:
-    """The last training step: the rule's and BP's gradient on its batch, and the update that was applied."""
-
-    gradients: Mapping[str, Tensor]
-    exact: Mapping[str, Tensor]
-    update: Mapping[str, Tensor]
-
-
-def _weights(seen: Observation, last: StepTensors | None) -> Measured:
+def _weights(seen: Observation, last: LastStep | None) -> Measured:
     rows = seen.errors.count
     exact = {name: Direction.of(g) for name, g in seen.exact_weights.items()}
     ruled = exact | {name: Direction.of(g) for name, g in seen.rule_weights.items()}

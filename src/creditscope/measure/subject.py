@@ -6,18 +6,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from creditscope.batch import Batch
 from creditscope.losses import RowLoss
 from creditscope.rules import AppliedRule, AppliedTapRule, FeedbackLinear
 from creditscope.stack import Net, StackedNet, pattern_of
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Inputs with a class label per row; `rows` is an index of those that count (None: all)."""
-
-    inputs: Any
-    target: Tensor
-    rows: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -35,9 +27,9 @@ class Subject:
     target: Tensor
     mask: Tensor | None = None
     loss: RowLoss | None = None
-    probe: Callable[[], tuple[Labelled, Labelled]] | None = None
+    probe: Callable[[], tuple[Batch, Batch]] | None = None
     """Rows to train a probe on, and rows to test it on; None if there are no class labels."""
-    test: Callable[[], Iterable[Labelled]] | None = None
+    test: Callable[[], Iterable[Batch]] | None = None
     """The rows that accuracy is over; None if there are no class labels."""
 
     @property

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from creditscope.errors import CreditscopeError
 from creditscope.registry import NETS
+from creditscope.tasks import KINDS, Kind
 
-KINDS = ("vectors", "images", "graph")
 N = TypeVar("N", bound=type)
 
 
@@ -41,7 +41,7 @@ def register_net(name: str) -> Callable[[N], N]:
                 f"Expected net {name!r} to have class attributes stem_tap (a module's name or None) and block_taps "
                 f"(a glob such as 'blocks.*'), but got {stem!r} and {blocks!r}."
             )
-        strange = [kind for kind in getattr(cls, "accepts", ()) if kind not in KINDS]
+        strange = [kind for kind in accepted_kinds(cls) if kind not in KINDS]
         if strange:
             raise CreditscopeError(f"Expected accepts of net {name!r} to be among {KINDS}, but got {strange}.")
         return NETS.register(name)(cls)
@@ -49,4 +49,9 @@ def register_net(name: str) -> Callable[[N], N]:
     return keep
 
 
-__all__ = ["register_net"]
+def accepted_kinds(net_class: type) -> tuple[Kind, ...]:
+    """The kinds of task a net takes; one that does not say takes any."""
+    return tuple(getattr(net_class, "accepts", KINDS))
+
+
+__all__ = ["accepted_kinds", "register_net"]

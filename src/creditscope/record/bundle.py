@@ -22,6 +22,7 @@ FORMAT = "creditscope bundle"
 EVERY_EPOCH = (42, 123, 456)
 """Seeds of which all snapshots are kept."""
 DIGITS = 6
+"""Significant digits that are kept."""
 LONGEST_LINE = 2**26
 """Bytes of a line beyond which a file is no bundle of ours, so that a small file cannot fill the memory."""
 STRICT = {"allow_inf_nan": False}
@@ -67,11 +68,11 @@ def is_kept(epoch: int) -> bool:
     return epoch <= 16
 
 
-def thin(record: Record, *, every_epoch: Sequence[int] = EVERY_EPOCH) -> tuple[Snapshot, ...]:
+def thin(record: Record) -> tuple[Snapshot, ...]:
     """The snapshots that are shipped: weights at the first, the last and powers of two, answers at the last only."""
     assert record.spec is not None
     *before, last = record.snapshots
-    whole = record.spec.seed in every_epoch
+    whole = record.spec.seed in EVERY_EPOCH
     kept = [replace(s, correct=None) for s in before if whole or is_kept(s.epoch)]
     first = before[0] if before else last
     return (*(s if s.epoch == first.epoch or _is_power(s.epoch) else replace(s, weights=None) for s in kept), last)
@@ -90,9 +91,7 @@ def rounded(value: Any, digits: int) -> Any:
     return [rounded(v, digits) for v in value] if isinstance(value, list | tuple) else value
 
 
-def write_bundle(
-    records: Sequence[Record], path: Path, *, digits: int = DIGITS, every_epoch: Sequence[int] = EVERY_EPOCH
-) -> int:
+def write_bundle(records: Sequence[Record], path: Path) -> int:
     """Write finished runs as one file, whole or not at all; returns its size in bytes. Specs are not rounded."""
     for record in records:
         if record.spec is None or not record.finished or not record.snapshots:
@@ -101,29 +100,28 @@ def write_bundle(
         format=FORMAT,
         schema_version=SCHEMA_VERSION,
         runs=len(records),
-        digits=digits,
-        every_epoch=tuple(every_epoch),
+        digits=DIGITS,
+        every_epoch=EVERY_EPOCH,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     with lzma.open(part, "wt", encoding="utf-8", newline="\n") as file:
         file.write(json.dumps(asdict(header)) + "\n")
         for record in records:
-            line = _line(record, digits=digits, every_epoch=every_epoch)
-            file.write(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n")
+            file.write(json.dumps(_line(record), allow_nan=False, separators=(",", ":")) + "\n")
     os.replace(part, path)
     return path.stat().st_size
 
 
-def _line(record: Record, *, digits: int, every_epoch: Sequence[int]) -> dict[str, Any]:
+def _line(record: Record) -> dict[str, Any]:
     assert record.spec is not None
-    kept = thin(record, every_epoch=every_epoch)
+    kept = thin(record)
     return {
         "run": record.spec.name(),
         "left_out": record.left_out + len(record.snapshots) - len(kept),
         "spec": asdict(record.spec),
-        "provenance": rounded(asdict(record.provenance), digits),
-        "snapshots": [rounded(asdict(s), digits) for s in kept],
+        "provenance": rounded(asdict(record.provenance), DIGITS),
+        "snapshots": [rounded(asdict(s), DIGITS) for s in kept],
     }
 
 

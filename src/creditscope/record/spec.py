@@ -4,13 +4,15 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from creditscope.errors import CreditscopeError
 from creditscope.options import Scalar
 
-TIERS = ("quick", "standard", "full")
+CreditNorm = Literal["none", "batch", "sample"]
+Tier = Literal["quick", "standard", "full"]
 """How much a snapshot measures, least first."""
+TIERS = get_args(Tier)
 RULE_FIELDS = ("rule", "rule_options", "rule_source", "credit_norm", "penalty")
 """Fields of a spec that tell one method from another on the same task and net."""
 MEASURING_FIELDS = ("snapshot_every", "snapshot_at", "tier", "noise", "eval_rows")
@@ -26,7 +28,7 @@ class Recipe:
 
     epochs: int = 60
     """Passes over the training data; on a graph, steps."""
-    credit_norm: Literal["none", "batch", "sample"] = "none"
+    credit_norm: CreditNorm = "none"
     """Normalisation of a tap rule's credit."""
     penalty: float = 0.0
     """λ of the residual penalty λ‖f_l‖²."""
@@ -56,7 +58,7 @@ class Recipe:
     """Epochs between snapshots; 0: only before and after training."""
     snapshot_at: str = ""
     """Other epochs for snapshots: log (1, 2, 4, 8, …), or a list such as 1,5,20; before and after training always."""
-    tier: Literal["quick", "standard", "full"] = "standard"
+    tier: Tier = "standard"
     """How much a snapshot measures: quick (no float64, no controls), standard (everything before and after training,
     the cheap measurements in between), full (everything, always)."""
     noise: bool = True

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import creditscope
-from creditscope.auditing import Audit, Thresholds
+from creditscope.auditing import Audit
 from creditscope.auditing.decision import Decision
 from creditscope.memory import collection_paused
 from creditscope.report import checks, comparison, layers, missing, overview, provenance
@@ -17,9 +17,7 @@ from creditscope.report.model import CardText, Report, Setting
 from creditscope.report.trajectories import draw_trajectories
 
 
-def build_report(
-    material: Material, *, against: Material | None = None, limits: Thresholds | None = None, made: str = ""
-) -> Report:
+def build_report(material: Material, *, against: Material | None = None) -> Report:
     """The page of one folder, with what changed against another if one is given."""
     named = replace(material, audit=name_apart(material.audit)) if material.audit else material
     audit = named.audit
@@ -28,17 +26,17 @@ def build_report(
         settings = _settings(named, grids)
     return Report(
         folder=material.folder,
-        made=made or datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=creditscope.__version__,
         facts=overview.describe(material.records, audit),
         answer=overview.answer(audit),
         settings=settings,
-        checks=checks.check_facts(limits or Thresholds()),
+        checks=checks.check_facts(material.limits),
         versions=provenance.list_origins(material.records),
         notes=audit.notes if audit else (),
         skipped=missing.skipped_checks(audit),
         problems=material.problems,
-        changed_limits=checks.changed_limits(limits or Thresholds()),
+        changed_limits=checks.changed_limits(material.limits),
         comparison=comparison.compare(material, against) if against else None,
         data=_data(settings, grids),
     )
@@ -85,7 +83,7 @@ def _decisions_by_method(audit: Audit) -> list[list[Decision]]:
 
 def _setting(place: int, name: str, keys: list[int], parts: _Parts) -> Setting:
     found = {key: parts.audit.methods[key] for key in keys}
-    methods = {key: parts.audit.groups[key] for key in keys}
+    methods, limits = {key: parts.audit.groups[key] for key in keys}, parts.audit.limits
     grids = [parts.grids[key] for key in keys]
     scales = layers.make_scales(grids)
     bars = layers.legends(scales, grids)
@@ -95,12 +93,12 @@ def _setting(place: int, name: str, keys: list[int], parts: _Parts) -> Setting:
         name=name,
         rows=tuple(overview.verdict_row(k, m) for k, m in found.items()),
         counts=overview.count_words(list(found.values())),
-        decisions=decision_table(keys, [parts.decisions[k] for k in keys]),
+        decisions=decision_table([parts.decisions[k] for k in keys]),
         legends=bars,
         layers=tuple(layers.layer_row(k, found[k], methods[k], parts.grids[k], scales, shown) for k in keys),
         epochs=tuple(sorted({epoch for grid in grids for epoch in grid.epochs})),
         charts=draw_trajectories(list(methods.values())),
-        checks=tuple((k, m.method, checks.check_rows(m, parts.audit.limits)) for k, m in found.items()),
+        checks=tuple((k, found[k].method, checks.check_rows(found[k], methods[k].facts, limits)) for k in keys),
         spec=provenance.spec_facts(methods[keys[0]]),
         provenance=tuple(provenance.provenance_row(m, parts.origins) for m in methods.values()),
         cards=tuple(parts.cards[k] for k in keys),

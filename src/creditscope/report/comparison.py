@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.depth import paired_interval
 from creditscope.auditing.methods import Method, accuracies
+from creditscope.auditing.stats import known_mean
+from creditscope.auditing.symbols import OF_WORD
 from creditscope.report.gather import Material
 from creditscope.report.identity import differences, identity, name_apart
 from creditscope.report.model import Change, Comparison
-from creditscope.report.numbers import interval
-from creditscope.report.symbols import OF_WORD
+from creditscope.words import DASH, number
 
 Place = tuple[MethodAudit, Method]
 """A method by the name that tells it from the others of its folder, and its records."""
@@ -63,8 +64,8 @@ def _difference(before: Method, after: Method) -> str:
     old, new = accuracies(before.runs), accuracies(after.runs)
     paired = paired_interval(new, old)
     if paired is not None:
-        return interval(paired, "+.3f") if paired.n < 2 else f"{interval(paired, '+.3f')} (n = {paired.n})"
-    if not old or not new:
-        return "–"
-    gap = sum(new.values()) / len(new) - sum(old.values()) / len(old)
-    return f"{gap:+.3f} (no common seed)".replace("-", "−")
+        return paired.text("+.3f") if paired.n < 2 else f"{paired.text('+.3f')} (n = {paired.n})"
+    before_mean, after_mean = known_mean(old.values()), known_mean(new.values())
+    if before_mean is None or after_mean is None:
+        return DASH
+    return f"{number(after_mean - before_mean, '+.3f')} (no common seed)"

@@ -14,16 +14,10 @@ class Material:
 
     folder: str
     records: tuple[Record, ...]
+    limits: Thresholds
+    """What it is judged by."""
     audit: Audit | None
     """None where nothing can be judged; `problems` then say why."""
-    problems: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Loaded:
-    """What `audit` takes for runs."""
-
-    records: list[Record]
     problems: tuple[str, ...]
 
 
@@ -35,11 +29,9 @@ def gather(folder: Path, limits: Thresholds) -> Material:
 
 
 def judge_records(records: list[Record], folder: str, limits: Thresholds, problems: list[str]) -> Material:
-    """The same of records in memory."""
+    """The same of records in memory; `problems` are what loading them told."""
     try:
-        found = audit(_Loaded(records, tuple(problems)), limits=limits)
+        found = audit(records, limits=limits)
     except CreditscopeError as error:
-        said = str(error)
-        told = [problem for problem in problems if problem not in said]
-        return Material(folder, tuple(records), None, (*told, said))
-    return Material(folder, tuple(records), found, found.problems)
+        return Material(folder, tuple(records), limits, None, (*problems, str(error)))
+    return Material(folder, tuple(records), limits, found, (*problems, *found.problems))

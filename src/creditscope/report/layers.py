@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.methods import Method
 from creditscope.auditing.stats import geometric_interval
+from creditscope.auditing.symbols import OF_WORD
 from creditscope.report.grids import QUANTITIES, Grid, Quantity
 from creditscope.report.heatmap import draw_heatmap
 from creditscope.report.model import Heat, LayerRow, Legend
-from creditscope.report.numbers import counted, plain, plural
+from creditscope.report.numbers import counted
 from creditscope.report.scales import Scale, log_scale
-from creditscope.report.symbols import OF_WORD
+from creditscope.words import DASH, count, number
 
 NAMES: tuple[str, ...] = (
     "tap",
@@ -66,7 +67,7 @@ def layer_row(
             continue
         there = quantity.name in grid.means
         svg = draw_heatmap(grid, quantity, scales[quantity.name], key=key, method=found.method) if there else None
-        heats.append(Heat(quantity=quantity.name, svg=svg, missing="" if there else "not measured"))
+        heats.append(Heat(svg=svg, missing="" if there else "not measured"))
     alike, head, cells = tap_table(found, method)
     return LayerRow(
         key=key,
@@ -74,7 +75,7 @@ def layer_row(
         word=found.verdict.word,
         symbol=OF_WORD[found.verdict.word],
         heats=tuple(heats),
-        seeds=plural(len(grid.seeds), "seed"),
+        seeds=count(len(grid.seeds), "seed"),
         alike=alike,
         head=head,
         taps=cells,
@@ -92,7 +93,7 @@ def tap_table(found: MethodAudit, method: Method) -> tuple[str, tuple[str, ...],
     columns: dict[str, tuple[str, ...]] = dict(zip(NAMES, zip(*rows, strict=True), strict=True)) if rows else {}
     alike = {name: columns[name][0] for name in COUNTS if columns and len(set(columns[name])) == 1}
     told = ("cos", "null sd") if len(found.exact_taps) == len(found.taps) else ()
-    kept = [n for n, cells in columns.items() if n not in (*alike, *told) and any(cell != "–" for cell in cells)]
+    kept = [n for n, cells in columns.items() if n not in (*alike, *told) and any(cell != DASH for cell in cells)]
     said = ", ".join([*(["every tap is handed the exact gradient"] if told else []), *map(" ".join, alike.items())])
     return said, tuple(kept), tuple(zip(*(columns[name] for name in kept), strict=True))
 
@@ -107,13 +108,13 @@ def _tap_rows(found: MethodAudit, method: Method) -> list[tuple[str, ...]]:
             (
                 f"{tap.tap} {tap.name}{' (exact)' if tap.exact and some_inexact else ''}",
                 counted(tap.cos, len(lasts), "+.3f"),
-                plain(tap.null_sd, ".3f"),
+                number(tap.null_sd, ".3f"),
                 _size([t.g_norm[at] for t in lasts], ".2g"),
                 _size([t.h_norm[at] for t in lasts], ".3g"),
                 counted(tap.rho, len(lasts), "+.3f"),
                 f"{min(t.rows_used[at] for t in lasts):,}",
                 f"{max(t.rows_no_gradient[at] for t in lasts):,}",
-                plain(tap.g_noise, ".0e"),
+                number(tap.g_noise, ".0e"),
                 str(len(lasts)),
             )
         )
@@ -125,5 +126,5 @@ def _size(values: Sequence[float | None], form: str) -> str:
     known = [v for v in values if v is not None]
     zeros = known.count(0)
     if zeros:
-        return "0" if zeros == len(values) else f"0 in {zeros} of {plural(len(values), 'seed')}"
+        return "0" if zeros == len(values) else f"0 in {zeros} of {count(len(values), 'seed')}"
     return counted(geometric_interval(known) if known else None, len(values), form)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from creditscope.report.scales import decades, power
+from creditscope.words import amount, number
 
 WIDTH, HEIGHT = 440, 225
 """Of a chart whose labels fit beside it; more lines make it taller."""
@@ -90,7 +91,7 @@ class _Axis:
         step = nice_step((self.high - self.low) / 4)
         first = math.ceil(self.low / step)
         places = [step * i for i in range(first, math.floor(self.high / step) + 1)]
-        return [(p, f"{p:.10g}".replace("-", "−")) for p in places]
+        return [(p, number(p, ".10g")) for p in places]
 
     def _epochs(self) -> list[int]:
         chosen: list[int] = []
@@ -187,5 +188,5 @@ def spread(wanted: Sequence[float], step: float, low: float, high: float) -> lis
 
 
 def _say(lines: Sequence[Line], title: str) -> str:
-    ends = ", ".join(f"{line.label} {line.mean[-1]:.3g}" for line in lines)
+    ends = ", ".join(f"{line.label} {amount(line.mean[-1])}" for line in lines)
     return f"{title} over training; at the end: {ends}"

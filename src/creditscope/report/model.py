@@ -38,10 +38,10 @@ class Mark:
 class DecisionTable:
     """What each way of judging concludes of the methods of one setting."""
 
-    criteria: tuple[tuple[str, str], ...]
-    """Name and kind of each column."""
-    rows: tuple[tuple[int, str, tuple[Mark, ...]], ...]
-    """Key, method, and a mark per column."""
+    criteria: tuple[str, ...]
+    """Of the columns but the last, which is the whole protocol."""
+    rows: tuple[tuple[str, tuple[Mark, ...]], ...]
+    """Method, and a mark per column."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,6 @@ class Legend:
 class Heat:
     """One small multiple."""
 
-    quantity: str
     svg: Markup | None
     missing: str
     """Why there is none."""

@@ -5,11 +5,15 @@ from collections.abc import Sequence
 
 from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.findings import Outcome
+from creditscope.auditing.symbols import OF_WORD
 from creditscope.auditing.verdict import MEANINGS
 from creditscope.record import Record
 from creditscope.report.model import Row
-from creditscope.report.numbers import counted, plural
-from creditscope.report.symbols import OF_WORD
+from creditscope.report.numbers import counted
+from creditscope.words import count, first_few, span
+
+MOST_SEEDS = 12
+"""That the top of the page names; the others are counted."""
 
 
 def verdict_row(key: int, found: MethodAudit) -> Row:
@@ -42,7 +46,7 @@ def explain(found: MethodAudit) -> str:
     if verdict.diverged and (found.accuracy is None or not behind):
         return f"Diverged: {verdict.diverged}; the method cannot be judged."
     first = behind[0]
-    more = f" ({plural(len(behind) - 1, 'further check')} behind it)" if len(behind) > 1 else ""
+    more = f" ({count(len(behind) - 1, 'further check')} behind it)" if len(behind) > 1 else ""
     asked = f"{first.title[0].upper()}{first.title[1:]}"
     asked += {Outcome.SKIPPED: "? Could not be checked", Outcome.UNDECIDED: "? Undecided"}.get(first.outcome, "")
     return f"{asked}: {first.message.rstrip('.')}{more}."
@@ -59,19 +63,19 @@ def answer(audit: Audit | None) -> str:
     if audit is None:
         return "Nothing could be judged. What is missing is listed below."
     total = len(audit.methods)
-    counted = {word: count for _, word, count in count_words(audit.methods)}
+    numbers = {word: many for _, word, many in count_words(audit.methods)}
     parts = [
-        f"{counted[word]:,} {said}"
+        f"{numbers[word]:,} {said}"
         for word, said in (
             ("trustworthy", "trustworthy"),
             ("walk back", "to be walked back"),
             ("inconclusive", "inconclusive"),
         )
-        if word in counted
+        if word in numbers
     ]
-    if len(counted) == 1 and total > 1:
-        return f"All {plural(total, 'method')}: {parts[0].split(' ', 1)[1]}."
-    return f"Of {plural(total, 'method')}: {', '.join(parts)}."
+    if len(numbers) == 1 and total > 1:
+        return f"All {count(total, 'method')}: {parts[0].split(' ', 1)[1]}."
+    return f"Of {count(total, 'method')}: {', '.join(parts)}."
 
 
 def describe(records: Sequence[Record], audit: Audit | None) -> tuple[tuple[str, str], ...]:
@@ -83,21 +87,10 @@ def describe(records: Sequence[Record], audit: Audit | None) -> tuple[tuple[str,
     facts = [("Runs", f"{len(records):,}")]
     if audit:
         settings = len({m.setting for m in audit.methods})
-        facts.append(("Methods", f"{len(audit.methods):,} in {plural(settings, 'setting')}"))
-    facts.append(("Seeds", listed([str(s) for s in seeds]) or "not known"))
-    facts.append(("Devices", ", ".join(f"{name} ({count:,})" for name, count in devices.most_common())))
+        facts.append(("Methods", f"{len(audit.methods):,} in {count(settings, 'setting')}"))
+    facts.append(("Seeds", first_few([str(s) for s in seeds], MOST_SEEDS) or "not known"))
+    facts.append(("Devices", ", ".join(f"{name} ({runs:,})" for name, runs in devices.most_common())))
     finished = sorted(r.provenance.finished for r in records if r.provenance.finished)
     if finished:
-        facts.append(("Measured", span(finished[0][:10], finished[-1][:10])))
+        facts.append(("Measured", span(finished[0][:10], finished[-1][:10], " to ")))
     return tuple(facts)
-
-
-def listed(words: Sequence[str], most: int = 12) -> str:
-    """With commas, the rest as a count."""
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return ", ".join(words[:most]) + more
-
-
-def span(first: str, last: str) -> str:
-    """From one day to another, or one day."""
-    return first if first == last else f"{first} to {last}"

@@ -10,7 +10,7 @@ from creditscope.auditing.methods import Method
 from creditscope.record import Record, RunSpec
 from creditscope.record.spec import FREE_FIELDS, RULE_FIELDS
 from creditscope.report.model import CardText, ProvenanceRow
-from creditscope.report.overview import listed, span
+from creditscope.words import DASH, first_few, name_options, option_text, span
 
 CARD_BYTES = 100_000
 """Cards beyond so many bytes are left to `creditscope audit --card`, so that the page stays one that can be mailed."""
@@ -37,7 +37,7 @@ def _letter(place: int) -> str:
 
 
 def _short(name: str, value: str) -> str:
-    return (value[:10] if name == "commit" else value) or "–"
+    return (value[:10] if name == "commit" else value) or DASH
 
 
 def spec_facts(method: Method) -> tuple[tuple[str, str], ...]:
@@ -46,8 +46,9 @@ def spec_facts(method: Method) -> tuple[tuple[str, str], ...]:
     if spec is None:
         return (("net", "watched model"),)
     names = [f.name for f in fields(RunSpec) if f.name not in (*FREE_FIELDS, *RULE_FIELDS)]
-    found = [(name, _worded(getattr(spec, name))) for name in sorted(names, key=_importance)]
-    return tuple((name.replace("_", " "), value) for name, value in found if value)
+    found = [(name, getattr(spec, name)) for name in sorted(names, key=_importance)]
+    worded = [(name, name_options(v) if isinstance(v, dict) else option_text(v)) for name, v in found]
+    return tuple((name.replace("_", " "), value) for name, value in worded if value)
 
 
 def _importance(name: str) -> int:
@@ -55,12 +56,8 @@ def _importance(name: str) -> int:
     return first.index(name) if name in first else len(first)
 
 
-def _worded(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_worded(v)}" for name, v in value.items())
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
+MOST_SEEDS = 20
+"""That a method's row names; the others are counted."""
 METHOD_HEAD = ("rule", "options", "seeds", "made with", "measured", "minutes")
 
 
@@ -75,10 +72,10 @@ def provenance_row(method: Method, origins_known: Sequence[tuple[str, ...]]) -> 
         options |= {"λ": spec.penalty} if spec.penalty else {}
     cells = (
         method.facts.rule.name,
-        _worded(options) or "–",
-        listed([str(seed) for seed in method.runs], most=20) if spec else "not known",
+        name_options(options) or DASH,
+        first_few([str(seed) for seed in method.runs], MOST_SEEDS) if spec else "not known",
         ", ".join(sorted({_letter(origins_known.index(_origin(r))) for r in method.runs.values()})),
-        span(days[0], days[-1]) if days else "–",
+        span(days[0], days[-1], " to ") if days else DASH,
         f"{sum(p.seconds for p in origins) / 60:.1f}",
     )
     return ProvenanceRow(method=method.label, cells=cells)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from creditscope.report.colours import DIVERGING_LEVELS, SEQUENTIAL_LEVELS
+from creditscope.words import superscript
 
 SIGNED_TICKS = ((-1.0, "−1"), (-0.25, "−.25"), (0.0, "0"), (0.25, ".25"), (1.0, "1"))
 MOST_TICKS = 4
@@ -85,4 +86,4 @@ def power(exponent: int) -> str:
         return str(10**exponent)
     if -3 <= exponent < 0:
         return f"{10.0**exponent:g}"
-    return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"10{superscript(exponent)}"

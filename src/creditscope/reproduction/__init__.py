@@ -8,25 +8,13 @@ from creditscope.record import Record
 from creditscope.record.store import write_atomically
 
 
-def write_reproduction(
-    records: Sequence[Record],
-    path: str | Path,
-    *,
-    derived: Sequence[Record] | None = None,
-    root: str | Path | None = None,
-) -> Path:
-    """Write the page to `path`.
-
-    `derived` are the rescaled nets of study `rescaling`; without them they are looked for under `root`, the folder the
-    records came from.
-    """
+def write_reproduction(records: Sequence[Record], path: str | Path, *, root: str | Path) -> Path:
+    """Write the page to `path`; rescaled nets are looked for under `root`, the folder the records came from."""
     from creditscope.reproduction.page import render_page
 
-    if derived is None:
-        derived = _load_rescaled(records, Path(root)) if root is not None else []
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, render_page(records, derived))
+    write_atomically(path, render_page(records, _load_rescaled(records, Path(root))))
     return path
 
 

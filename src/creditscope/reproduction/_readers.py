@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from creditscope.auditing.checks.cs001_overwritten_stream import growths
 from creditscope.auditing.early import find_early
+from creditscope.auditing.growth import largest_growth
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH, PUBLISHED_ROWS, USUAL_GAMMA
 from creditscope.record import Record, Snapshot
 
@@ -63,18 +63,18 @@ def under_floor(rows: int) -> Fires:
 
 def grows(record: Record, snapshot: Snapshot) -> bool | None:
     """A block's growth is above the published limit."""
-    largest = largest_growth(record, snapshot)
+    largest = _growth(record, snapshot)
     return None if largest is None else largest > PUBLISHED_GROWTH
 
 
-def largest_growth(record: Record, snapshot: Snapshot) -> float | None:
-    """RMS(h_l)/RMS(h_{l−1}), the largest over residual blocks."""
-    return max(growths(record.facts, replace(snapshot, taps=snapshot.head_taps)).values(), default=None)
+def _growth(record: Record, snapshot: Snapshot) -> float | None:
+    """The largest over residual blocks, on the tokens that the head reads."""
+    return largest_growth(record.facts, replace(snapshot, taps=snapshot.head_taps))
 
 
 def greatest_growth(record: Record) -> Answer:
     """The largest growth of any block at any snapshot."""
-    found = [g for s in record.snapshots if (g := largest_growth(record, s)) is not None]
+    found = [g for s in record.snapshots if (g := _growth(record, s)) is not None]
     return max(found, default=NOT_MEASURED)
 
 

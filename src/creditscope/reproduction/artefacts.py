@@ -9,8 +9,9 @@ from creditscope.auditing.thresholds import PUBLISHED_FLOOR, TRAJECTORY_ROWS
 from creditscope.record import Record
 from creditscope.reproduction._conditions import BLOCK_FA, DFA, gcn
 from creditscope.reproduction._shelf import Shelf
-from creditscope.reproduction._words import count, mean_of, name_of, short, size
+from creditscope.reproduction._words import mean_of, name_of
 from creditscope.studies import DerivedRecord
+from creditscope.words import amount, count, number
 
 CLAMP = 1e-8
 COLLAPSED_DEPTH = 10
@@ -61,13 +62,15 @@ def clamped_cosine(shelf: Shelf) -> str:
     for tap, found in by_tap.items():
         cos, norm, product = (float(np.mean([getattr(c, n) for c in found])) for n in ("cos", "by_norm", "by_product"))
         g = float(np.median([c.g for c in found]))
-        lines.append(f"tap {tap} (‖g‖ {size(g)}): {cos:+.4f} → {norm:+.4f} and {size(product)}")
+        lines.append(
+            f"tap {tap} (‖g‖ {amount(g, 2)}): {number(cos, '+.4f')} → {number(norm, '+.4f')} and {amount(product, 2)}"
+        )
     hit = [c for found in by_tap.values() for c in found if c.g < CLAMP or c.a < CLAMP]
     most = max((c.cos / c.by_norm for c in hit if c.by_norm), default=1.0)
-    what = f"at most {most:.3g} times too small" if hit else "not changed by clamped norms: none is below the clamp"
+    what = f"at most {amount(most)} times too small" if hit else "not changed by clamped norms: none is below the clamp"
     return (
-        f"DFA with a terminal norm, {count('seed', len(runs))}, at the end: cosines from medians of ‖a‖ and ‖g‖ of a "
-        f"mean over N = {TRAJECTORY_ROWS:,}, as measured → with each norm clamped at {short(CLAMP)}, and with their "
+        f"DFA with a terminal norm, {count(len(runs), 'seed')}, at the end: cosines from medians of ‖a‖ and ‖g‖ of a "
+        f"mean over N = {TRAJECTORY_ROWS:,}, as measured → with each norm clamped at {amount(CLAMP)}, and with their "
         f"product clamped: {'; '.join(lines)}. With clamped norms a cosine is {what}. "
         f"Shown by {name_of(next(iter(runs.values())))}."
     )
@@ -91,13 +94,13 @@ def change_of_units(derived: Sequence[Record]) -> str:
     if all(c is None for c in crossed):
         said = "the published floor is crossed at no c"
     else:
-        where = ["never" if c is None else f"c = {short(c)}" for c in crossed]
+        where = ["never" if c is None else f"c = {amount(c)}" for c in crossed]
         where = f"{where[0]} on in every seed" if len(set(where)) == 1 else f"({', '.join(where)}, by seed) on"
-        said = f"the published floor ({short(PUBLISHED_FLOOR)} per sample) is crossed from {where}"
+        said = f"the published floor ({amount(PUBLISHED_FLOOR)} per sample) is crossed from {where}"
     return (
-        f"BP's trained net with its stream multiplied by c = {short(factors[0])} to {short(factors[-1])}, "
-        f"{count('seed', len(rows))}: {said}, while accuracy changes by at most {100 * spread:.2f} pp; ‖g_L‖ goes from "
-        f"{size(tops[0, 0])} to {size(tops[0, -1])} per sample. Shown by {name_of(rows[0][0])}."
+        f"BP's trained net with its stream multiplied by c = {amount(factors[0])} to {amount(factors[-1])}, "
+        f"{count(len(rows), 'seed')}: {said}, while accuracy changes by at most {100 * spread:.2f} pp; ‖g_L‖ goes from "
+        f"{amount(tops[0, 0], 2)} to {amount(tops[0, -1], 2)} per sample. Shown by {name_of(rows[0][0])}."
     )
 
 

@@ -5,11 +5,12 @@ from itertools import groupby
 
 from creditscope.record import Record
 from creditscope.reproduction._shelf import Shelf, seeds_of
-from creditscope.reproduction._words import count, size
+from creditscope.reproduction._words import size
 from creditscope.reproduction.artefacts import list_artefacts
 from creditscope.reproduction.claims import list_claims
 from creditscope.reproduction.compare import Comparison, Published, compare
 from creditscope.reproduction.published import NOT_COMPARED, PUBLISHED, WHERE
+from creditscope.words import DASH, count, number
 
 COMMAND = "creditscope reproduction --records results/paper --out docs/reproduction.md"
 HEAD = """# Reproduction of published numbers
@@ -75,7 +76,8 @@ def _row(published: Published, found: Comparison, shelf: Shelf) -> tuple[str, ..
 def _said(published: Published) -> str:
     if published.kind == "claim":
         return published.said[0]
-    text = (", " if published.kind == "seeds" else "–").join(published.said)
+    said = [f"−{text[1:]}" if text.startswith("-") else text for text in published.said]
+    text = (", " if published.kind == "seeds" else "–").join(said)
     text += f" ± {published.sd}" if published.sd else ""
     known = published.n is not None or published.kind == "seeds"
     return f"{text} (n = {published.seeds})" if known else text
@@ -86,7 +88,7 @@ def _number(published: Published, value: float) -> str:
     if published.scale == "log10":
         return size(value)
     decimals = max(len(text.partition(".")[2]) for text in published.said)
-    return f"{value:.{DECIMALS if decimals > 1 else decimals + 1}f}"
+    return number(value, f".{DECIMALS if decimals > 1 else decimals + 1}f")
 
 
 def _measured(published: Published, found: Comparison) -> str:
@@ -94,7 +96,7 @@ def _measured(published: Published, found: Comparison) -> str:
     if not found.n:
         return f"not on record{lacking}"
     if published.kind == "claim":
-        return f"holds for {sum(found.values.numbers):.0f} of {count('seed', found.n)}{lacking}"
+        return f"holds for {sum(found.values.numbers):.0f} of {count(found.n, 'seed')}{lacking}"
     if found.mean is None:
         return f"0 in some seeds{lacking}"
     text = _number(published, found.mean)
@@ -108,7 +110,7 @@ def _measured(published: Published, found: Comparison) -> str:
 
 def _inside(published: Published, found: Comparison) -> str:
     if found.inside is None:
-        answer = "–" if not found.n else "one seed, no interval"
+        answer = DASH if not found.n else "one seed, no interval"
     else:
         answer = "yes" if found.inside else "**no**"
     if found.low is not None and found.high is not None:
@@ -139,8 +141,8 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _provenance(shelf: Shelf, derived: Sequence[Record]) -> str:
     read = list(shelf.read.values())
-    text = f"## Where it comes from\n{count('run', len(shelf.records))} on record, {len(read):,} of them read here"
-    text += f", on {count('seed', len(seeds_of(read)))}" if read else ""
+    text = f"## Where it comes from\n{count(len(shelf.records), 'run')} on record, {len(read):,} of them read here"
+    text += f", on {count(len(seeds_of(read)), 'seed')}" if read else ""
     text += f"; {len(derived)} measurements of rescaled nets" if derived else ""
     if not read:
         return f"{text}.\n"

@@ -14,7 +14,7 @@ from creditscope.rules._convert import convert_linears
 from creditscope.rules._feedback_linear import FeedbackLinear, transport_of
 from creditscope.rules._learning import LearningContext
 from creditscope.rules._report import ConversionReport
-from creditscope.rules._rule import CreditNorm, Rule
+from creditscope.rules._rule import Rule
 from creditscope.rules._tap_rule import AppliedTapRule, CreditContext, TapRule
 from creditscope.rules._weight_rule import AppliedWeightRule, WeightRule
 
@@ -101,7 +101,6 @@ __all__ = [
     "AppliedWeightRule",
     "ConversionReport",
     "CreditContext",
-    "CreditNorm",
     "FeedbackLinear",
     "LearningContext",
     "Rule",

@@ -6,15 +6,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from creditscope.anatomy import Anatomy, examine
 from creditscope.errors import CreditscopeError
+from creditscope.record.spec import CreditNorm
 from creditscope.rules._feedback_linear import transport_of
 from creditscope.rules._graph import graph_of
 from creditscope.rules._penalty import check_penalty
 from creditscope.rules._report import ConversionReport, below_feedback, report_roles
-from creditscope.rules._rule import CreditNorm, Rule
+from creditscope.rules._rule import Rule
 from creditscope.rules._tap_rule import AppliedTapRule, TapRule
 from creditscope.rules._weight_rule import AppliedWeightRule, WeightRule
-from creditscope.taps import Anatomy, examine
 
 AppliedRule = AppliedTapRule | AppliedWeightRule
 
@@ -24,10 +25,14 @@ class Application:
     """A rule at work on a net, and what that means for each parameter."""
 
     applied: AppliedRule
-    anatomy: Anatomy
     exact_taps: tuple[int, ...]
     """Taps that are handed the true gradient."""
     report: ConversionReport
+
+    @property
+    def anatomy(self) -> Anatomy:
+        """The net's own."""
+        return self.applied.anatomy
 
 
 def _try_learning(applied: AppliedTapRule, inputs: Any) -> None:
@@ -61,13 +66,12 @@ def apply_rule(
     """
     anatomy = examine(net, taps, inputs)
     check_penalty(penalty, anatomy)
-    device = next(net.parameters()).device
     if isinstance(rule, TapRule):
         if rule.needs_graph:
             graph_of(inputs)
-        dtype = next(net.parameters()).dtype
+        weight = next(net.parameters())
         drawn = rule.draw_feedback(anatomy.shapes, anatomy.classes, generator)
-        feedback = [b.to(device, dtype if b.is_floating_point() else None) for b in drawn]
+        feedback = [b.to(weight.device, weight.dtype if b.is_floating_point() else None) for b in drawn]
         applied = AppliedTapRule(rule, net, anatomy, feedback, credit_norm, penalty)
         if rule.learns_feedback:
             _try_learning(applied, inputs)
@@ -85,14 +89,14 @@ def apply_rule(
         raise CreditscopeError(f"Expected a rule that is a TapRule or a WeightRule, but got {type(rule).__name__}.")
     for name in frozen_parameters(anatomy, train_last):
         net.get_parameter(name).requires_grad_(False)
-    below = below_feedback(net, anatomy, inputs)
     if isinstance(rule, TapRule):
         exact_taps = rule.exact_taps(len(anatomy.taps))
         by_rule = {n for i, stage in enumerate(anatomy.stages[:-1]) if i not in exact_taps for n in stage}
     else:
+        below = below_feedback(net, anatomy, inputs)
         exact_taps = tuple(i for i in range(len(anatomy.taps)) if i not in below.taps)
         by_rule = below.parameters
-    return Application(applied, anatomy, exact_taps, report_roles(rule, net, anatomy, by_rule))
+    return Application(applied, exact_taps, report_roles(rule, net, anatomy, by_rule))
 
 
 def block_parameters(anatomy: Anatomy) -> frozenset[str]:

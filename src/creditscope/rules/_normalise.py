@@ -1,9 +1,11 @@
 """Credit normalisation: none (the textbook rule), by the RMS of the batch, or by the RMS of each sample."""
 
+from typing import get_args
+
 from torch import Tensor
 
 from creditscope.errors import UnknownNameError
-from creditscope.rules._rule import CreditNorm
+from creditscope.record.spec import CreditNorm
 
 EPS = 1e-6
 
@@ -22,4 +24,4 @@ def normalise_credit(a: Tensor, how: CreditNorm) -> Tensor:
     if how == "sample":
         over = tuple(range(1, a.ndim))
         return a / (a.square().mean(dim=over, keepdim=True).sqrt() + EPS)
-    raise UnknownNameError("credit normalisation", how, ("none", "batch", "sample"))
+    raise UnknownNameError("credit normalisation", how, get_args(CreditNorm))

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
+from creditscope.anatomy import Anatomy
 from creditscope.errors import CreditscopeError
-from creditscope.taps import Anatomy, Forward
+from creditscope.taps import Forward
 
 
 def check_penalty(penalty: float, anatomy: Anatomy) -> None:

@@ -5,9 +5,10 @@ from typing import Any, Literal
 
 from torch import nn
 
+from creditscope.anatomy import Anatomy, node_of, nodes_below
 from creditscope.rules._feedback_linear import transport_of
 from creditscope.rules._rule import Rule
-from creditscope.taps import Anatomy, leave_untouched, node_of, nodes_below, watch_forward
+from creditscope.taps import leave_untouched, watch_forward
 
 Role = Literal["rule", "exact", "frozen", "unused"]
 TITLES: dict[Role, str] = {

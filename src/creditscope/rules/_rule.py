@@ -1,8 +1,6 @@
 """What every rule states of itself; checks and figures read these facts, never a rule's name."""
 
-from typing import ClassVar, Literal
-
-CreditNorm = Literal["none", "batch", "sample"]
+from typing import ClassVar
 
 
 class Rule:

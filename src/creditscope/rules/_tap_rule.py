@@ -7,14 +7,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from creditscope.anatomy import Anatomy
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors
+from creditscope.record.spec import CreditNorm
 from creditscope.rules._learning import LearningContext, push_forward
 from creditscope.rules._normalise import normalise_credit
 from creditscope.rules._penalty import block_changes
-from creditscope.rules._rule import CreditNorm, Rule
+from creditscope.rules._rule import Rule
 from creditscope.stack import Net, StackedNet, as_arguments, pattern_of
-from creditscope.taps import Anatomy, Forward, cut_forward
+from creditscope.taps import Forward, cut_forward
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from creditscope.anatomy import Anatomy
 from creditscope.losses import RowErrors
 from creditscope.rules._feedback_linear import transport_of
 from creditscope.rules._penalty import block_changes
 from creditscope.rules._rule import Rule
 from creditscope.stack import Net, call_net
-from creditscope.taps import Anatomy, Forward, watch_forward
+from creditscope.taps import Forward, watch_forward
 
 
 class WeightRule(Rule):

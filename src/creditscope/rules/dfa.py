@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from creditscope.rules import CreditContext, TapRule, register_rule
-from creditscope.rules._tokens import check_tokens, spread_over_tokens
+from creditscope.rules._tokens import check_tokens, feature_count, spread_over_tokens
 
 
 @register_rule("dfa")
@@ -28,13 +28,10 @@ class DFA(TapRule):
         self, tap_shapes: Sequence[tuple[int, ...]], classes: int, generator: torch.Generator
     ) -> list[Tensor]:
         """B_l of shape (features, C); tokens (T, d) share one of d features, other shapes are flattened."""
-        features = [shape[-1] if len(shape) == 2 else math.prod(shape) for shape in tap_shapes]
+        features = map(feature_count, tap_shapes)
         return [torch.randn(d, classes, generator=generator) / math.sqrt(classes) for d in features]
 
     def credit(self, ctx: CreditContext) -> list[Tensor]:
         """One product per tap."""
-        credits = []
-        for h, B in zip(ctx.states, ctx.feedback, strict=True):
-            a = ctx.error @ B.T
-            credits.append(spread_over_tokens(a, h, ctx, self.tokens) if h.ndim == 3 else a.view_as(h))
-        return credits
+        pairs = zip(ctx.states, ctx.feedback, strict=True)
+        return [spread_over_tokens(ctx.error @ B.T, h, ctx, self.tokens) for h, B in pairs]

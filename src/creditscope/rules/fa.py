@@ -9,9 +9,9 @@ import math
 import torch
 from torch import Tensor, nn
 
+from creditscope.anatomy import Anatomy
 from creditscope.errors import UnknownNameError
 from creditscope.rules import WeightRule, convert_linears, register_rule
-from creditscope.taps import Anatomy
 
 
 @register_rule("fa")

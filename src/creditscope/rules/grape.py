@@ -4,7 +4,6 @@ Caillon et al., "Scaling direct feedback learning with Jacobian alignment guaran
 occasional steps of backprop.
 """
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 from creditscope.errors import CreditscopeError
 from creditscope.rules import CreditContext, LearningContext, TapRule, register_rule
 from creditscope.rules._learning import advanced, draw_counter, gaussian_probe
-from creditscope.rules._tokens import spread_over_tokens
+from creditscope.rules._tokens import feature_count, spread_over_tokens
 
 
 @register_rule("grape")
@@ -39,8 +38,7 @@ class GrAPE(TapRule):
         self, tap_shapes: Sequence[tuple[int, ...]], classes: int, generator: torch.Generator
     ) -> list[Tensor]:
         """R_l of shape (C, features), as in DFA, and the counter of the probes."""
-        features = [shape[-1] if len(shape) == 2 else math.prod(shape) for shape in tap_shapes]
-        drawn = [unit_columns(torch.randn(classes, d, generator=generator)) for d in features]
+        drawn = [unit_columns(torch.randn(classes, feature_count(s), generator=generator)) for s in tap_shapes]
         return [*drawn, draw_counter(generator)]
 
     def learn_feedback(self, ctx: LearningContext) -> list[Tensor]:
@@ -58,11 +56,8 @@ class GrAPE(TapRule):
 
     def credit(self, ctx: CreditContext) -> list[Tensor]:
         """One product per tap; all tokens of a sample are given the same."""
-        credits = []
-        for h, R in zip(ctx.states, ctx.feedback[:-1], strict=True):
-            a = ctx.error @ R
-            credits.append(spread_over_tokens(a, h, ctx, "all") if h.ndim == 3 else a.view_as(h))
-        return credits
+        pairs = zip(ctx.states, ctx.feedback[:-1], strict=True)
+        return [spread_over_tokens(ctx.error @ R, h, ctx, "all") for h, R in pairs]
 
 
 def turn_towards(target: Tensor, R: Tensor) -> Tensor:

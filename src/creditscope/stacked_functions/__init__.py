@@ -13,13 +13,14 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from creditscope.stacked_functions.attention import stacked_attention
+from creditscope.stacked_functions.attention import is_plain_attention, stacked_attention
 from creditscope.stacked_functions.layer_norm import stacked_layer_norm
 from creditscope.stacked_functions.linear import linear_backward, stacked_linear
 
 __all__ = [
     "OneForAll",
     "StackedFunctions",
+    "is_plain_attention",
     "linear_backward",
     "stacked_attention",
     "stacked_layer_norm",
@@ -66,7 +67,7 @@ class StackedFunctions(TorchFunctionMode):
                 return OneForAll.apply(stacked_linear, x, weight, bias)
         if func is functional.layer_norm:
             return OneForAll.apply(stacked_layer_norm, *_layer_norm_arguments(*args, **kwargs))
-        if func is functional.scaled_dot_product_attention and len(args) == 3 and not kwargs and args[0].ndim == 4:
+        if is_plain_attention(func, args, kwargs):
             return OneForAll.apply(stacked_attention, *args)
         return func(*args, **kwargs)
 

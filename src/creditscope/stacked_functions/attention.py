@@ -32,6 +32,11 @@ def stacked_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (weights @ v).view(*shape[:-1], -1)
 
 
+def is_plain_attention(func: Any, args: tuple, kwargs: Any) -> bool:
+    """Whether torch is called for attention over (rows, heads, tokens, features), with neither mask nor dropout."""
+    return func is functional.scaled_dot_product_attention and len(args) == 3 and not kwargs and args[0].ndim == 4
+
+
 class _InOneKernel(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import nn
 
 from creditscope.errors import CreditscopeError
 from creditscope.measure.observation import observe
-from creditscope.measure.snapshot import take_snapshot
+from creditscope.measure.snapshot import take_snapshots
 from creditscope.nets.resmlp import ResMLP
 from creditscope.record import Provenance, Record, Snapshot
 from creditscope.record.store import WEIGHTS
@@ -22,7 +22,8 @@ from creditscope.rules import feedback_state
 from creditscope.stack import Net
 from creditscope.train.engines import choose_device
 from creditscope.train.provenance import begin_provenance, now
-from creditscope.train.run import Run, build_run, evaluate, pack_bits
+from creditscope.train.run import Run, build_run
+from creditscope.train.snapshots import evaluate, pack_bits
 
 
 def stream_parameters(net: Net) -> list[nn.Parameter]:
@@ -85,4 +86,5 @@ def measure_end(run: Run) -> Snapshot:
     seen = observe(run.net, run.application.applied, batch.inputs, batch.target, mask=batch.mask)
     scalars = {"loss": loss, "accuracy": correct.double().mean()}
     answers, steps = pack_bits(correct.cpu().numpy()), spec.epochs * run.data.steps
-    return take_snapshot(seen, run.facts, epoch=spec.epochs, step=steps, scalars=scalars, correct=answers)
+    (taken,) = take_snapshots(seen, run.facts, epoch=spec.epochs, step=steps, scalars=scalars)
+    return replace(taken, correct=answers)

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from creditscope.options import Scalar
 from creditscope.registry import TASKS
-from creditscope.tasks._task import AnyTask, GraphTask, ImageSettings, Task, check_task
+from creditscope.tasks._task import KINDS, AnyTask, GraphTask, ImageSettings, Kind, Task, check_task
 
 
 def register_task(name: str, *, version: str) -> Callable[[Callable[..., AnyTask]], Callable[..., AnyTask]]:
@@ -39,4 +39,14 @@ def _load(factory: Callable[..., AnyTask], options: tuple[tuple[str, Scalar], ..
     return check_task(factory(**dict(options)))
 
 
-__all__ = ["AnyTask", "GraphTask", "ImageSettings", "Task", "check_task", "load_task", "register_task"]
+__all__ = [
+    "KINDS",
+    "AnyTask",
+    "GraphTask",
+    "ImageSettings",
+    "Kind",
+    "Task",
+    "check_task",
+    "load_task",
+    "register_task",
+]

@@ -65,7 +65,6 @@ def check_file(path: Path, expected: str, *, home: str) -> None:
 def _fetch(files: DataFiles) -> None:
     """Download with a progress bar; without a network, say so and name the folder to fill."""
     import pooch
-    import requests
 
     download: Any = pooch.HTTPDownloader(progressbar=True, timeout=20)
     try:
@@ -82,7 +81,7 @@ def _fetch(files: DataFiles) -> None:
         for name, checksum in files.checksums.items():
             url = f"{files.url}/{name}"
             pooch.retrieve(url, known_hash=checksum, path=files.path, fname=name, downloader=download)
-    except (requests.RequestException, OSError) as error:
+    except OSError as error:  # what the network raises is one, too
         raise CreditscopeError(
             f"Expected the files of task {files.task!r} in {files.path}, but they are not there and {files.url} "
             f"cannot be reached ({type(error).__name__}). Put {', '.join(files.checksums)} into that folder, or name "

@@ -2,13 +2,14 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
 from creditscope.errors import CreditscopeError
 
 Kind = Literal["vectors", "images", "graph"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, kw_only=True)

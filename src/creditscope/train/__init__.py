@@ -1,1 +1,1 @@
-"""Training: a run spec, the loop, and one worker per core for independent runs."""
+"""Training: from what is asked to records, seed by seed (`run.py`) or many seeds at once (`stacked.py`)."""

@@ -4,16 +4,17 @@ Everything here keeps the seed, and with it initialisation, feedback and the ord
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from creditscope.errors import CreditscopeError, UnknownNameError
+from creditscope.nets import accepted_kinds
 from creditscope.options import declared_options, resolve_options
+from creditscope.record.spec import CreditNorm
 from creditscope.registry import NETS
 from creditscope.rules import TapRule, rule_class
 
 Fields = dict[str, Any]
 """Some fields of a run spec; the others are its defaults."""
-NORMS = ("none", "batch", "sample")
 READ_AT_END: Fields = {"tier": "quick"}
 """Only the accuracy of a baseline is asked for, so it is measured no further."""
 
@@ -80,7 +81,7 @@ def random_targets(runs: Sequence[Fields], _: float | None) -> list[Fields]:
             raise CreditscopeError(
                 "Expected true targets beside the control 'random targets', but got random ones. Leave one out."
             )
-        if tuple(getattr(NETS.get(name), "accepts", ())) == ("graph",):
+        if accepted_kinds(NETS.get(name)) == ("graph",):
             raise CreditscopeError(
                 f"Expected a net for vectors or images for the control 'random targets', but {name!r} takes graphs, "
                 "whose few labelled nodes anything fits. Leave the control out."
@@ -107,7 +108,7 @@ def credit_norms(runs: Sequence[Fields], _: float | None) -> list[Fields]:
             f"Expected a tap rule (dfa, block_fa) for the control 'norms', but {names} has no tap credit to normalise. "
             "Leave the control out."
         )
-    return [{**fields, "credit_norm": norm} for fields in taps for norm in NORMS]
+    return [{**fields, "credit_norm": norm} for fields in taps for norm in get_args(CreditNorm)]
 
 
 CONTROLS: dict[str, Callable[[Sequence[Fields], float | None], list[Fields]]] = {

@@ -6,15 +6,15 @@ engine.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.graph import Adjacency
 from creditscope.measure.probe import spread_rows
+from creditscope.nets import accepted_kinds
 from creditscope.record.spec import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator
@@ -27,21 +27,8 @@ SAMPLE_ROWS = 8
 """Rows enough to read a net's anatomy off one forward."""
 TEST_CHUNK = 2048
 
-
 EpochPlan = tuple[Tensor, ...]
 """What an epoch's steps are told, each tensor with one entry per step; on the CPU."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Inputs (a tensor, or a tuple of arguments), targets, and which rows carry a loss (None: all)."""
-
-    inputs: Any
-    """In a training batch for many seeds a `PerSeed`, with targets to match."""
-    target: Tensor
-    mask: Tensor | None = None
-    scored: Tensor | None = None
-    """Index of the rows that accuracy is over (None: all)."""
 
 
 class RowData:
@@ -154,17 +141,19 @@ Data = RowData | GraphData
 
 
 def place_data(task: AnyTask, spec: RunSpec, device: torch.device) -> Data:
-    """The task's data on `device`, ready for this run."""
+    """The task's data on `device`, ready for this run; refuses data that do not fit it."""
+    check_data(task, spec)
     return GraphData(task, spec, device) if isinstance(task, GraphTask) else RowData(task, spec, device)
 
 
 def check_data(task: AnyTask, spec: RunSpec) -> None:
     """Refuse a net that the task does not fit, and a batch that its rows cannot fill."""
-    if task.kind not in accepted(NETS.get(spec.net)):
-        fitting = [name for name in NETS.names() if task.kind in accepted(NETS.get(name))]
+    kinds = accepted_kinds(NETS.get(spec.net))
+    if task.kind not in kinds:
+        fitting = [name for name in NETS.names() if task.kind in accepted_kinds(NETS.get(name))]
         raise CreditscopeError(
             f"Expected a net for {task.kind} to learn task {spec.task!r}, but got {spec.net!r}, which takes "
-            f"{' or '.join(accepted(NETS.get(spec.net)))}. Nets that fit: {', '.join(fitting)}."
+            f"{' or '.join(kinds)}. Nets that fit: {', '.join(fitting)}."
         )
     if isinstance(task, GraphTask) and spec.targets == "random":
         raise CreditscopeError(
@@ -175,8 +164,3 @@ def check_data(task: AnyTask, spec: RunSpec) -> None:
             f"Expected a batch of at most the {task.training_rows} training rows of {spec.task!r}, "
             f"but got {spec.batch}."
         )
-
-
-def accepted(net_class: type) -> tuple[str, ...]:
-    """The kinds of task a net takes; one that does not say takes any."""
-    return getattr(net_class, "accepts", ("vectors", "images", "graph"))

@@ -4,11 +4,11 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import fields as dataclass_fields
-from typing import Any
+from typing import Any, get_args
 
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.options import declared_options, resolve_options
-from creditscope.record.spec import RunSpec, listed_epochs
+from creditscope.record.spec import Recipe, RunSpec, listed_epochs
 from creditscope.registry import NETS, TASKS
 from creditscope.rules import rule_class, rule_source
 from creditscope.train.comparisons import add_controls, depth_ladder, plain_bp, with_frozen
@@ -82,17 +82,11 @@ def check_spec(spec: RunSpec) -> RunSpec:
             raise CreditscopeError(f"Expected {name} to be a {kind} number, but got {value}.")
     if not 0 < spec.lr < math.inf:
         raise CreditscopeError(f"Expected a learning rate lr > 0, but got {spec.lr}.")
-    for name, value, choices in (
-        ("credit_norm", spec.credit_norm, ("none", "batch", "sample")),
-        ("optimiser", spec.optimiser, ("adamw", "adam", "sgd")),
-        ("decay_on", spec.decay_on, ("all", "first")),
-        ("schedule", spec.schedule, ("cosine", "constant")),
-        ("precision", spec.precision, ("float32", "tf32", "float64")),
-        ("targets", spec.targets, ("true", "random")),
-        ("tier", spec.tier, ("quick", "standard", "full")),
-    ):
-        if value not in choices:
-            raise CreditscopeError(f"Expected {name} to be one of {', '.join(choices)}, but got {value!r}.")
+    for name, choices in ((f.name, get_args(f.type)) for f in dataclass_fields(Recipe)):
+        if choices and getattr(spec, name) not in choices:
+            raise CreditscopeError(
+                f"Expected {name} to be one of {', '.join(choices)}, but got {getattr(spec, name)!r}."
+            )
     if spec.snapshot_at and spec.snapshot_at != "log":
         listed_epochs(spec.snapshot_at)
     if spec.frozen and spec.train_last != -1:

@@ -14,31 +14,24 @@ from creditscope.errors import CreditscopeError
 from creditscope.record import Provenance, RecordWriter, RunSpec, Snapshot
 from creditscope.tasks import AnyTask, load_task
 from creditscope.train.checkpoint import NAME, Position, load_checkpoint, save_checkpoint, save_tensors
-from creditscope.train.data import Data, check_data, place_data
+from creditscope.train.data import Data, place_data
 from creditscope.train.provenance import begin_provenance, now
 from creditscope.train.run import Run, build_run
 from creditscope.train.stacked import CannotStackError, stack_runs
 from creditscope.train.training import train_run
 
 CHECKPOINT_SECONDS = 30.0
+"""A checkpoint is not taken again before."""
 CHECKPOINT_SHARE = 20
-"""A checkpoint is not taken again before this many times the time it took."""
+"""Nor before this many times the time it took."""
 Outcome = str | Exception
 """How a run ended ("complete", "diverged"), or why it failed."""
-OnEpoch = Callable[[RunSpec, int, float], None]
+OnRunEpoch = Callable[[RunSpec, int, float], None]
 """Called for every run after every epoch with the epochs done and the mean training loss."""
 
 
 class StoppedError(Exception):
     """Runs were asked to stop, and have: their checkpoints are written."""
-
-
-def record_run(spec: RunSpec, root: Path, **options) -> str:
-    """One run as of `record_runs`; says how it ended, or raises why it failed."""
-    (outcome,) = record_runs([spec], root, **options).values()
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
 
 
 def record_runs(
@@ -47,11 +40,9 @@ def record_runs(
     *,
     engine: str = "loop",
     device: torch.device | None = None,
-    task: AnyTask | None = None,
-    on_epoch: OnEpoch | None = None,
+    on_epoch: OnRunEpoch | None = None,
     on_end: Callable[[RunSpec, Outcome], None] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> dict[str, Outcome]:
     """Train and measure runs that differ only in seed, and leave their whole records under `root`.
 
@@ -60,7 +51,7 @@ def record_runs(
     engine trains all at once, or in halves where the device's memory is too small, and those it cannot map one by one.
     """
     device = device or torch.device("cpu")
-    task = task or load_task(specs[0].task, **specs[0].task_options)
+    task = load_task(specs[0].task, **specs[0].task_options)
     outcomes: dict[str, Outcome] = {}
 
     def end(spec: RunSpec, outcome: Outcome) -> None:
@@ -68,7 +59,6 @@ def record_runs(
         if on_end:
             on_end(spec, outcome)
 
-    check_data(task, specs[0])
     with ExitStack() as held, matrix_products(specs[0].precision, device):
         data = place_data(task, specs[0], device)
         writers: dict[str, RecordWriter] = {}
@@ -82,7 +72,7 @@ def record_runs(
                     writers[spec.digest()] = writer
             except (CreditscopeError, OSError) as error:
                 end(spec, error)
-        session = _Session(task, data, device, writers, on_epoch, end, should_stop, checkpoint_seconds)
+        session = _Session(task, data, device, writers, on_epoch, end, should_stop)
         session.train([spec for spec in specs if spec.digest() in writers], stacked=engine != "loop")
     return outcomes
 
@@ -109,14 +99,12 @@ class _Session:
         data: Data,
         device: torch.device,
         writers: Mapping[str, RecordWriter],
-        on_epoch: OnEpoch | None,
+        on_epoch: OnRunEpoch | None,
         end: Callable[[RunSpec, Outcome], None],
         should_stop: Callable[[], bool],
-        checkpoint_seconds: float,
     ):
         self.task, self.data, self.device, self.writers = task, data, device, writers
         self.on_epoch, self.on_end, self.should_stop = on_epoch, end, should_stop
-        self.checkpoint_seconds = checkpoint_seconds
         self.ended: set[str] = set()
         self.checksum = task.checksum()
 
@@ -196,7 +184,7 @@ class _Session:
             nonlocal saved_at, took
             stop = self.should_stop() and epoch < run.spec.epochs
             began = time.monotonic()
-            if stop or began - saved_at >= max(self.checkpoint_seconds, CHECKPOINT_SHARE * took):
+            if stop or began - saved_at >= max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * took):
                 for seed in list(left):
                     write(seed, partial(_Recording.save, run=run, seed=seed, epoch=epoch))
                 saved_at = time.monotonic()

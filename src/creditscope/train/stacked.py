@@ -12,16 +12,18 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors, errors_function
 from creditscope.measure.observation import observe
+from creditscope.measure.snapshot import LastStep
 from creditscope.nets._dropout import HashDropout
 from creditscope.record.spec import RunSpec
 from creditscope.rules import AppliedTapRule, feedback_state
 from creditscope.stack import StackedNet
-from creditscope.train.data import Batch, EpochPlan
+from creditscope.train.data import EpochPlan
 from creditscope.train.optimiser import learning_rate, make_optimiser, set_learning_rate
-from creditscope.train.run import LastStep, Run, copy_of
+from creditscope.train.run import Run, copy_of
 
 WARM_UP_STEPS = 3
 ALIGNMENT = 16
@@ -104,7 +106,7 @@ class StackedRun(Run):
         batch, before = self._batch(), copy_of(self.trained)
         self._advance()
         assert self._errors is not None
-        return LastStep.of(self, batch, self._errors, before)
+        return self.last_step(batch, self._errors, before)
 
     def _batch(self) -> Batch:
         """The batch at the present place in the epoch."""

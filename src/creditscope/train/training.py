@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
+from creditscope.measure.snapshot import LastStep
 from creditscope.record.schema import Snapshot
-from creditscope.train.run import LastStep, Run, snapshot_run
+from creditscope.train.run import Run
+from creditscope.train.snapshots import snapshot_run
 
 OnEpoch = Callable[[int, Sequence[float]], None]
 """Called after every epoch with the epochs done and the mean training loss of every seed."""
@@ -33,7 +35,7 @@ def train_run(
 
     def snap(epoch: int, train_loss: Tensor | None, last: LastStep | None) -> None:
         if audit and spec.snapshot_due(epoch):
-            taken = snapshot_run(run, epoch, train_loss=train_loss, last=last)
+            taken = snapshot_run(run, epoch, train_loss=train_loss, last_step=last)
             if on_snapshots:
                 on_snapshots([snapshot if lives else None for snapshot, lives in zip(taken, alive, strict=True)])
 

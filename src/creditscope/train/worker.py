@@ -21,6 +21,7 @@ def main() -> None:
     from pydantic import TypeAdapter
 
     from creditscope.train.engines import Group
+    from creditscope.train.pool import NO_MEMORY
     from creditscope.train.recording import StoppedError
     from creditscope.train.runner import reason_of, record_group
 
@@ -33,7 +34,9 @@ def main() -> None:
         events.write(json.dumps(event) + "\n")
 
     def end(spec, outcome) -> None:
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, torch.OutOfMemoryError):
+            send(event="end", run=spec.digest(), outcome=NO_MEMORY)
+        elif isinstance(outcome, Exception):
             send(event="end", run=spec.digest(), outcome="failed", reason=reason_of(outcome))
         else:
             send(event="end", run=spec.digest(), outcome=outcome)

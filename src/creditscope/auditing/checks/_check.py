@@ -7,6 +7,7 @@ from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.methods import Method
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import Thresholds
+from creditscope.record import Facts
 
 Line = Literal["reference", "credit", "depth"]
 
@@ -26,7 +27,7 @@ class Check(ABC):
     value_is: ClassVar[str] = ""
     """What the value of its findings is; empty where they have none."""
     value_limit: ClassVar[str] = ""
-    """The threshold that the value is compared with, where it is compared with one."""
+    """The threshold that the value is compared with, where it is compared with one as it is."""
     why: ClassVar[str] = ""
     """Why it matters, in a sentence; its page tells more."""
     remedy: ClassVar[str] = ""
@@ -40,6 +41,10 @@ class Check(ABC):
     def page(self) -> str:
         """Its page of the manual."""
         return f"docs/checks/{self.code}.md"
+
+    def compared_with(self, facts: Facts, limits: Thresholds) -> str:
+        """What the value is compared with, in words."""
+        return f"{self.value_limit} {getattr(limits, self.value_limit):g}" if self.value_limit else ""
 
     def finding(self, outcome: Outcome, message: str, **others) -> Finding:
         """A finding of this check."""

@@ -46,8 +46,3 @@ def not_about_gradients(facts: Facts) -> str | None:
     if not facts.inexact_taps:
         return "every tap is handed the exact gradient"
     return None
-
-
-def list_taps(taps: list[int]) -> str:
-    """In words: tap 2, or taps 2, 3."""
-    return f"tap{'s' if len(taps) > 1 else ''} {', '.join(map(str, taps))}"

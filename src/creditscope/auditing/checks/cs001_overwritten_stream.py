@@ -1,26 +1,11 @@
 """CS001, a block overwrites the stream: RMS(h_l) / RMS(h_{l−1}) at residual taps of equal shape."""
 
 from creditscope.auditing.checks import RunCheck, register_check
-from creditscope.auditing.checks._orientation import list_taps
 from creditscope.auditing.findings import Finding
+from creditscope.auditing.growth import comparable_taps, growths
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import PUBLISHED_GROWTH, Thresholds
-from creditscope.record import Facts, Snapshot
-
-
-def growths(facts: Facts, snapshot: Snapshot) -> dict[int, float]:
-    """Growth of the stream over every residual stage of equal shape, by tap."""
-    rms, found = snapshot.taps.h_rms, {}
-    for tap in comparable_taps(facts):
-        above, below = rms[tap], rms[tap - 1]
-        if above is not None and below:
-            found[tap] = above / below
-    return found
-
-
-def comparable_taps(facts: Facts) -> list[int]:
-    """Residual taps of the same shape as the tap before."""
-    return [t for t, adds in enumerate(facts.residual) if adds and facts.tap_shapes[t] == facts.tap_shapes[t - 1]]
+from creditscope.words import amount, name_all
 
 
 @register_check("cs001_overwritten_stream")
@@ -57,14 +42,14 @@ class OverwrittenStream(RunCheck):
             return self.skipped("the states have no finite size at neighbouring taps")
         tap, worst = max(found.items(), key=lambda item: item[1])
         published = worst > PUBLISHED_GROWTH
-        said = f"tap {tap} ({facts.taps[tap]}) is {worst:.3g} times the size of the tap before it"
+        said = f"tap {tap} ({facts.taps[tap]}) is {amount(worst)} times the size of the tap before it"
         if worst > limits.growth:
             return self.issue(f"{said}; the limit is {limits.growth:g}", value=worst, published=published)
         unknown = [tap for tap in comparable if tap not in found]
         if unknown:
-            return self.skipped(f"the growth has no finite value at {list_taps(unknown)}")
+            return self.skipped(f"the growth has no finite value at {name_all('tap', unknown)}")
         low, least = min(found.items(), key=lambda item: item[1])
         if least * limits.growth < 1:
-            said = f"tap {low} shrinks the stream {1 / least:.3g}-fold" if least else f"the stream is zero at tap {low}"
-            return self.tip(said, value=worst, published=published)
-        return self.passed(f"largest growth over one block {worst:.3g}", value=worst, published=published)
+            shrinks = f"tap {low} shrinks the stream {amount(1 / least)}-fold" if least else ""
+            return self.tip(shrinks or f"the stream is zero at tap {low}", value=worst, published=published)
+        return self.passed(f"largest growth over one block {amount(worst)}", value=worst, published=published)

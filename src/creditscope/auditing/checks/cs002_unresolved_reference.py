@@ -1,10 +1,10 @@
 """CS002, reference unresolved: the exact gradient drowns in rounding, or most rows have no error left."""
 
 from creditscope.auditing.checks import RunCheck, register_check
-from creditscope.auditing.checks._orientation import list_taps
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, Thresholds
+from creditscope.words import amount, name_all
 
 
 @register_check("cs002_unresolved_reference")
@@ -25,11 +25,10 @@ class UnresolvedReference(RunCheck):
         """Noise first, then rows without error, then the published floor."""
         facts, snapshot = moment.facts, moment.snapshot
         top = snapshot.taps.g_norm[-1]
-        below_floor = top is not None and top < limits.floor
         published = top is not None and top < PUBLISHED_FLOOR
         if snapshot.rows_covered and snapshot.rows_fitted / snapshot.rows_covered > limits.fitted_rows:
             return self.issue(
-                f"{snapshot.rows_fitted} of {snapshot.rows_covered} rows have no resolvable error left",
+                f"{snapshot.rows_fitted:,} of {snapshot.rows_covered:,} rows have no resolvable error left",
                 published=published,
             )
         if not any(snapshot.taps.rows_used):
@@ -42,16 +41,16 @@ class UnresolvedReference(RunCheck):
             remedy = "run with --noise" if off else moment.remedy()
             return self.skipped("; ".join(snapshot.notes) or f"g_noise was not measured ({remedy})")
         tap, worst = max(noise.items(), key=lambda item: item[1])
-        said = f"rounding noise {worst:.1e} of the gradient at worst (tap {tap})"
+        said = f"rounding noise {amount(worst, 2)} of the gradient at worst (tap {tap})"
         if worst > limits.noise:
             return self.issue(f"{said}; the limit is {limits.noise:g}", value=worst, published=published)
         unknown = [tap for tap in range(len(facts.taps)) if tap not in noise]
         if unknown:
-            return self.skipped(f"no usable rows at {list_taps(unknown)}")
-        if below_floor:
-            floor = "the published floor" if published else f"a floor of {limits.floor:g}"
+            return self.skipped(f"no usable rows at {name_all('tap', unknown)}")
+        if top is not None and top < limits.floor:
+            floor = "the published floor" if published else f"a floor of {amount(limits.floor)}"
             return self.tip(
-                f"{said}, so it is resolved, although ‖g_L‖ = {top:.1e} is under {floor}",
+                f"{said}, so it is resolved, although ‖g_L‖ = {amount(top, 2)} is under {floor}",
                 value=worst,
                 published=published,
             )

@@ -4,6 +4,7 @@ from creditscope.auditing.checks import RunCheck, register_check
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import Thresholds
+from creditscope.words import number
 
 
 @register_check("cs003_one_direction")
@@ -32,7 +33,7 @@ class OneDirection(RunCheck):
         if not shares:
             return self.skipped(f"common was not measured ({moment.remedy()})")
         tap, most = max(shares.items(), key=lambda item: item[1])
-        said = f"{most:.2f} of the gradient at tap {tap} is one direction shared by all rows"
+        said = f"{number(most, '.2f')} of the gradient at tap {tap} is one direction shared by all rows"
         if most > limits.common:
             return self.tip(
                 f"{said}, above {limits.common:g}: a cosine there can come from that one direction", value=most

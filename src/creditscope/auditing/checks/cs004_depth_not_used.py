@@ -6,6 +6,7 @@ from creditscope.auditing.findings import Finding
 from creditscope.auditing.methods import Method, accuracies
 from creditscope.auditing.stats import t_bounds
 from creditscope.auditing.thresholds import PUBLISHED_GAIN, Thresholds
+from creditscope.words import count, number, points
 
 
 @register_check("cs004_depth_not_used")
@@ -37,11 +38,11 @@ class DepthNotUsed(MethodCheck):
             return self.skipped(missing)
         found, fewest = use_of_depth(method), max(limits.seeds, 2)
         if found is None or len(found.seeds) < fewest:
-            count = len(found.seeds) if found else 0
-            return self.skipped(f"{count} seeds have all baselines, needs {fewest:g}: add --baselines")
+            there = len(found.seeds) if found else 0
+            return self.skipped(f"{there} seeds have all baselines, needs {fewest:g}: add --baselines")
         if found.bp_gain < limits.task_gain:
             return self.not_applicable(
-                f"this task cannot show use of depth: BP itself gains {100 * found.bp_gain:+.1f} pp over frozen "
+                f"this task cannot show use of depth: BP itself gains {points(found.bp_gain)} pp over frozen "
                 f"blocks, under {100 * limits.task_gain:g} pp"
             )
         return self._decide(found, limits)
@@ -50,9 +51,10 @@ class DepthNotUsed(MethodCheck):
         low, high = t_bounds(found.gains, confidence=limits.depth_confidence)
         assert low is not None
         assert high is not None
-        share = "" if found.share is None else f", {found.share:.0%} of BP's gain"
+        share = "" if found.share is None else f", {number(found.share, '.0%')} of BP's gain"
+
         said = (
-            f"{100 * found.gain:+.1f} pp over the {found.baseline} baseline ({100 * low:+.1f} to {100 * high:+.1f}, "
+            f"{points(found.gain)} pp over the {found.baseline} baseline ({points(low)} to {points(high)}, "
             f"one-sided {limits.depth_confidence:.0%} t bounds, n = {len(found.seeds)}){share}"
         )
         others = {"value": found.gain, "published": sum(found.own_gains) / len(found.own_gains) < PUBLISHED_GAIN}
@@ -71,6 +73,6 @@ def _missing(method: Method, limits: Thresholds) -> str:
     if lost:
         return f"{' and '.join(lost)} diverged, so there is nothing to compare with"
     if len(own) < limits.seeds:
-        return f"{len(own)} seed{'s' * (len(own) != 1)}, needs {limits.seeds:g}"
+        return f"{count(len(own), 'seed')}, needs {limits.seeds:g}"
     absent = [n for n, runs in baselines.items() if len(accuracies(runs).keys() & own.keys()) < limits.seeds]
     return f"no {' and no '.join(absent)} runs of the same seeds on record: add --baselines" if absent else ""

@@ -1,10 +1,13 @@
 """CS005, credit not distinguishable from a random orientation: z against the rotation null, Holm over taps."""
 
 from creditscope.auditing.checks import RunCheck, register_check
-from creditscope.auditing.checks._orientation import informed_taps, list_taps, not_about_gradients
+from creditscope.auditing.checks._orientation import informed_taps, not_about_gradients
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
+from creditscope.auditing.stats import z_limit
 from creditscope.auditing.thresholds import Thresholds
+from creditscope.record import Facts
+from creditscope.words import name_all, number
 
 
 @register_check("cs005_random_orientation")
@@ -24,6 +27,10 @@ class RandomOrientation(RunCheck):
         "`acquired` (cos minus that of fresh feedback): alignment that was there at the draw is not learnt."
     )
 
+    def compared_with(self, facts: Facts, limits: Thresholds) -> str:
+        """The z of a single tap; Holm asks more of the others."""
+        return f"z {z_limit(limits.orientation):.2f}"
+
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Issue if any tap without exact credit is not above its null."""
         facts, snapshot = moment.facts, moment.snapshot
@@ -33,10 +40,11 @@ class RandomOrientation(RunCheck):
         informed = informed_taps(facts, snapshot, limits)
         unknown = [tap for tap in facts.inexact_taps if tap not in informed]
         if unknown:
-            return self.skipped(f"no usable rows at {list_taps(unknown)}")
+            return self.skipped(f"no usable rows at {name_all('tap', unknown)}")
         blind = [tap for tap, above in informed.items() if not above]
         lowest = min(z for tap in informed if (z := snapshot.taps.z[tap]) is not None)
         if blind:
-            effects = ", ".join(f"cos {snapshot.taps.cos[tap]:+.3f}, z {snapshot.taps.z[tap]:+.1f}" for tap in blind)
-            return self.issue(f"{list_taps(blind)} ({effects}): no better than chance", value=lowest)
+            taps = snapshot.taps
+            effects = ", ".join(f"cos {number(taps.cos[t], '+.3f')}, z {number(taps.z[t], '+.1f')}" for t in blind)
+            return self.issue(f"{name_all('tap', blind)} ({effects}): no better than chance", value=lowest)
         return self.passed(f"all {len(informed)} taps without exact credit are above chance", value=lowest)

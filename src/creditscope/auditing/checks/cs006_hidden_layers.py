@@ -1,11 +1,12 @@
 """CS006, the mean hides the layers: Γ is above its null but at most half of the taps in it are."""
 
 from creditscope.auditing.checks import RunCheck, register_check
-from creditscope.auditing.checks._orientation import informed_taps, list_taps, not_about_gradients
+from creditscope.auditing.checks._orientation import informed_taps, not_about_gradients
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import z_limit
 from creditscope.auditing.thresholds import Thresholds
+from creditscope.words import name_all, number
 
 
 @register_check("cs006_hidden_layers")
@@ -36,16 +37,15 @@ class HiddenLayers(RunCheck):
         informed = informed_taps(facts, snapshot, limits)
         unknown = [tap for tap in taps if tap not in informed]
         if unknown:
-            return self.skipped(f"no usable rows at {list_taps(unknown)}")
+            return self.skipped(f"no usable rows at {name_all('tap', unknown)}")
         blind = [tap for tap in taps if not informed[tap]]
         share = 1 - len(blind) / len(taps)
+        gamma = f"Γ = {number(snapshot.gamma, '+.3f')}"
         if snapshot.gamma / snapshot.gamma_null_sd <= z_limit(limits.orientation):
-            return self.passed(
-                f"Γ = {snapshot.gamma:+.3f} is not above chance itself, so it hides nothing", value=share
-            )
+            return self.passed(f"{gamma} is not above chance itself, so it hides nothing", value=share)
         if share <= limits.hidden_share:
             return self.issue(
-                f"Γ = {snapshot.gamma:+.3f} looks informative, but {list_taps(blind)} of {len(taps)} block taps "
+                f"{gamma} looks informative, but {name_all('tap', blind)} of {len(taps)} block taps "
                 "without exact credit are no better than chance",
                 value=share,
             )

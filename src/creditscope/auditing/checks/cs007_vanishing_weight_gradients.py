@@ -5,6 +5,10 @@ from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts
+from creditscope.words import first_few
+
+NAMED = 3
+"""Weights that a message names; the others are counted."""
 
 
 @register_check("cs007_vanishing_weight_gradients")
@@ -35,11 +39,9 @@ class VanishingWeightGradients(RunCheck):
             ("the rule's gradient", *own),
             ("BP's gradient", weights.exact_all_zero, weights.exact_underflow),
         ):
-            dead, tiny = self._names(facts, zero), self._names(facts, underflow)
-            if dead:
-                whose.setdefault(f"is exactly zero for {_listed(dead)}", []).append(name)
-            if tiny:
-                whose.setdefault(f"is not zero but its float32 norm underflows for {_listed(tiny)}", []).append(name)
+            for what, flags in (("is exactly zero", zero), ("is not zero but its float32 norm underflows", underflow)):
+                if weights_hit := self._names(facts, flags):
+                    whose.setdefault(f"{what} for {first_few(weights_hit, NAMED)}", []).append(name)
         if whose:
             owners = {what: names[0] if len(names) == 1 else f"{names[0]}, and BP's," for what, names in whose.items()}
             return self.issue("; ".join(f"{owner} {what}" for what, owner in owners.items()))
@@ -49,8 +51,3 @@ class VanishingWeightGradients(RunCheck):
     @staticmethod
     def _names(facts: Facts, flags: tuple[int | None, ...]) -> list[str]:
         return [w.name for w, flag in zip(facts.weights, flags, strict=True) if flag and w.role != "unused"]
-
-
-def _listed(names: list[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

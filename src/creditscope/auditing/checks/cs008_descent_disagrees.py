@@ -5,7 +5,6 @@ from creditscope.auditing.checks._orientation import (
     descending_taps,
     descent_z,
     informed_taps,
-    list_taps,
     not_about_gradients,
 )
 from creditscope.auditing.findings import Finding
@@ -13,6 +12,7 @@ from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import z_limit
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts, Snapshot
+from creditscope.words import name_all, number
 
 NO_MORE = "no more than a random orientation"
 
@@ -35,6 +35,10 @@ class DescentDisagrees(RunCheck):
         "cos_F again. Undecided: more rows (`--eval-rows`)."
     )
 
+    def compared_with(self, facts: Facts, limits: Thresholds) -> str:
+        """One tap is enough."""
+        return "0 taps"
+
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Both nulls at one level, Holm over the taps for what is above; then the weighting.
 
@@ -50,7 +54,7 @@ class DescentDisagrees(RunCheck):
         aligned, descending = informed_taps(facts, snapshot, limits), descending_taps(facts, snapshot, limits)
         unknown = [tap for tap in facts.inexact_taps if tap not in aligned or tap not in descending]
         if unknown:
-            return self.skipped(f"no cosine or no descent with a null at {list_taps(unknown)}")
+            return self.skipped(f"no cosine or no descent with a null at {name_all('tap', unknown)}")
         limit = z_limit(limits.orientation)
         idle = [tap for tap in aligned if aligned[tap] and _known(descent_z(snapshot, tap)) <= limit]
         loose = [tap for tap in aligned if descending[tap] and _known(snapshot.taps.z[tap]) <= limit]
@@ -73,8 +77,9 @@ class DescentDisagrees(RunCheck):
         taps = snapshot.taps
         weighted = [tap for tap in aligned if _weighting_matters(snapshot, tap, limits)]
         if weighted:
-            effects = ", ".join(f"cos {taps.cos[t]:+.2f}, cos_F {taps.cos_F[t]:+.2f}" for t in weighted)
-            said = f"{list_taps(weighted)} ({effects}): a few high-loss rows dominate the norm-weighted cosine"
+            pairs = [(number(taps.cos[t], "+.2f"), number(taps.cos_F[t], "+.2f")) for t in weighted]
+            effects = ", ".join(f"cos {cos}, cos_F {cos_F}" for cos, cos_F in pairs)
+            said = f"{name_all('tap', weighted)} ({effects}): a few high-loss rows dominate the norm-weighted cosine"
             return self.tip(said, value=0.0)
         both = sum(aligned[tap] and descending[tap] for tap in aligned)
         return self.passed(
@@ -102,8 +107,9 @@ def _credit(tap: int) -> str:
 def _numbers(snapshot: Snapshot, tap: int) -> str:
     taps = snapshot.taps
     return (
-        f"(cos {taps.cos[tap]:+.3f}, z {taps.z[tap]:+.1f}; descent {taps.descent[tap]:.3f}, null "
-        f"{taps.descent_null[tap]:.3f} ± {taps.descent_null_sd[tap]:.3f})"
+        f"(cos {number(taps.cos[tap], '+.3f')}, z {number(taps.z[tap], '+.1f')}; descent "
+        f"{number(taps.descent[tap], '.3f')}, null {number(taps.descent_null[tap], '.3f')} ± "
+        f"{number(taps.descent_null_sd[tap], '.3f')})"
     )
 
 

@@ -1,13 +1,13 @@
 """CS009, information without gradient: weight gradients vanish, yet a probe reads the classes off a middle layer."""
 
 from creditscope.auditing.checks import RunCheck, register_check
-from creditscope.auditing.checks._orientation import list_taps
 from creditscope.auditing.checks.cs007_vanishing_weight_gradients import VanishingWeightGradients
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import binomial_lower
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts, Snapshot
+from creditscope.words import name_all
 
 
 @register_check("cs009_information_without_gradient")
@@ -28,6 +28,10 @@ class InformationWithoutGradient(RunCheck):
         "nothing: that is no evidence for training."
     )
     sufficient = False
+
+    def compared_with(self, facts: Facts, limits: Thresholds) -> str:
+        """The larger of two bars; the bound of the probe must be above it."""
+        return f"{(facts.best_constant or 0.0) + limits.probe_gain:.3f}, untrained probe"
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """The bound of a middle tap's probe against the best constant guess and against the untrained net's probe."""
@@ -50,19 +54,20 @@ class InformationWithoutGradient(RunCheck):
         after, before = snapshot.tap_probe, moment.untrained.tap_probe
         known = [tap for tap in taps if after[tap] is not None and before[tap] is not None]
         probes = {tap: probe for tap in known if (probe := after[tap]) is not None}
-        missing = self.skipped(f"no probe, trained or untrained, at {list_taps([t for t in taps if t not in known])}")
+        lost = [tap for tap in taps if tap not in known]
+        missing = self.skipped(f"no probe, trained or untrained, at {name_all('tap', lost)}")
         if not probes:
             return missing
         lows = {tap: binomial_lower(p, rows, confidence=limits.chance_confidence) for tap, p in probes.items()}
         bars = {tap: max(facts.best_constant + limits.probe_gain, before[tap] or 0.0) for tap in probes}
         tap = max(probes, key=lambda tap: lows[tap] - bars[tap])
         said = (
-            f"a probe at tap {tap} reads {probes[tap]:.3f} (lower bound {lows[tap]:.3f} over {rows} rows; best "
+            f"a probe at tap {tap} reads {probes[tap]:.3f} (lower bound {lows[tap]:.3f} over {rows:,} rows; best "
             f"constant {facts.best_constant:.3f}, untrained net {before[tap]:.3f})"
         )
         if lows[tap] > bars[tap]:
             return self.issue(f"{said}, although weight gradients vanish", value=probes[tap])
-        if len(known) < len(taps):
+        if lost:
             return missing
         return self.passed(f"{said}: no more than chance or the untrained net has", value=probes[tap])
 

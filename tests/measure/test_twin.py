@@ -12,8 +12,8 @@ from torch import nn
 from creditscope.measure import rho as rho_module
 from creditscope.measure.alignment import measure_alignment
 from creditscope.measure.descent import SIZES, measure_descent, measure_stage_descent
-from creditscope.measure.functional import Twin, first_rows, held_states, make_twin, replaced_states, row_losses
 from creditscope.measure.rho import measure_rho, pearson
+from creditscope.measure.twin import Twin, first_rows, held_states, make_twin, replaced_states, row_losses
 from creditscope.record.schema import DESCENT_ROWS, FRESH_MOVES
 from creditscope.rng import generator
 

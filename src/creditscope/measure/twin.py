@@ -17,7 +17,7 @@ from creditscope.measure.observation import Observation, observe_forward
 from creditscope.measure.subject import Subject
 from creditscope.rules import AppliedTapRule
 from creditscope.stack import call_net
-from creditscope.stacked_functions import OneForAll, stacked_attention
+from creditscope.stacked_functions import OneForAll, is_plain_attention, stacked_attention
 from creditscope.taps import watch_forward
 
 TOGETHER = {"cpu": 2**18, "cuda": 2**24}
@@ -223,6 +223,6 @@ class MappedAttention(TorchFunctionMode):
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         """Attention with a mask or dropout is left to `vmap`."""
-        if func is functional.scaled_dot_product_attention and len(args) == 3 and not kwargs and args[0].ndim == 4:
+        if is_plain_attention(func, args, kwargs):
             return _Attention.apply(*args)
         return func(*args, **(kwargs or {}))

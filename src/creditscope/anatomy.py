@@ -1,0 +1,105 @@
+"""A net's anatomy, read off the autograd graph of one forward instead of declared: so it holds for any model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from creditscope.errors import CreditscopeError
+from creditscope.taps import Forward, leave_untouched, watch_forward
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """What one forward shows of a net: its taps, which parameters lie in which stage, where it adds."""
+
+    taps: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    """Shape of one row's state at each tap."""
+    classes: int
+    stages: tuple[tuple[str, ...], ...]
+    """Trainable parameters of each stage: stage l ends at tap l; one more for the head."""
+    residual: tuple[bool, ...]
+    """Whether stage l adds to the state of tap l − 1 (never for the first)."""
+    rows_interact: bool
+    """Whether one row's output depends on another row's state (train-mode BatchNorm, message passing)."""
+    class_token: int | None = None
+    """Which token the head reads, if the net says so (`class_token`)."""
+
+
+def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:
+    """Read a net's anatomy off the autograd graph of one forward on a few rows; leaves the model as it was."""
+    with leave_untouched(model) as buffers:
+        taps = watch_forward(model, taps, inputs, buffers).order
+        forward = watch_forward(model, taps, inputs, buffers)
+        if forward.output.ndim < 2:
+            raise CreditscopeError(
+                f"Expected an output of shape (rows, classes), but got {tuple(forward.output.shape)}."
+            )
+        rows = forward.output.shape[0]
+        for name, h in zip(taps, forward.states, strict=True):
+            if h.ndim == 0 or h.shape[0] != rows:
+                raise CreditscopeError(
+                    f"Expected the state of tap {name!r} to have the {rows} rows of the output first, "
+                    f"but got shape {tuple(h.shape)}. Is the model batch first?"
+                )
+        nodes = [node_of(h) for h in forward.states]
+        name_of = {id(p): name for name, p in model.named_parameters()}
+        stages = []
+        for root in (*nodes, node_of(forward.output)):
+            below = nodes_below([root], stop=[n for n in nodes if n is not root])
+            leaves = {id(node.variable) for node in below if hasattr(node, "variable")}
+            stages.append(tuple(name for key, name in name_of.items() if key in leaves))
+        residual = [False] + [_adds(nodes[i], nodes[i - 1]) for i in range(1, len(nodes))]
+        return Anatomy(
+            taps=tuple(taps),
+            shapes=tuple(tuple(h.shape[1:]) for h in forward.states),
+            classes=forward.output.shape[-1],
+            stages=tuple(stages),
+            residual=tuple(residual),
+            rows_interact=_rows_interact(forward),
+            class_token=token if isinstance(token := getattr(model, "class_token", None), int) else None,
+        )
+
+
+def nodes_below(roots: Sequence[Any], stop: Sequence[Any] = ()) -> set[Any]:
+    """Graph nodes that a backward from `roots` reaches without crossing one of `stop`; the roots are among them."""
+    found: set[Any] = set()
+    todo = [r for r in roots if r is not None]
+    while todo:
+        node = todo.pop()
+        if node in found or node in stop:
+            continue
+        found.add(node)
+        todo.extend(child for child, _ in node.next_functions if child is not None)
+    return found
+
+
+def node_of(h: Tensor) -> Any:
+    """The graph node that a tensor comes from."""
+    return h.grad_fn if h.grad_fn is not None else torch.autograd.graph.get_gradient_edge(h).node
+
+
+def _adds(root: Any, below: Any) -> bool:
+    """Whether `below` reaches `root` through additions and copies alone."""
+    todo, seen = [root], set()
+    while todo:
+        node = todo.pop()
+        if node is below:
+            return True
+        if node in seen or not type(node).__name__.startswith(("AddBackward", "PassOnBackward")):
+            continue
+        seen.add(node)
+        todo.extend(child for child, _ in node.next_functions if child is not None)
+    return False
+
+
+def _rows_interact(forward: Forward) -> bool:
+    """Whether the outputs of the first half of the rows have a gradient at states of the second half."""
+    half = len(forward.output) // 2
+    first = forward.output[:half].flatten(1)
+    weights = torch.linspace(0.5, 1.5, first.shape[1], dtype=first.dtype, device=first.device)
+    (g,) = torch.autograd.grad((first * weights.cos()).sum(), forward.states[:1], allow_unused=True)
+    return g is not None and bool((g[half:] != 0).any())

@@ -1,0 +1,222 @@
+"""Worker processes: who takes which runs next, and what becomes of them."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from creditscope.record import RunSpec
+from creditscope.train.engines import Group
+from creditscope.train.progress import Progress
+
+WORKER_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    # glibc would hand the memory of every state back to the system and fault it in again a moment later,
+    # which costs a snapshot up to a third of its time
+    "MALLOC_MMAP_THRESHOLD_": str(2**30),
+    "MALLOC_TRIM_THRESHOLD_": str(2**30),
+}
+CUDA_JOBS = 16
+"""Workers that share a GPU at most: while one measures on its CPU core, or runs kernels too small to fill the device,
+others train."""
+CUDA_JOB_BYTES = 8 * 2**30
+"""Device memory to a worker, so that a small GPU is not shared by many."""
+FROM_THE_END = 4
+"""On a GPU every so many-th worker takes the last group that is left instead of the first: short runs keep a core busy
+and long ones the device, so that they go well beside each other."""
+NO_MEMORY = "no memory"
+"""How a worker says that a run did not fit on the device beside what others have there."""
+STOPPING = "stopping at the end of the epoch; Ctrl-C again stops at once"
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def choose_jobs(device: torch.device) -> int:
+    """Workers that share a device: one to a core, on a GPU fewer if there are very many, or little memory."""
+    if device.type != "cuda":
+        return available_cores()
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return max(1, min(available_cores(), CUDA_JOBS, memory // CUDA_JOB_BYTES))
+
+
+class Todo:
+    """The groups that are left, and how many workers take of them."""
+
+    def __init__(self, groups: Sequence[Group], workers: int):
+        self._left, self._workers, self._lock = deque(groups), workers, threading.Lock()
+
+    def take(self, *, last: bool) -> Group | None:
+        """The first or the last group left; None, and the worker goes, if there is none."""
+        with self._lock:
+            if not self._left:
+                self._workers -= 1
+                return None
+            return self._left.pop() if last else self._left.popleft()
+
+    @property
+    def alone(self) -> bool:
+        """Whether a single worker is left."""
+        return self._workers == 1
+
+    def give_back(self, group: Group) -> bool:
+        """Leave a group that found no memory to the other workers, of which there is one less now; False: no others."""
+        with self._lock:
+            if self._workers == 1:
+                return False
+            self._workers -= 1
+            self._left.appendleft(group)
+            return True
+
+
+def run_in_workers(
+    groups: Sequence[Group],
+    root: Path,
+    progress: Progress,
+    failures: list[str],
+    deadline: float,
+    device: torch.device,
+    count: int,
+) -> None:
+    """Train all groups in so many processes; what fails is added to `failures`."""
+    todo, stopping = Todo(groups, count), threading.Event()
+    last = [device.type == "cuda" and number % FROM_THE_END == 0 for number in range(1, count + 1)]
+    workers = [_Worker(root, device, todo, end, progress, failures, stopping) for end in last]
+    for worker in workers:
+        worker.start()
+    try:
+        for worker in workers:
+            worker.join(None if deadline == math.inf else max(deadline - time.monotonic(), 0))
+        _stop(workers, stopping)
+    except KeyboardInterrupt:
+        print(STOPPING, file=sys.stderr, flush=True)
+        try:
+            _stop(workers, stopping)
+        except KeyboardInterrupt:
+            for worker in workers:
+                worker.kill()
+        raise
+
+
+def _stop(workers: "Sequence[_Worker]", stopping: threading.Event) -> None:
+    """Let every worker finish its epoch, write its checkpoint and end; those that are done end at once."""
+    stopping.set()
+    for worker in workers:
+        worker.interrupt()
+    for worker in workers:
+        worker.join()
+
+
+class _Worker(threading.Thread):
+    """A thread that feeds one worker process and listens to it; a process that dies costs its runs alone."""
+
+    def __init__(
+        self,
+        root: Path,
+        device: torch.device,
+        todo: "Todo",
+        last: bool,
+        progress: Progress,
+        failures: list[str],
+        stopping: threading.Event,
+    ):
+        super().__init__(daemon=True)
+        self.root, self.device, self.todo, self.last = root, device, todo, last
+        self.progress, self.failures, self.stopping = progress, failures, stopping
+        self.process: subprocess.Popen[str] | None = None
+
+    def run(self) -> None:
+        while not self.stopping.is_set():
+            group = self.todo.take(last=self.last)
+            if group is None:
+                break
+            alone = self.todo.alone
+            short = self._train(group)
+            if short is None:
+                continue
+            self._reap()
+            if self.todo.give_back(short):
+                return
+            if not alone:
+                short = self._train(short)
+            for spec in short.specs if short else ():
+                reason = f"too little memory on {self.device}, with no other worker there. Try a smaller batch."
+                self._end(spec, "failed", reason)
+        self._reap()
+
+    def interrupt(self) -> None:
+        """Ask the process to stop at the end of its epoch; the thread notices, and reaps it."""
+        if self.process is not None:
+            self.process.terminate()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if self.process is not None:
+            self.process.kill()
+
+    def _train(self, group: Group) -> Group | None:
+        """Train a group; those of its runs that found no memory are handed back."""
+        process = self.process = self.process or self._launch()
+        assert process.stdin
+        assert process.stdout
+        try:
+            process.stdin.write(json.dumps(asdict(group)) + "\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it died; reading finds the end
+        left = {spec.digest(): spec for spec in group.specs}
+        short: list[RunSpec] = []
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["event"] == "done":
+                return Group(tuple(short), group.engine) if short else None
+            spec = left[event["run"]]
+            if event["event"] == "epoch":
+                self.progress.epoch(spec, event["done"], event["loss"])
+                continue
+            del left[event["run"]]
+            if event["outcome"] == NO_MEMORY:
+                short.append(spec)
+            else:
+                self._end(spec, event["outcome"], event.get("reason"))
+        process.wait()
+        code = self._reap()
+        if not self.stopping.is_set():
+            for spec in left.values():
+                self._end(spec, "failed", f"its worker ended with exit code {code}.")
+        return None
+
+    def _end(self, spec: RunSpec, outcome: str, reason: str | None) -> None:
+        if reason is not None:
+            self.failures.append(f"Run {spec.name()} failed: {reason}")
+        self.progress.end_run(spec, outcome)
+
+    def _launch(self) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "creditscope.train.worker", str(self.root), str(self.device)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **WORKER_ENVIRONMENT},
+        )
+
+    def _reap(self) -> int:
+        """End the process if it runs, wait for it, close both pipes."""
+        process, self.process = self.process, None
+        if process is None:
+            return 0
+        process.terminate()
+        process.communicate()
+        return process.returncode

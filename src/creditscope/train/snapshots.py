@@ -1,0 +1,92 @@
+"""Snapshots of a run between two epochs: its rows and nets handed to what measures them; one seed or a stack."""
+
+import base64
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from creditscope.batch import Batch
+from creditscope.losses import errors_function
+from creditscope.measure.battery import complete_snapshots
+from creditscope.measure.layers import layer_names, measure_layers
+from creditscope.measure.observation import observe
+from creditscope.measure.snapshot import LastStep, take_snapshots
+from creditscope.measure.subject import Subject, subjects_of
+from creditscope.record.schema import Snapshot
+from creditscope.stack import call_net
+from creditscope.train.run import Run
+
+
+def snapshot_run(
+    run: Run, epoch: int, *, train_loss: Tensor | None = None, last_step: LastStep | None = None
+) -> list[Snapshot]:
+    """Measure every seed on its snapshot rows in eval mode, accuracy on all test rows; changes nothing."""
+    spec, batch, applied = run.spec, run.data.snapshot_batch(), run.application.applied
+    run.net.eval()
+    loss, correct = evaluate(run)
+    scalars = {"loss": loss, "accuracy": correct.double().mean(-1)}
+    if train_loss is not None:
+        scalars["train_loss"] = train_loss.view(loss.shape)
+    ends, noise = epoch in (0, spec.epochs), spec.noise and spec.tier != "quick"
+    layers = _layers(run, batch, ends=ends)  # first, so that its states and the observation's are not held at once
+    seen = observe(run.net, applied, batch.inputs, batch.target, mask=batch.mask, noise=noise)
+    taken = take_snapshots(
+        seen,
+        run.facts,
+        epoch=epoch,
+        step=epoch * run.data.steps,
+        last_step=last_step,
+        scalars=scalars,
+        layers=layers,
+    )
+    seeds = [member.seed for member in run.specs]
+    taken = complete_snapshots(
+        taken, seen, run.facts, run.net, seeds=seeds, subjects=lambda: _subjects(run, batch), tier=spec.tier, ends=ends
+    )
+    if epoch < spec.epochs:
+        return taken
+    flags = correct.view(len(taken), -1).cpu().numpy()
+    return [replace(snapshot, correct=pack_bits(row)) for snapshot, row in zip(taken, flags, strict=True)]
+
+
+@torch.no_grad()
+def evaluate(run: Run) -> tuple[Tensor, Tensor]:
+    """Mean loss, and one correct/incorrect flag per row, over the whole test set; seeds first, in a stack."""
+    losses, correct = [], []
+    for batch in run.data.test_batches():
+        logits = batch.only_scored(call_net(run.net, batch.inputs), dim=-2)
+        target = batch.only_scored(batch.target)
+        losses.append(errors_function(run.net, target)(logits).loss)
+        correct.append(logits.argmax(-1) == target)
+    return torch.cat(losses, dim=-1).mean(-1), torch.cat(correct, dim=-1)
+
+
+def _layers(run: Run, batch: Batch, *, ends: bool) -> dict[str, Tensor] | None:
+    """What is measured layer by layer, if the net names its pre-activations; with probes before and after training."""
+    if not layer_names(run.net):
+        return None
+    probe = run.data.probe_batches() if ends else None
+    taps = run.application.anatomy.taps
+    return measure_layers(run.net, taps, batch.inputs, batch.target, mask=batch.mask, probe=probe)
+
+
+def _subjects(run: Run, batch: Batch) -> list[Subject]:
+    """Every seed's net, with the rows that measurements may run it on."""
+    return subjects_of(
+        run.net,
+        run.application.applied,
+        [spec.seed for spec in run.specs],
+        inputs=batch.inputs,
+        target=batch.target,
+        mask=batch.mask,
+        probe=cache(run.data.probe_batches),
+        test=cache(lambda: list(run.data.test_batches())),
+    )
+
+
+def pack_bits(flags: np.ndarray) -> str:
+    """One bit per flag, as base64."""
+    return base64.b64encode(np.packbits(flags).tobytes()).decode()
