@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import creditscope as cs
+from creditscope.cli import main
 from creditscope.errors import CreditscopeError
 
 
@@ -226,3 +227,67 @@ def test_regression_with_a_loss_of_ones_own():
     np.testing.assert_allclose(taken.taps.g_norm[0], np.median(g.norm(dim=1).detach()), rtol=1e-5)
     assert taken.accuracy is None
     assert {f.code: str(f.outcome) for f in scope.audit().methods[0].findings}["CS010"] == "not applicable"
+
+
+class Detached(nn.Module):
+    """A residual block whose branch gets no gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.branch = nn.Linear(6, 6)
+
+    def forward(self, h):
+        return h + self.branch(h).detach()
+
+
+def test_a_detached_branch_is_named():
+    scope = cs.watch(nn.Sequential(nn.Linear(4, 6), Detached(), nn.Linear(6, 3)), taps="1", stem="0")
+    scope.snapshot(torch.randn(30, 4), torch.arange(30) % 3)
+    assert scope.report.names("unused") == ["1.branch.weight", "1.branch.bias"]
+    (found,) = [f for f in scope.audit().methods[0].findings if f.code == "CS007"]
+    assert "nothing reaches 1.branch.weight, 1.branch.bias: detached, or not used" in found.message
+
+
+def test_a_diverged_model_is_called_so_and_its_rows_do_not_interact():
+    model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3))
+    with torch.no_grad():
+        model[0].weight.fill_(torch.nan)
+    scope = cs.watch(model, taps="0")
+    scope.snapshot(torch.randn(30, 4), torch.arange(30) % 3)
+    assert not scope.records[0].facts.rows_interact
+    (found,) = [f for f in scope.audit().methods[0].findings if f.code == "CS002"]
+    assert "the state is not finite at tap 0: the net has diverged" in found.message
+
+
+class TestSave:
+    def watched(self) -> cs.Scope:
+        scope = cs.watch(nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3)), taps="0")
+        for epoch in range(2):
+            scope.snapshot(torch.randn(30, 4), torch.arange(30) % 3, epoch=epoch, tier="quick")
+        return scope
+
+    def test_what_is_saved_is_judged_and_drawn_from_the_command_line(self, tmp_path, capsys):
+        scope = self.watched()
+        assert scope.save(tmp_path / "mine") == tmp_path / "mine"
+        (record,) = cs.load_records(tmp_path)
+        assert (record.spec, record.snapshots) == (None, tuple(scope.snapshots))
+        assert (record.provenance.status, record.provenance.engine, record.name) == ("complete", "watch", "mine")
+        main(["audit", str(tmp_path / "mine")])
+        assert "watched model" in capsys.readouterr().out
+        main(["report", "--records", str(tmp_path), "--out", str(tmp_path / "page.html")])
+        assert "watched model" in (tmp_path / "page.html").read_text()
+
+    def test_a_later_save_replaces_an_earlier_one(self, tmp_path):
+        scope = self.watched()
+        scope.save(tmp_path / "mine")
+        scope.snapshot(torch.randn(30, 4), torch.arange(30) % 3, tier="quick")
+        scope.save(tmp_path / "mine")
+        assert [s.epoch for s in cs.load_records(tmp_path)[0].snapshots] == [0, 1, 2]
+
+    def test_a_run_is_not_overwritten(self, tmp_path):
+        runs = cs.run(task="digits", rule="bp", seeds=1, depth=1, width=8, epochs=1, tier="quick", out=tmp_path)
+        folder = runs.records[0].path
+        assert folder is not None
+        with pytest.raises(cs.CreditscopeError, match="but it holds a run"):
+            self.watched().save(folder)
+        assert cs.load_records(folder)[0].spec == runs.records[0].spec

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from creditscope.measure.snapshot import take_snapshots
 from creditscope.measure.subject import Subject, subjects_of
 from creditscope.record import Facts, Record, Snapshot
 from creditscope.record.spec import Tier
+from creditscope.record.store import WATCHED, write_watched
 from creditscope.rng import generator
 from creditscope.rules import (
     Application,
@@ -33,7 +35,7 @@ from creditscope.rules import (
 )
 from creditscope.taps import resolve_taps
 from creditscope.train.data import SAMPLE_ROWS
-from creditscope.train.provenance import begin_provenance
+from creditscope.train.provenance import begin_provenance, now
 
 
 class Scope:
@@ -130,8 +132,29 @@ class Scope:
         """The snapshots as one record, for audits, views and figures."""
         if self._facts is None:
             raise CreditscopeError("Expected at least one snapshot, but got none. Call snapshot(x, y) first.")
-        provenance = begin_provenance(self._facts, device=next(self.model.parameters()).device, engine="watch")
+        provenance = begin_provenance(self._facts, device=next(self.model.parameters()).device, engine=WATCHED)
         return [Record(None, provenance, tuple(self.snapshots))]
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the snapshots so far as a record, for `creditscope audit` and `creditscope report` on that folder.
+
+        A later call replaces what an earlier one wrote.
+
+        >>> import tempfile, torch
+        >>> import creditscope as cs
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 3))
+        >>> scope = cs.watch(model, taps="0")
+        >>> taken = scope.snapshot(torch.randn(20, 4), torch.arange(20) % 3, tier="quick")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = scope.save(f"{folder}/mine")
+        ...     (record,) = cs.load_records(path)
+        >>> record.snapshots == (taken,)
+        True
+        """
+        (record,) = self.records
+        whole = replace(record.provenance, status="complete", finished=now())
+        write_watched(Path(folder), replace(record, provenance=whole))
+        return Path(folder)
 
     def audit(self, **options: Any) -> Audit:
         """The verdict, layer by layer; use of depth is not tested, because a watched model has no trainer."""

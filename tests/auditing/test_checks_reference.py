@@ -35,7 +35,13 @@ class TestUnresolvedReference:
 
     def test_no_gradient_anywhere(self):
         found = judge("CS002", snapshot=make_snapshot(taps={"rows_used": 0, "g_noise": None}))
-        assert (found.outcome, found.message) == (ISSUE, "no row has a gradient at any tap")
+        assert (found.outcome, found.message) == (ISSUE, "no row has a finite gradient at any tap")
+
+    def test_a_diverged_net_is_called_so(self):
+        sizes = (1.0, 1.0, None, None, None)
+        found = judge("CS002", snapshot=make_snapshot(taps={"rows_used": 0, "g_noise": None, "h_norm": sizes}))
+        assert found.outcome == ISSUE
+        assert found.message == "the state is not finite at taps 2, 3, 4: the net has diverged"
 
     def test_published_floor_is_a_tip(self):
         found = judge("CS002", snapshot=make_snapshot(taps={"g_norm": (1, 1, 1, 1, 1.27e-5)}))
@@ -132,11 +138,15 @@ class TestVanishingWeightGradients:
         flat = make_snapshot(step_error=0.0, weights=make_weights(step_all_zero=1))
         assert judge("CS007", snapshot=flat).outcome == PASSED
 
-    def test_unused_weights_are_left_out(self):
+    def test_weights_that_nothing_reaches_are_a_tip(self):
         unused = WeightFact(name="stem.weight", stage=-1, role="unused")
         facts = make_facts(weights=(unused, WeightFact(name="head.weight", stage=5, role="exact")))
         found = judge("CS007", facts, self.moment(step_all_zero=(1, 0), exact_all_zero=(1, 0)))
-        assert (found.outcome, found.message) == (PASSED, "all 1 weights get a gradient")
+        said = "all 1 weights on the way to the output get a gradient, but nothing reaches stem.weight"
+        assert (found.outcome, found.message) == (TIP, f"{said}: detached, or not used")
+        facts = make_facts(weights=tuple(WeightFact(name=name, stage=0, role="exact") for name in ("a", "b")))
+        found = judge("CS007", facts, self.moment())
+        assert (found.outcome, found.message) == (PASSED, "all 2 weights on the way to the output get a gradient")
 
     def test_long_lists_are_cut(self):
         weights = tuple(WeightFact(name=f"w{i}", stage=i, role="rule") for i in range(5))

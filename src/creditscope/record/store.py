@@ -21,6 +21,8 @@ SPEC, SNAPSHOTS, PROVENANCE, WEIGHTS, LOCK = (
     "weights.safetensors",
     "lock",
 )
+WATCHED = "watch"
+"""The engine of a watched model, which has no spec."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Record:
 
 
 @cache
-def adapter(kind: type) -> Any:
+def adapter(kind: Any) -> Any:
     """What checks a file's content against a dataclass."""
     from pydantic import TypeAdapter
 
@@ -141,6 +143,19 @@ class RecordWriter:
         return self.folder / WEIGHTS
 
 
+def write_watched(folder: Path, record: Record) -> None:
+    """Write the record of a watched model, which has no spec; refuses a folder that holds a run."""
+    stored = folder / SPEC
+    if stored.exists() and stored.read_text(encoding="utf-8").strip() != "null":
+        raise CreditscopeError(
+            f"Expected {folder} to be empty or to hold a watched model, but it holds a run. Choose another folder."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / SNAPSHOTS, "".join(f"{_dump(snapshot)}\n" for snapshot in record.snapshots))
+    write_atomically(folder / PROVENANCE, json.dumps(asdict(record.provenance), indent=1) + "\n")
+    write_atomically(stored, "null\n")
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write beside, then rename: a reader sees the old file or the new one, never half."""
     part = path.with_name(path.name + ".part")
@@ -183,7 +198,7 @@ def first_words(error: Exception) -> str:
 def read_record(folder: Path) -> Record:
     """One record; a folder that is not a whole, valid record raises with what is wrong."""
     try:
-        spec = adapter(RunSpec).validate_json((folder / SPEC).read_bytes())
+        spec = adapter(RunSpec | None).validate_json((folder / SPEC).read_bytes())  # null: of a watched model
         raw = json.loads((folder / PROVENANCE).read_bytes())
         if not isinstance(raw, dict):
             raise CreditscopeError(f"Expected an object in {PROVENANCE}, but got {type(raw).__name__}.")
@@ -197,8 +212,12 @@ def read_record(folder: Path) -> Record:
         snapshots = tuple(adapter(Snapshot).validate_python(json.loads(line, parse_constant=_refuse)) for line in lines)
     except (OSError, ValueError) as error:
         raise CreditscopeError(f"Record {folder.name} cannot be read: {first_words(error)}.") from error
+    if (spec is None) != (provenance.engine == WATCHED):
+        raise CreditscopeError(
+            f"Record {folder.name} cannot be read: Expected a spec, or null for a watched model, but got the other."
+        )
     check_whole(folder.name, spec, provenance, snapshots)
-    if not folder.name.endswith(spec.digest()):
+    if spec is not None and not folder.name.endswith(spec.digest()):
         raise CreditscopeError(
             f"Record {folder.name} cannot be read: Expected a spec with the hash in its name, "
             f"but got {spec.digest()}. It was edited or renamed."

@@ -14,13 +14,10 @@ TAP_COUNTS = tuple(f.name for f in fields(TapMeasures) if f.type == Counts)
 WEIGHT_COUNTS = tuple(f.name for f in fields(WeightMeasures) if f.type in (Counts, tuple[int | None, ...]))
 
 
-def check_whole(name: str, spec: RunSpec, provenance: Provenance, snapshots: tuple[Snapshot, ...]) -> None:
+def check_whole(name: str, spec: RunSpec | None, provenance: Provenance, snapshots: tuple[Snapshot, ...]) -> None:
     """Refuse a record whose lines or lists are not all there, or whose whole numbers cannot be."""
-    if not all(_is_possible(value) for value in _asked(spec)):
-        raise _refusal(name, f"finite numbers in the spec, whole ones of at most {LARGEST}", "others")
-    if provenance.status == "complete" and (not snapshots or snapshots[-1].epoch != spec.epochs):
-        last = snapshots[-1].epoch if snapshots else "none"
-        raise _refusal(name, f"snapshots to epoch {spec.epochs}", f"the last is {last}", got=False)
+    if spec is not None:
+        _check_run(name, spec, provenance, snapshots)
     taps, weights = len(provenance.facts.taps), len(provenance.facts.weights)
     for snapshot in snapshots:
         if not _is_even(snapshot, taps, weights):
@@ -28,6 +25,14 @@ def check_whole(name: str, spec: RunSpec, provenance: Provenance, snapshots: tup
             raise _refusal(name, expected, "other lengths")
         if not all(0 <= count <= LARGEST for count in _counts(snapshot)):
             raise _refusal(name, f"counts from 0 to {LARGEST} in every snapshot", "others")
+
+
+def _check_run(name: str, spec: RunSpec, provenance: Provenance, snapshots: tuple[Snapshot, ...]) -> None:
+    if not all(_is_possible(value) for value in _asked(spec)):
+        raise _refusal(name, f"finite numbers in the spec, whole ones of at most {LARGEST}", "others")
+    if provenance.status == "complete" and (not snapshots or snapshots[-1].epoch != spec.epochs):
+        last = snapshots[-1].epoch if snapshots else "none"
+        raise _refusal(name, f"snapshots to epoch {spec.epochs}", f"the last is {last}", got=False)
 
 
 def _refusal(name: str, expected: str, came: str, *, got: bool = True) -> CreditscopeError:

@@ -15,7 +15,7 @@ TITLES: dict[Role, str] = {
     "rule": "rule-trained",
     "exact": "exact gradient",
     "frozen": "frozen",
-    "unused": "not used in the forward",
+    "unused": "not on the way to the output",
 }
 
 

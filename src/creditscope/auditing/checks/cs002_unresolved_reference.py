@@ -4,6 +4,7 @@ from creditscope.auditing.checks import RunCheck, register_check
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, Thresholds
+from creditscope.record import Snapshot
 from creditscope.words import amount, name_all
 
 
@@ -32,7 +33,7 @@ class UnresolvedReference(RunCheck):
                 published=published,
             )
         if not any(snapshot.taps.rows_used):
-            return self.issue("no row has a gradient at any tap", published=published)
+            return self.issue(_without_gradients(snapshot), published=published)
         noise = {tap: value for tap, value in enumerate(snapshot.taps.g_noise) if value is not None}
         if not noise and facts.precision == "float64":
             return self.not_applicable("the run is in float64 already; there is nothing finer to compare with")
@@ -55,3 +56,11 @@ class UnresolvedReference(RunCheck):
                 published=published,
             )
         return self.passed(said, value=worst, published=published)
+
+
+def _without_gradients(snapshot: Snapshot) -> str:
+    """Why there is no gradient at any tap: a net that has diverged has states that are no numbers."""
+    lost = [tap for tap, size in enumerate(snapshot.taps.h_norm) if size is None]
+    if lost:
+        return f"the state is not finite at {name_all('tap', lost)}: the net has diverged"
+    return "no row has a finite gradient at any tap"

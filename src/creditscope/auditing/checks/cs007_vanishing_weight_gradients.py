@@ -25,7 +25,7 @@ class VanishingWeightGradients(RunCheck):
     )
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
-        """Issue if a weight in use gets nothing although there is an error to learn from."""
+        """Issue if a weight on the way to the output gets nothing although there is an error to learn from."""
         facts, snapshot = moment.facts, moment.snapshot
         weights = snapshot.weights
         if weights is None:
@@ -45,8 +45,11 @@ class VanishingWeightGradients(RunCheck):
         if whose:
             owners = {what: names[0] if len(names) == 1 else f"{names[0]}, and BP's," for what, names in whose.items()}
             return self.issue("; ".join(f"{owner} {what}" for what, owner in owners.items()))
-        in_use = sum(w.role != "unused" for w in facts.weights)
-        return self.passed(f"all {in_use} weights get a gradient")
+        unused = [w.name for w in facts.weights if w.role == "unused"]
+        said = f"all {len(facts.weights) - len(unused)} weights on the way to the output get a gradient"
+        if unused:
+            return self.tip(f"{said}, but nothing reaches {first_few(unused, NAMED)}: detached, or not used")
+        return self.passed(said)
 
     @staticmethod
     def _names(facts: Facts, flags: tuple[int | None, ...]) -> list[str]:
