@@ -161,25 +161,14 @@ def audit(
     for code in mute:
         if code not in (codes := [check.code for check in checks]):
             raise UnknownNameError("check", code, codes)
-    with collection_paused():
-        return _audit(records, checks, limits, mute, interval, problems)
-
-
-def _audit(
-    records: Sequence[Record],
-    checks: Sequence[Check],
-    limits: Thresholds,
-    mute: Sequence[str],
-    interval: Kind,
-    problems: Sequence[str],
-) -> Audit:
     groups = tuple(group_methods(records))
     if not groups:
         raise CreditscopeError(
             "Expected a run whose blocks are all trained, but got frozen baselines or rungs of a depth ladder only. "
             "Train one without frozen and train_last."
         )
-    methods = tuple(_judge(method, checks, limits, mute, interval) for method in groups)
+    with collection_paused():
+        methods = tuple(_judge(method, checks, limits, mute, interval) for method in groups)
     return Audit(methods, limits, tuple(problems), tuple(rank_notes(groups)), groups, tuple(mute))
 
 
@@ -248,12 +237,14 @@ def _judge(
         ),
         rows_interact=method.facts.rows_interact,
         seed_findings=seed_findings,
-        seed_verdicts={
-            seed: reach_verdict(found, diverged=at, all_diverged=bool(at), checks=checks)
-            for seed, found in seed_findings.items()
-            for at in [f"at epoch {method.diverged[seed]}" if seed in method.diverged else ""]
-        },
+        seed_verdicts={seed: _judge_seed(method, seed, found, checks) for seed, found in seed_findings.items()},
     )
+
+
+def _judge_seed(method: Method, seed: int, findings: Sequence[Finding], checks: Sequence[Check]) -> Verdict:
+    epoch = method.diverged.get(seed)
+    diverged = "" if epoch is None else f"at epoch {epoch}"
+    return reach_verdict(findings, diverged=diverged, all_diverged=bool(diverged), checks=checks)
 
 
 def _untested(method: Method) -> str:

@@ -6,7 +6,6 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from creditscope.auditing._tables import WIDE, fit_tables, make_console, note, plain_table, render_plain
 from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.show_depth import depth_table
@@ -21,6 +20,7 @@ from creditscope.auditing.show_verdicts import (
     verdict_table,
 )
 from creditscope.auditing.stats import write_interval
+from creditscope.auditing.tables import WIDE, fit_tables, make_console, note, plain_table, render_plain
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
 from creditscope.memory import collection_paused

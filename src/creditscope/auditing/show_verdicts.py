@@ -8,12 +8,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from creditscope.auditing._tables import LONGEST, STYLES, WIDE, note, plain_table
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.manual import what_to_do
 from creditscope.auditing.reason import explain, explain_briefly, rests_on_checks
 from creditscope.auditing.stats import write_interval
+from creditscope.auditing.tables import LONGEST, STYLES, WIDE, note, plain_table
 from creditscope.words import count, span
 
 Setting = Sequence[MethodAudit]
