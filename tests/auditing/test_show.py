@@ -143,6 +143,14 @@ def test_verdicts_are_explained(found):
     assert "First an issue in training: CS001 at epoch 1, CS005 at epoch 1" in text
 
 
+def test_each_seed_alone_is_said_once_a_verdict(found):
+    text = " ".join(str(found).split())
+    assert "Each seed alone (without CS004): all trustworthy" in text
+    mixed = [make_record(seed=s, taps={"h_rms": (1, 1, 326, 326, 326) if s == 2 else 1.0}) for s in (1, 2, 3)]
+    said = " ".join(str(audit(mixed)).split())
+    assert "Each seed alone (without CS004): trustworthy: 1, 3; walk back (CS001): 2" in said
+
+
 def test_what_to_do_is_printed_once_a_code(found):
     text = " ".join(str(found).split())
     fired = {check.code: check for check in all_checks() if check.code in ("CS001", "CS005", "CS006")}

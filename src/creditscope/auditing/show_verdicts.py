@@ -83,8 +83,7 @@ def answers(m: MethodAudit) -> Group:
     if rests_on_checks(m) or not m.verdict.diverged:
         lines += _about_checks(m)
     if len(m.seed_verdicts) > 1 and any(not verdict.diverged for verdict in m.seed_verdicts.values()):
-        each = ", ".join(f"{seed} {verdict}" for seed, verdict in m.seed_verdicts.items())
-        lines.append(f"Each seed alone (without CS004): {each}")
+        lines.append(f"Each seed alone (without CS004): {_seeds_alone(m)}")
     return Group(head, *(Padding(Text(line), (0, 0, 0, 2)) for line in lines))
 
 
@@ -99,6 +98,16 @@ def _about_checks(m: MethodAudit) -> list[str]:
     if fired:
         lines.append(f"First an issue in training: {', '.join(fired)}")
     return lines
+
+
+def _seeds_alone(m: MethodAudit) -> str:
+    """Verdicts of single seeds, each verdict once."""
+    seeds: dict[str, list[str]] = {}
+    for seed, verdict in m.seed_verdicts.items():
+        seeds.setdefault(str(verdict), []).append(str(seed))
+    if len(seeds) == 1:
+        return f"all {next(iter(seeds))}"
+    return "; ".join(f"{verdict}: {', '.join(those)}" for verdict, those in seeds.items())
 
 
 def remedies(methods: Sequence[MethodAudit]) -> Group:
