@@ -21,7 +21,7 @@ class Audit:
 
     records: Annotated[tyro.conf.Positional[Records], tyro.conf.arg(metavar="[DIR]")] = Path("out/records")
     only: Annotated[str, tyro.conf.arg(metavar="TEXT", help_behavior_hint="(default: all)")] = ""
-    """Keep the settings with all of these words (a, b) in their titles, methods or verdicts; few are shown in full."""
+    """Keep settings whose title, methods or verdicts hold every part of a list such as "cora, depth 6, walk back"."""
     set: Limits = ()
     mute: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[CODE ...]", help_behavior_hint="(default: none)")] = ()
     """Checks to leave out of the verdict, such as CS005; they are named beside it."""
