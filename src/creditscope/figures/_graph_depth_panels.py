@@ -13,6 +13,7 @@ from creditscope.figures._graph_grid import Grid, gain_word
 from creditscope.figures._graph_learning import RECIPE, compare, find_subject
 from creditscope.figures._style import BAND, BLUE, FAINT, GREY, INK, SMALL
 from creditscope.figures._words import number
+from creditscope.looks import rule_looks
 from creditscope.studies.graph_depth import BP_VARIANTS, RULES, SQRT2, Method
 from creditscope.words import DASH
 
@@ -36,7 +37,7 @@ HEAD = 0.9
 def look(method: Method, grid: Grid) -> dict:
     """A rule has its colour and marker; of BP's variants start gives both, and decay a full line and marker."""
     if method.rule != "bp":
-        style = _style.rule_styles([m.rule for m in (RECIPE, *RULES)], labels=grid.labels)[method.rule]
+        style = rule_looks([m.rule for m in (RECIPE, *RULES)], labels=grid.labels)[method.rule]
         return {"color": style.colour, "marker": style.marker, "ms": 4.2, "lw": 1.4, "mew": 0}
     marker, size, colour = STARTS[method.gain, method.residual]
     line = {"mfc": colour, "ls": "-"} if method.decay else {"mfc": "white", "ls": (0, (3, 1.6))}
