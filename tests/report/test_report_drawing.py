@@ -158,7 +158,9 @@ class TestChart:
 
     def test_labels_of_many_lines_stay_inside_and_differ(self):
         names = [f"direct feedback alignment, λ {i}" for i in range(40)]
-        svg = draw_chart([Line(n, "c3", (0, 1, 9), (0.3,) * 3, (0.2,) * 3, (0.4,) * 3) for n in names], "Accuracy", log=False)
+        svg = draw_chart(
+            [Line(n, "c3", (0, 1, 9), (0.3,) * 3, (0.2,) * 3, (0.4,) * 3) for n in names], "Accuracy", log=False
+        )
         found = re.search(r'viewBox="0 0 \d+ (\d+)"', svg)
         places = [float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)">direct', svg)]
         assert found
