@@ -57,7 +57,12 @@ def test_what_changed_comes_right_after_the_verdicts():
 def test_a_rule_has_its_colour_in_any_company():
     def colours(rules: tuple[str, ...]) -> dict[str, str]:
         text = text_of([r for rule in rules for r in family(rule, rho_at=(), epochs=4)])
-        light = dict(re.findall(r"--(c\d+):(#\w+);", text.split("@media screen and (prefers-color-scheme:dark)")[0].rsplit(":root", 1)[1]))
+        light = dict(
+            re.findall(
+                r"--(c\d+):(#\w+);",
+                text.split("@media screen and (prefers-color-scheme:dark)")[0].rsplit(":root", 1)[1],
+            )
+        )
         drawn = re.findall(r'class="lead (c\d+)".*?<text[^>]*>([^<]*)<', text)
         return {label: light[name] for name, label in drawn}
 

@@ -124,14 +124,18 @@ def _draw_accuracy(ax: Axes, grid: Grid, task: str, methods: Sequence[Method]) -
 
 
 def _draw_series(ax: Axes, grid: Grid, task: str, name: str, methods: Sequence[Method]) -> None:
-    """Mean and 95 % t interval over seeds of every method at every depth; a line breaks where there is no run."""
+    """Mean over seeds of every method at every depth, and, but for BP's variants, its 95 % t interval.
+
+    A line breaks where there is no run.
+    """
     middle = (len(methods) - 1) / 2
     for rank, method in enumerate(methods):
         x = np.array(grid.depths) * 2 ** (DODGE * (rank - middle) / middle)
         found = [grid.cell(task, depth, method).interval(name) for depth in grid.depths]
         bounds = [(i.low, i.high) if i and i.low is not None else (np.nan, np.nan) for i in found]
         style, own = look(method, grid), method.rule != "bp"
-        ax.vlines(x, *zip(*bounds, strict=True), color=style["color"], lw=0.7, alpha=0.6, zorder=3 + own)
+        if own or method == RECIPE:
+            ax.vlines(x, *zip(*bounds, strict=True), color=style["color"], lw=0.7, alpha=0.6, zorder=3 + own)
         ax.plot(x, _means(grid, task, method, name), zorder=4 + own, gid=f"{name} {grid.name(method)}", **style)
 
 
