@@ -13,7 +13,15 @@ from creditscope.train.plan import plan_run
 from creditscope.train.progress import Silent
 from creditscope.train.runner import STOPPING, run_all
 
-LONG = 1_000_000
+LONG = 5_000
+
+
+@pytest.fixture(autouse=True)
+def listening():
+    """A process that a shell started in the background ignores Ctrl-C; here it is taken as at a prompt."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def specs_of(epochs: int) -> list[RunSpec]:
