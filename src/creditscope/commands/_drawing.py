@@ -1,6 +1,8 @@
 """Draw many figures from records that were loaded once."""
 
+import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,4 +55,30 @@ def draw_figures(
         drawn += 1
         say([f"{name}: {len(study.runs) - missing} of {len(study.runs)} runs, wrote {', '.join(map(str, paths))}"])
         say([f"  note: {note}" for note in notes])
+    return drawn
+
+
+def draw_own(records: Sequence["Record"], out: Path) -> int:
+    """Draw the audit figure of whatever runs there are, one for each setting; returns how many were drawn."""
+    from creditscope.figures import save_figure
+    from creditscope.figures._selection import FREE_FIELDS
+    from creditscope.runs import Runs
+
+    settings: dict[str, list[Record]] = {}
+    for record in records:
+        if record.spec and not record.spec.frozen and record.spec.train_last == -1:
+            setting = {name: value for name, value in asdict(record.spec).items() if name not in FREE_FIELDS}
+            settings.setdefault(json.dumps(setting, sort_keys=True), []).append(record)
+    drawn = 0
+    for number, runs in enumerate(settings.values(), start=1):
+        name = f"own_{number}" if len(settings) > 1 else "own"
+        rules = dict.fromkeys(record.facts.rule.label for record in runs)
+        title = f"{name}: {runs[0].spec.task}, {runs[0].spec.net}, {', '.join(rules)}"  # pyright: ignore[reportOptionalMemberAccess]
+        try:
+            paths = save_figure(Runs(runs).plot(), out, name)
+        except CreditscopeError as error:
+            say([f"{title}: not drawn. {error}"])
+            continue
+        drawn += 1
+        say([f"{title}: wrote {', '.join(map(str, paths))}"])
     return drawn

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from creditscope.commands._options import Limits, Records, read_limits
+from creditscope.commands._options import Limits, Records, RecordsByName, choose_records, read_limits
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class Audit:
     Example: creditscope audit out/records --set growth=20 --table
     """
 
-    records: Annotated[tyro.conf.Positional[Records], tyro.conf.arg(metavar="[DIR]")] = Path("out/records")
+    records: Records = None
+    by_name: RecordsByName = None
     set: Limits = ()
     mute: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[CODE ...]", help_behavior_hint="(default: none)")] = ()
     """Checks to leave out of the verdict, such as CS005; they are named beside it."""
@@ -42,7 +43,8 @@ class Audit:
         from creditscope.auditing import audit
         from creditscope.auditing.strict import expect_trust
 
-        found = audit(self.records, limits=read_limits(self.set), mute=self.mute, interval=self.interval)
+        source = choose_records(self.records, self.by_name)
+        found = audit(source, limits=read_limits(self.set), mute=self.mute, interval=self.interval)
         failures = [] if self.strict is None else expect_trust(found, self.strict)
         self._print(found)
         if self.card:
