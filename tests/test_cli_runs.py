@@ -2,6 +2,11 @@
 
 import json
 import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from builders import make_family, make_record, make_wanted, write_record
@@ -12,6 +17,7 @@ from creditscope.settings import read_seeds
 from creditscope.studies.audit_hero import audit_hero
 
 TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--tier", "quick", "--jobs", "1")
+ROOT = Path(__file__).parent.parent
 
 
 class TestAsking:
@@ -114,3 +120,22 @@ class TestFigures:
         write_record(tmp_path, make_record(frozen=True))
         code, _, err = call("figure", "own", tmp_path)
         assert (code, f"Expected records of trained runs under {tmp_path}, but got none" in err) == (2, True)
+
+
+def test_an_example_says_what_it_lacks(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch_geometric", None)
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    with pytest.raises(SystemExit, match=r"^Expected torch_geometric, but .*: pip install -e '\.\[pyg\]'$"):
+        runpy.run_path(str(ROOT / "examples" / "watch_pyg_neighbours.py"))
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+def test_setting_up_is_told_in_words_alone(tmp_path):
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o755)
+    command = ["make", f"VENV={tmp_path}", f"PYTHON={sys.executable}", str(tmp_path / ".ready")]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    told = [line for line in told if not line.startswith("make")]
+    assert [re.sub("[,:].*", "", line) for line in told] == [f"Setting up {tmp_path}", "Set up."]
