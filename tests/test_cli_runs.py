@@ -6,11 +6,14 @@ import runpy
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from builders import make_family, make_record, make_wanted, write_record
 
+from creditscope.commands._drawing import _latest_texts
+from creditscope.commands.list import List
 from creditscope.errors import UnknownNameError
 from creditscope.record import load_records
 from creditscope.settings import read_seeds
@@ -48,6 +51,14 @@ class TestAsking:
         where = f"records in {tmp_path / 'records'}"
         assert (code, err.splitlines()[0]) == (0, f"runs on record: 0, to train: 2 (seeds 1, epochs 2), {where}")
         assert call(*words) == (0, out, f"runs on record: 2, to train: 0, {where}\n")
+
+    def test_ctrl_c_says_that_begun_runs_go_on(self, call, monkeypatch):
+        def stop(_: List) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(List, "run", stop)
+        code, _, err = call("list")
+        assert (code, "those that were begun continue at their last checkpoint" in err) == (130, True)
 
     def test_version(self, call):
         code, out, _ = call("--version")
@@ -115,6 +126,14 @@ class TestFigures:
             ["own_1: digits, resmlp, BP", "own_2: mnist1d, resmlp, BP, DFA"],
         )
         assert {p.stem for p in out.iterdir()} == {"own", "own_1", "own_2"}
+
+    def test_own_draws_the_last_text_of_a_rule_that_was_edited(self, call, tmp_path):
+        for text, started in (("b", "2026-01-01"), ("a", "2026-01-02")):
+            record = make_record(rule="dfa", rule_source=text)
+            write_record(tmp_path, replace(record, provenance=replace(record.provenance, started=started)))
+        code, said, _ = call("figure", "own", tmp_path, "--out", tmp_path / "figures")
+        assert (code, "left out, as their rule was edited since: 1 run\n" in said) == (0, True)
+        assert [r.spec.rule_source for r in _latest_texts(load_records(tmp_path)) if r.spec] == ["a"]
 
     def test_own_without_runs(self, call, tmp_path):
         write_record(tmp_path, make_record(frozen=True))

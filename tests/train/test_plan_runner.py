@@ -260,7 +260,7 @@ class TestHere:
         assert load_records(tmp_path, problems=problems) == []
         assert problems == [
             f"Record {spec.name()} is incomplete: its run failed: RuntimeError: this rule is broken. "
-            "Mend that and run it again."
+            "Mend that and run it again, or delete its folder."
         ]
         with RecordWriter(tmp_path, spec).open() as writer:
             assert not (writer.folder / "failure.txt").exists()

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from creditscope.commands._printing import say
+from creditscope.commands._printing import count, say
 from creditscope.errors import CreditscopeError
 
 if TYPE_CHECKING:
@@ -72,13 +72,25 @@ def draw_own(records: Sequence["Record"], out: Path) -> int:
     drawn = 0
     for number, runs in enumerate(settings.values(), start=1):
         name = f"own_{number}" if len(settings) > 1 else "own"
-        rules = dict.fromkeys(record.facts.rule.label for record in runs)
+        latest = _latest_texts(runs)
+        rules = dict.fromkeys(record.facts.rule.label for record in latest)
         title = f"{name}: {runs[0].spec.task}, {runs[0].spec.net}, {', '.join(rules)}"  # pyright: ignore[reportOptionalMemberAccess]
         try:
-            paths = save_figure(Runs(runs).plot(), out, name)
+            paths = save_figure(Runs(latest).plot(), out, name)
         except CreditscopeError as error:
             say([f"{title}: not drawn. {error}"])
             continue
         drawn += 1
         say([f"{title}: wrote {', '.join(map(str, paths))}"])
+        if len(latest) < len(runs):
+            say([f"  note: left out, as their rule was edited since: {count(len(runs) - len(latest), 'run')}"])
     return drawn
+
+
+def _latest_texts(runs: Sequence["Record"]) -> list["Record"]:
+    """Of a rule whose text was edited between runs, those of the text that was run last."""
+    last: dict[str, tuple[str, str]] = {}
+    for spec, started in ((r.spec, r.provenance.started) for r in runs):
+        assert spec is not None
+        last[spec.rule] = max(last.get(spec.rule, ("", "")), (started, spec.rule_source))
+    return [r for r in runs if r.spec and r.spec.rule_source == last[r.spec.rule][1]]

@@ -60,4 +60,4 @@ def _why_unfinished(folder: Path) -> str:
         why = (folder / FAILURE).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return "its run did not finish. Run it again."
-    return f"its run failed: {why.rstrip('.')}. Mend that and run it again."
+    return f"its run failed: {why.rstrip('.')}. Mend that and run it again, or delete its folder."
