@@ -29,7 +29,7 @@ RecordsByName = Annotated[
     tyro.conf.arg(
         name="records",
         metavar="DIR",
-        help="The same, by name.",
+        help="The same as DIR, by name.",
         help_behavior_hint=f"(default: {DEFAULT_RECORDS})",
     ),
 ]

@@ -34,7 +34,7 @@ class Run:
     seeds: Annotated[tuple[str, ...], tyro.conf.arg(metavar="N | SEED SEED ...", help_behavior_hint="(default: 3)")] = (
         "3",
     )
-    """How many (3 are 42, 123 and 456), or which: 42 123 456; a single one has a comma: 42,."""
+    """How many (the first three are 42, 123, 456), or which: several numbers, or one with a comma (7,)."""
     depth: Size = None
     """Blocks of the net."""
     width: Size = None
