@@ -193,8 +193,9 @@ def _gather(source: Any, problems: list[str]) -> list[Record]:
     problems += [f"Record {r.name} did not finish; left out." for r in running]
     records = [r for r in records if r.snapshots and r not in running]
     if not records:
-        detail = " ".join(problems) or "Train runs first: creditscope run."
-        raise CreditscopeError(f"Expected at least one finished record to audit, but got none. {detail}")
+        detail = " ".join(problems) or "Train runs first (creditscope run), or name the folder that holds them."
+        where = f" under {source}" if isinstance(source, str | Path) else ""
+        raise CreditscopeError(f"Expected at least one finished record to audit{where}, but got none. {detail}")
     return records
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from creditscope.commands._options import Limits, Records, read_limits
+from creditscope.commands._options import Limits, Records, RecordsByName, choose_records, read_limits
 from creditscope.commands._printing import say
 
 
@@ -19,7 +19,8 @@ class Audit:
     Example: creditscope audit out/records --set growth=20 --table
     """
 
-    records: Annotated[tyro.conf.Positional[Records], tyro.conf.arg(metavar="[DIR]")] = Path("out/records")
+    records: Records = None
+    by_name: RecordsByName = None
     only: Annotated[str, tyro.conf.arg(metavar="TEXT", help_behavior_hint="(default: all)")] = ""
     """Keep settings whose title, methods or verdicts hold every part of a list such as "cora, depth 6, walk back"."""
     set: Limits = ()
@@ -52,7 +53,8 @@ class Audit:
         from creditscope.auditing import audit
         from creditscope.auditing.strict import expect_trust
 
-        found = audit(self.records, limits=read_limits(self.set), mute=self.mute, interval=self.interval)
+        source = choose_records(self.records, self.by_name)
+        found = audit(source, limits=read_limits(self.set), mute=self.mute, interval=self.interval)
         found = found.only(self.only) if self.only else found
         failures = [] if self.strict is None else expect_trust(found, self.strict)
         self._print(found)
