@@ -89,8 +89,8 @@ class Scope:
         the gradients in float64 to see whether they are resolved. `tier` says how much is measured: "quick" neither
         that nor controls, "standard" the cheap controls too, "full" also what runs the model many times (fresh
         feedback, rho, descent, skipped blocks, a linear probe trained on half of the rows and tested on the others):
-        a few hundred forward passes a tap, most of them in float64, which are minutes for a small convolutional net on
-        a CPU. Take it once or twice, on a few hundred rows.
+        over 200 forward passes a tap in float64, and 1,000 more where rows interact (batch norm in train mode), which
+        are minutes for a small convolutional net on a CPU. Take it once or twice, on a few hundred rows.
         """
         if tier not in TIERS:
             raise CreditscopeError(f"Expected tier to be one of {', '.join(TIERS)}, but got {tier!r}.")
