@@ -147,15 +147,22 @@ class Registry:
                 f"Expected a Python file with the {self.kind} {attribute!r}, but {path!r} does not exist. "
                 "Is the path right?"
             )
-        module = _run_file(file.resolve(), file.read_bytes())
+        module, check = _run_file(file.resolve(), file.read_bytes()), self._in_package("check")
+
+        def fits(name: str, thing: Any) -> bool:
+            try:
+                return isinstance(thing, type) and check(name, thing) is None
+            except CreditscopeError:
+                return False
+
         if not hasattr(module, attribute):
-            own = [n for n, v in vars(module).items() if isinstance(v, type) and v.__module__ == module.__name__]
+            there = ", ".join(name for name, thing in vars(module).items() if fits(name, thing))
             raise CreditscopeError(
-                f"Expected {file} to define a {self.kind} class {attribute!r}, but it does not. Classes there: "
-                f"{', '.join(own) or 'none'}."
+                f"Expected {file} to define a {self.kind} class {attribute!r}, but got nothing of that name. "
+                f"{self.kind.capitalize()} classes there: {there or 'none'}."
             )
         thing = getattr(module, attribute)
-        self._in_package("check")(attribute, thing)
+        check(attribute, thing)
         return thing
 
     def _in_package(self, verb: str) -> Callable[..., Any]:

@@ -245,7 +245,7 @@ class TestNetOfAFile:
     @pytest.mark.parametrize(
         ("name", "text"),
         [
-            ("{}:Other", "to define a net class 'Other', but it does not. Classes there: TwoLayers, NoTaps"),
+            ("{}:Other", "to define a net class 'Other', but got nothing of that name. Net classes there: TwoLayers"),
             ("{}:NoTaps", "Expected net 'NoTaps' to have class attributes stem_tap"),
             ("{}", "Expected the class too, as in .*mine.py:MyNet"),
             ("nowhere.py:Net", "Expected a Python file with the net 'Net', but 'nowhere.py' does not exist"),
