@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from creditscope.settings import read_number, split_pair
+from creditscope.commands._settings import read_number, split_pair
 
 if TYPE_CHECKING:
     from creditscope.auditing import Thresholds
