@@ -29,6 +29,24 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+@cache
+def _run_file(file: Path, source: bytes) -> ModuleType:
+    """A user's file as a module, run once for each content; it may import from its own folder."""
+    module = ModuleType(f"creditscope_user_{file.stem}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module
+    sys.path.insert(0, str(file.parent))
+    try:
+        exec(compile(source, str(file), "exec"), vars(module))
+    except Exception as error:
+        raise CreditscopeError(
+            f"Expected {file} to be a Python file that can be imported, but it failed: {type(error).__name__}: {error}."
+        ) from error
+    finally:
+        sys.path.remove(str(file.parent))
+    return module
+
+
 class Registry:
     """The names of one kind of thing (`kind`), found in `package` and in the entry points of that name.
 
@@ -135,6 +153,10 @@ class Registry:
             text = getattr(self.get(name), "__doc__", "") or ""
         return text.strip().split("\n")[0]
 
+    def _folder(self) -> Path:
+        root = Path(__file__).parent
+        return root.joinpath(*self.package.split(".")[1:])
+
     def _from_file(self, name: str) -> Any:
         path, _, attribute = name.rpartition(":")
         if name.endswith(".py"):
@@ -169,30 +191,8 @@ class Registry:
         """`register_rule`, `check_net` and so on."""
         return getattr(importlib.import_module(self.package), f"{verb}_{self.kind}")
 
-    def _folder(self) -> Path:
-        root = Path(__file__).parent
-        return root.joinpath(*self.package.split(".")[1:])
-
     def _files(self) -> list[str]:
         return [m.name for m in pkgutil.iter_modules([str(self._folder())]) if not m.name.startswith("_")]
-
-
-@cache
-def _run_file(file: Path, source: bytes) -> ModuleType:
-    """A user's file as a module, run once for each content; it may import from its own folder."""
-    module = ModuleType(f"creditscope_user_{file.stem}")
-    module.__file__ = str(file)
-    sys.modules[module.__name__] = module
-    sys.path.insert(0, str(file.parent))
-    try:
-        exec(compile(source, str(file), "exec"), vars(module))
-    except Exception as error:
-        raise CreditscopeError(
-            f"Expected {file} to be a Python file that can be imported, but it failed: {type(error).__name__}: {error}."
-        ) from error
-    finally:
-        sys.path.remove(str(file.parent))
-    return module
 
 
 TASKS = Registry("task", "creditscope.tasks")
