@@ -240,7 +240,18 @@ class TestStudies:
         assert f"{small} at scale `demo`, seeds 42, 123, 456, and {large} at scale `paper`" in said
 
 
+SPREADS = {
+    **dict.fromkeys(("graph_depth", "bottleneck_controls", "normalisation"), "95 % t interval"),
+    **dict.fromkeys(("bp_bottleneck", "forward_magnitude"), "quartiles over seeds"),
+}
+"""What bars and bands are; ± sd in the others."""
+
+
 class TestGallery:
+    @pytest.mark.parametrize("name", drawable())
+    def test_a_figure_says_what_its_bars_are(self, name, figure_texts):
+        assert SPREADS.get(name, "± sd") in figure_texts[name]
+
     @pytest.mark.parametrize("name", drawable())
     def test_every_number_is_one_of_the_figure(self, name, figure_texts, methods):
         """Rounded to the digits that it has here. `audit_hero` draws its numbers without saying them."""

@@ -11,22 +11,28 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from matplotlib.text import Text
+from pages import assert_clear, texts
 
+from creditscope.auditing import audit
+from creditscope.commands.demo import plot_demo
 from creditscope.errors import CreditscopeError
 from creditscope.figures import FIGURES, save_figure
 from creditscope.figures._architecture import shown_taps
-from creditscope.figures._style import rule_styles, text_width, wrap_text
+from creditscope.figures._style import text_width, wrap_text
 from creditscope.figures.audit_hero import mean_sd, plot_audit_hero
+from creditscope.looks import LOOKS
 from creditscope.record import Facts, Provenance, Record, RuleFacts, RunSpec, Snapshot, TapMeasures
+from creditscope.studies.demo import RULES as DEMO_RULES
 
 TAPS = 5
 EXACT = {"bp": (0, 1, 2, 3, 4), "block_fa": (4,), "dfa": (), "fa": (), "mine": ()}
 COS = {"bp": (1.0,) * 5, "block_fa": (0.0, 0.02, 0.3, 0.2, 1.0), "dfa": (0.01, 0.4, 0.01, 0.0, -0.01)}
 COS |= {"fa": (0.1, 0.2, 0.3, 0.4, 0.5), "mine": (0.2,) * 5}
 G_NORM = {"bp": 1e-1, "block_fa": 1e-2, "dfa": 1e-5, "fa": 1e-1, "mine": 1e-1}
+LABELS = {"bp": "BP", "block_fa": "block FA", "dfa": "DFA", "fa": "FA", "mine": "My rule"}
 NULL_SD = 0.03
 
 
@@ -43,14 +49,16 @@ def make_record(rule: str, seed: int, *, status: Any = "complete", last: dict | 
     counts = {"rows": 100, "rows_covered": 100, "rows_fitted": 0}
     snapshot = Snapshot(epoch=60, step=1, taps=TapMeasures(**taps), **counts, **shot)
     facts = Facts(
-        rule=RuleFacts(name=rule, label="My rule" if rule == "mine" else rule.upper(), formula="a_l = h_l"),
+        rule=RuleFacts(name=rule, label=LABELS[rule], formula="a_l = h_l"),
         taps=("stem", "b1", "b2", "b3", "b4"),
         tap_shapes=((32,),) * TAPS,
         stem_tap=True,
         exact_taps=EXACT[rule],
         chance=0.1,
+        best_constant=0.13,
+        test_rows=400,
     )
-    spec = {"task": "toy", "net": "resmlp", "net_options": {"width": 32}, "rule": rule, "seed": seed, **changes}
+    spec = {"task": "mnist1d", "net": "resmlp", "net_options": {"width": 32}, "rule": rule, "seed": seed, **changes}
     return Record(RunSpec(**spec), Provenance(status=status, facts=facts), (snapshot,))
 
 
@@ -66,10 +74,11 @@ def with_rule(records: list[Record], rule: str, **changes: Any) -> list[Record]:
     return kept + [make_record(rule, r.spec.seed, **changes) for r in records if r.spec and r.spec.rule == rule]
 
 
-def texts(fig: Figure) -> str:
-    """All text of the figure on one line."""
-    found = fig.findobj(Text)
-    return " ".join(" ".join(t.get_text() for t in found if isinstance(t, Text)).split())
+def replace_gradient(record: Record, by_seed: tuple[float, ...]) -> Record:
+    """With ‖g‖ by seed under DFA, and 0.1 under BP."""
+    assert record.spec is not None
+    norm = 0.1 if record.spec.rule == "bp" else by_seed[record.spec.seed - 1]
+    return make_record(record.spec.rule, record.spec.seed, g_norm=(norm,) * TAPS)
 
 
 def panel(fig: Figure, letter: str) -> Axes:
@@ -157,12 +166,26 @@ def test_caption_of_the_pair_follows_the_data():
     assert "not for DFA (Γ = −0.02, accuracy 0.50)" in texts(plot_audit_hero(negative))
 
 
+@pytest.mark.parametrize(("accuracy", "above"), [(0.14, False), (0.15, False), (0.17, True)])
+def test_chance_is_what_the_audit_says(accuracy, above):
+    """CS010 wants the lower bound over the 400 test rows above the best constant guess of 0.13, not the chance 0.10."""
+    records = with_rule(make_records(), "dfa", last={"accuracy": accuracy})
+    dfa = next(method for method in audit(records).methods if method.method == "DFA")
+    at_chance = next(finding for finding in dfa.findings if finding.code == "CS010")
+    assert at_chance.is_issue == (not above)
+    fig = plot_audit_hero(records)
+    assert ("not for DFA" in texts(fig)) == (not above)
+    assert "the best constant guess, 0.13, as in CS010" in texts(fig)
+    edge = height(fig, "A", "chance")[0]
+    assert (accuracy >= edge) == above
+
+
 def test_caption_of_the_cosines_names_the_hidden_taps():
     said = texts(plot_audit_hero(make_records()))
     assert "Γ hides layers" in said
-    assert "h₁ under FA (block) (Γ = 0.38)" in said
+    assert "h₁ under block FA (Γ = 0.38)" in said
     assert "h₂–h₄ under DFA (Γ = 0.10)" in said
-    assert "The stem h₀, not in Γ, is no better than random under FA (block), DFA" in said
+    assert "The stem h₀, not in Γ, is no better than random under block FA, DFA" in said
     fine = with_rule(make_records(), "dfa", z=(9.0,) * TAPS)
     fine = with_rule(fine, "block_fa", z=(9.0,) * TAPS)
     assert "No block is hidden" in texts(plot_audit_hero(fine))
@@ -177,9 +200,18 @@ def test_a_mean_that_is_poor_itself_hides_nothing():
 
 def test_caption_of_the_gradient_counts_orders_of_magnitude():
     said = texts(plot_audit_hero(make_records()))
-    assert "1.0 ± 0.0 smaller under FA (block), 4.0 ± 0.0 smaller under DFA" in said
+    assert "1.0 ± 0.0 smaller under block FA, 4.0 ± 0.0 smaller under DFA" in said
     assert "Small, but not rounding noise" in said
     assert "2×10⁻⁶" in said
+    like = [replace_gradient(r, (0.09, 0.11, 0.1)) for r in make_records(("bp", "dfa"))]
+    said = texts(plot_audit_hero(like, rules=("bp", "dfa")))
+    assert "like BP's under DFA (0.0 ± 0.0)" in said
+    assert "Small" not in said
+    wide = [replace_gradient(r, (1e-1, 1e-7, 1e-1)) for r in make_records(("bp", "dfa"))]
+    assert "like BP's under DFA (−2.0 ± 3.5)" in texts(plot_audit_hero(wide, rules=("bp", "dfa")))
+    one = plot_audit_hero(make_records(seeds=(1,)))
+    assert "1.0 smaller under block FA, 4.0 smaller under DFA" in texts(one)
+    assert "Small" not in texts(one)
     larger = with_rule(make_records(("bp", "dfa")), "dfa", g_norm=(1e1,) * TAPS)
     assert "2.0 ± 0.0 larger under DFA" in texts(plot_audit_hero(larger, rules=("bp", "dfa")))
     noisy = with_rule(make_records(), "dfa", g_noise=(0.0, 0.0, 0.3, 0.0, 0.0))
@@ -264,33 +296,52 @@ def test_unmeasured_values_and_one_seed_are_drawn_and_said(tmp_path, seeds):
 def test_without_chance_or_any_value_the_pair_is_not_judged():
     record = make_record("bp", 1)
     unknown = Record(
-        record.spec, replace(record.provenance, facts=replace(record.facts, chance=None)), record.snapshots
+        record.spec, replace(record.provenance, facts=replace(record.facts, best_constant=None)), record.snapshots
     )
-    assert "Chance is not on record" in texts(plot_audit_hero([unknown], rules=("bp",)))
+    assert "Chance is not judged here" in texts(plot_audit_hero([unknown], rules=("bp",)))
     empty = make_record("bp", 1, last={"gamma": None, "accuracy": None})
     assert "unmeasured for every rule" in texts(plot_audit_hero([empty], rules=("bp",)))
 
 
 def test_colours_labels_and_a_users_rule():
     fig = plot_audit_hero(make_records(("bp", "fa", "block_fa", "dfa")), rules=("bp", "fa", "block_fa", "dfa"))
-    gids = ("bp line", "fa line", "block_fa line", "dfa line")
-    colours = [to_hex(line(fig, "B", gid).get_color()) for gid in gids]
-    assert colours[0] == "#2166ac"
-    assert colours[2:] == ["#e08214", "#b2182b"]
-    assert len(set(colours)) == 4
-    assert "block FA" in texts(fig)
-    assert "FA (block)" not in texts(fig)
-    assert "FA (block)" in texts(plot_audit_hero(make_records()))
+    for rule in ("bp", "fa", "block_fa", "dfa"):
+        assert to_hex(line(fig, "B", f"{rule} line").get_color()) == LOOKS[rule].colour
+        assert LOOKS[rule].label in texts(fig)
     own = plot_audit_hero(make_records(("bp", "mine")), rules=("bp", "mine"))
     assert "My rule" in texts(own)
-    assert "a_l = h_l" in texts(own)
-    assert rule_styles(["fa"], labels={})["fa"].colour == "#e08214"
+    assert "a$_l$ = h$_l$" in texts(own)
+
+
+def test_the_demo_draws_every_rule_that_it_trains():
+    fig = plot_demo(make_records(DEMO_RULES))
+    assert set(legend_texts(fig, "B")) >= {LABELS[rule] for rule in DEMO_RULES}
+    assert "not on record" not in texts(fig)
+
+
+def test_bp_comes_first_and_labels_that_would_touch_are_in_the_key():
+    rules = ("mine", "dfa", "fa", "bp")
+    apart = {"mine": (0.2, 0.3), "dfa": (0.4, 0.6), "fa": (0.6, 0.4), "bp": (1.0, 0.9)}
+    points = {rule: {"gamma": x, "accuracy": y} for rule, (x, y) in apart.items()}
+    fig = plot_audit_hero([make_record(rule, 1, last=points[rule]) for rule in rules], rules=rules)
+    written = [text.get_text() for text in panel(fig, "architecture").texts]
+    assert written.index("BP") < min(written.index(label) for label in ("My rule", "DFA", "FA"))
+    assert {text.get_text() for text in panel(fig, "A").texts} >= {LABELS[rule] for rule in rules}
+    assert len(legend_texts(fig, "A")) == 1  # the dots
+    close = plot_audit_hero([make_record(rule, 1, last={"gamma": 0.0, "accuracy": 0.1}) for rule in rules], rules=rules)
+    assert not {text.get_text() for text in panel(close, "A").texts} & {LABELS[rule] for rule in rules}
+    assert set(legend_texts(close, "A")) >= {LABELS[rule] for rule in rules}
+
+
+def legend_texts(fig: Figure, letter: str) -> list[str]:
+    legends = [found for found in panel(fig, letter).findobj(Legend) if isinstance(found, Legend)]
+    return [text.get_text() for legend in legends for text in legend.get_texts()]
 
 
 def test_architecture_names_every_tap_and_elides_deep_nets():
     drawing = panel(plot_audit_hero(make_records()), "architecture")
     written = [text.get_text() for text in drawing.texts]
-    for name in ("stem", "block 1", "block 4", "head", "h₀", "h₄", "BP", "FA (block)", "DFA"):
+    for name in ("stem", "block 1", "block 4", "head", "h₀", "h₄", "BP", "block FA", "DFA"):
         assert name in written
     assert written.count("g₄") == 2  # BP's and block FA's last tap get the exact gradient
     assert written.count("B₄") == 1  # DFA's does not
@@ -299,21 +350,7 @@ def test_architecture_names_every_tap_and_elides_deep_nets():
 
 def test_no_text_leaves_the_page_or_covers_another():
     fig = plot_audit_hero(make_records(("bp", "fa", "block_fa", "dfa")), rules=("bp", "fa", "block_fa", "dfa"))
-    fig.draw_without_rendering()
-    page = fig.bbox
-    axes = [axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis)]
-    ticks = [
-        label for axis in axes for label in axis.get_ticklabels(which="both")
-    ]  # some lie outside and are not drawn
-    found = [t for t in fig.findobj(Text) if isinstance(t, Text) and t.get_visible() and t.get_text().strip()]
-    shown = [t for t in found if t not in ticks]
-    boxes = [(t.get_text(), t.get_window_extent()) for t in shown]
-    for text, box in boxes:
-        assert page.x0 <= box.x0 < box.x1 <= page.x1, text
-        assert page.y0 <= box.y0 < box.y1 <= page.y1, text
-    for i, (text, box) in enumerate(boxes):
-        for other, other_box in boxes[:i]:
-            assert not box.padded(-1).overlaps(other_box.padded(-1)), (text, other)
+    assert_clear(fig)
 
 
 def test_wrapped_lines_keep_the_words_and_the_width():

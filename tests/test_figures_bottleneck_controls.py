@@ -317,12 +317,18 @@ class TestVerdict:
 
 
 class TestPage:
-    def test_what_is_printed_is_drawn(self):
+    def test_the_figure_sums_up_what_is_printed(self):
         found = make_study()
         printed, drawn = said_of(found), texts(plot_bottleneck_controls(list(found.values())))
-        for start in ("L = 10: the baseline collapses", "cora, GCN, hidden width"):
-            sentence = printed[printed.index(start) :][:600]
-            assert sentence in drawn
+        assert printed[printed.index("cora, GCN, hidden width") :][:600] in drawn
+        assert "A L = 10 " in drawn
+        assert "L = 10: the baseline collapses in 4 of 4 seeds. Learning returns with " in drawn
+        returned = drawn.split("Learning returns with ")[1].split(". ")[0].replace(" and ", ", ").split(", ")
+        rows = [row for row in select_controls(list(found.values())).blocks[0].rows if row.control.against is None]
+        assert returned == [row.control.name for row in rows if row.answer == "learns"]
+        for start in ("At step 0 the decay term", "learns: lower"):
+            assert start in printed
+            assert start not in drawn
 
     def test_missing_and_diverged_runs_are_said(self):
         found = {k: r for k, r in make_study().items() if k[1] != "residual"}

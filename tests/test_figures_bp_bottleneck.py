@@ -60,7 +60,7 @@ class TestStudy:
 
 class TestFigure:
     def test_gradients_are_medians_and_quartiles_over_seeds(self, records):
-        ax = panel(plot_bp_bottleneck(records), "a")
+        ax = panel(plot_bp_bottleneck(records), "A")
         for depth in (3, 5):
             norms = np.array([r.last.weights.exact_norm for r in records if depth_of(r) == depth])
             np.testing.assert_allclose(line(ax, f"L = {depth}"), np.median(norms, axis=0))
@@ -71,7 +71,7 @@ class TestFigure:
 
     def test_float32_norms_are_drawn_where_they_differ_and_zeros_at_floors(self, records):
         fig = plot_bp_bottleneck(altered(altered(records, 3, weights=tiny), 5, weights=gone))
-        ax, said = panel(fig, "a"), texts(fig)
+        ax, said = panel(fig, "A"), texts(fig)
         np.testing.assert_allclose(line(ax, "L = 3"), [1e-26, 2e-26, 3e-26])
         plain, zeros = line(ax, "L = 3 float32"), line(ax, "L = 5")
         assert len(set(plain)) == len(set(zeros)) == 1
@@ -89,7 +89,7 @@ class TestFigure:
         half = altered(
             records, 5, weights=lambda w: {"exact_float32": (*w.exact_norm[:2], w.exact_norm[2] / 2, *w.exact_norm[3:])}
         )
-        ax = panel(plot_bp_bottleneck(half), "a")
+        ax = panel(plot_bp_bottleneck(half), "A")
         drawn = line(ax, "L = 5 float32")
         assert np.isnan(drawn).tolist() == [True, True, False, True, True]
         assert drawn[2] == pytest.approx(line(ax, "L = 5")[2] / 2)
@@ -97,10 +97,10 @@ class TestFigure:
     def test_probes_leave_gaps_where_states_are_constant(self, records):
         values = (0.31, 0.62, None, None)
         fig = plot_bp_bottleneck(altered(records, 3, layers=lambda m: {"probe": values}))
-        drawn = line(panel(fig, "b"), "L = 3")
+        drawn = line(panel(fig, "B"), "L = 3")
         np.testing.assert_allclose(drawn[:2], [0.31, 0.62])
         assert np.isnan(drawn[2:]).all()
-        assert line(panel(fig, "b"), "chance")[0] == 0.25
+        assert line(panel(fig, "B"), "chance")[0] == 0.25
         assert "Constant states, which have no probe: 4 at L = 3." in texts(fig)
 
     def test_the_table_holds_the_altered_numbers(self, records):

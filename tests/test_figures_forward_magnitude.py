@@ -18,7 +18,7 @@ def records(bottleneck) -> list[Record]:
 
 def test_sizes_of_states_follow_the_records(records):
     fig = plot_forward_magnitude(records)
-    for letter, depth in (("a", 3), ("b", 5)):
+    for letter, depth in (("A", 3), ("B", 5)):
         for name in ("rms", "dispersion"):
             values = np.array([getattr(r.last.layers, name) for r in records if depth_of(r) == depth])
             np.testing.assert_allclose(line(panel(fig, letter), name), np.median(values, axis=0))

@@ -121,7 +121,7 @@ class TestFigure:
         tops.sort(key=lambda ax: ax.get_position().x0)
         assert [ax.get_label() for ax in tops] == ["cora rules", "citeseer rules", "pubmed rules"]
         titles = {t.get_text(): t.get_position()[0] for t in fig.texts if t.get_weight() == "bold"}
-        assert sorted(titles, key=titles.__getitem__) == ["Cora", "CiteSeer", "PubMed"]
+        assert sorted(titles, key=titles.__getitem__) == ["A   Cora", "B   CiteSeer", "C   PubMed"]
 
     def test_a_changed_record_changes_line_matrix_caption_and_table(self):
         found = make_grid()

@@ -185,17 +185,18 @@ class TestCaptions:
         assert "Cora: 3 runs without Γ." in texts(fig)
         assert np.isnan(drawn(panel(fig, "cora", "gamma"), "gamma DFA-GNN")[3])
 
-    def test_what_is_printed_is_drawn(self):
+    def test_what_is_drawn_is_printed_and_the_rest_printed_only(self):
         found = list(make_grid(tasks=("cora",), depths=(8, FAILS)).values())
         printed, page = said_of(found), texts(plot_graph_depth(found))
         for start in (
             "BP by the recipe first fails at",
             "There KAFT",
-            "KAFT, the best rule",
-            "Deepest to",
             "GCN, hidden width",
         ):
             assert printed[printed.index(start) :].partition(". ")[0] in page
+        for start in ("KAFT, the best rule", "Deepest to", "Best rule and best of"):
+            assert start in printed
+            assert start not in page
 
     def test_the_best_bp_of_every_depth_is_printed(self):
         found = make_grid(tasks=("cora",), depths=(2, 16))

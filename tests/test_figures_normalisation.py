@@ -132,7 +132,7 @@ class TestFigure:
 
     def test_settings_are_rows_with_their_rates(self):
         said = texts(plot_normalisation(list(make_grid().values())))
-        for heading in ("AdamW, terminal LayerNorm (lr 0.001)", "SGD, no terminal norm (lr 0.02)"):
+        for heading in ("A AdamW, terminal LayerNorm (lr 0.001)", "SGD, no terminal norm (lr 0.02)"):
             assert heading in said
 
     def test_caption_follows_the_data(self):

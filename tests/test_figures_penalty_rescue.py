@@ -24,7 +24,7 @@ def panel(fig: Figure, letter: str) -> Axes:
     return next(ax for ax in fig.axes if ax.get_label() == letter)
 
 
-def curve(fig: Figure, gid: str, letter: str = "a") -> np.ndarray:
+def curve(fig: Figure, gid: str, letter: str = "A") -> np.ndarray:
     (line,) = [line for line in panel(fig, letter).lines if line.get_gid() == gid]
     return np.array(line.get_ydata(), dtype=float)
 
@@ -53,18 +53,18 @@ class TestNumbers:
         low = [make_run("strong", seed, taps={"g_norm": 10.0**-seed}) for seed in SEEDS]
         fig = plot_penalty_rescue([*runs, *low, *make_study(without=("dfa", "strong"))])
         assert curve(fig, "dfa h_norm") == pytest.approx([10, 100, 1000, 1e4])
-        assert curve(fig, "dfa g_norm", "a right") == pytest.approx([0.1, 1e-3, 1e-5, 1e-7])
-        assert curve(fig, "strong g_norm", "a right") == pytest.approx([1e-2] * 4)
-        assert curve(fig, "floor", "a right") == pytest.approx([PUBLISHED_FLOOR] * 2)
+        assert curve(fig, "dfa g_norm", "A right") == pytest.approx([0.1, 1e-3, 1e-5, 1e-7])
+        assert curve(fig, "strong g_norm", "A right") == pytest.approx([1e-2] * 4)
+        assert curve(fig, "floor", "A right") == pytest.approx([PUBLISHED_FLOOR] * 2)
         said = texts(fig)
         assert said.count("floor") == said.count("published floor") > 0  # the key names the line, nothing in the panel
         assert "(10⁻⁷·N, N = 128)" in said
-        assert "‖h₄‖ +3.0 ± 0.0 under vanilla DFA and +0.0 ± 0.0 under DFA with λ = 10⁻²" in said
-        assert "3 of 3 seeds (first at epoch 20) under vanilla DFA and 0 of 3 seeds" in said
+        assert "‖h₄‖ +3.0 ± 0.0 under DFA and +0.0 ± 0.0 under DFA with λ = 10⁻²" in said
+        assert "3 of 3 seeds (first at epoch 20) under DFA and 0 of 3 seeds" in said
 
     def test_states_are_drawn_above_gradients(self):
         fig = plot_penalty_rescue(make_study())
-        left, right = panel(fig, "a"), panel(fig, "a right")
+        left, right = panel(fig, "A"), panel(fig, "A right")
         places = {}
         for ax, name in ((left, "h_norm"), (right, "g_norm")):
             y = np.concatenate([line.get_ydata() for line in ax.lines if str(line.get_gid()).endswith(name)])
@@ -74,11 +74,11 @@ class TestNumbers:
     def test_bars_of_the_rule_are_deep_means_with_sd_over_seeds(self):
         fig = plot_penalty_rescue(make_study(early={"at": {3: FLAT, 2: {"rho": (0.9, 0.9, 0.1, 0.2, 0.6)}}}))
         for key in ("early", "weak", "strong"):
-            assert bar(fig, "b", f"cos {key}") == pytest.approx(DEEP[key])
-            assert curve(fig, f"cos {key} sd", "b") == pytest.approx([DEEP[key] - 0.01, DEEP[key] + 0.01])
-        assert bar(fig, "b", "rho strong") == pytest.approx(0.075)
-        assert bar(fig, "b", "rho early") == pytest.approx(0.3)
-        assert bar(fig, "b", "descent weak") == pytest.approx(0.05)
+            assert bar(fig, "B", f"cos {key}") == pytest.approx(DEEP[key])
+            assert curve(fig, f"cos {key} sd", "B") == pytest.approx([DEEP[key] - 0.01, DEEP[key] + 0.01])
+        assert bar(fig, "B", "rho strong") == pytest.approx(0.075)
+        assert bar(fig, "B", "rho early") == pytest.approx(0.3)
+        assert bar(fig, "B", "descent weak") == pytest.approx(0.05)
 
     def test_null_is_over_draws_and_seeds(self):
         """Simulated draws: the sd of the deep mean over seeds and draws, with feedback independent between taps."""
@@ -91,23 +91,23 @@ class TestNumbers:
         fig = plot_penalty_rescue([*runs, *make_study(without=("early",))])
         deep = draws[:, :, 2:].mean(2)
         expected = np.sqrt(deep.var(axis=1).mean() + deep.mean(1).var(ddof=1))
-        low, high = curve(fig, "cos null sd", "b")
-        assert bar(fig, "b", "cos null") == pytest.approx(deep.mean())
+        low, high = curve(fig, "cos null sd", "B")
+        assert bar(fig, "B", "cos null") == pytest.approx(deep.mean())
         assert (high - low) / 2 == pytest.approx(expected, rel=0.02)
 
     def test_control_is_measured_where_it_is_not_a_definition(self):
         fig = plot_penalty_rescue(make_study(early={"at": {5: {"rho_exact": (0, 0, 0.9, 0.8, 0.7)}}}))
-        assert [bar(fig, "b", f"{metric.own} exact") for metric in METRICS] == pytest.approx([1.0, 0.8, 1.0])
-        hollow = {p.get_gid() for p in panel(fig, "b").patches if p.get_facecolor()[:3] == (1, 1, 1)}
+        assert [bar(fig, "B", f"{metric.own} exact") for metric in METRICS] == pytest.approx([1.0, 0.8, 1.0])
+        hollow = {p.get_gid() for p in panel(fig, "B").patches if p.get_facecolor()[:3] == (1, 1, 1)}
         assert hollow == {"cos exact", "descent exact"}
 
     def test_accuracies_dots_and_baselines(self):
         fig = plot_penalty_rescue(make_study())
         for key in ("bp", "bp strong", "dfa", "strong"):
-            assert bar(fig, "c", key) == pytest.approx(ACCURACY[key])
-            assert curve(fig, f"{key} seeds", "c") == pytest.approx(ACCURACY[key] + np.array([-0.002, 0, 0.002]))
+            assert bar(fig, "C", key) == pytest.approx(ACCURACY[key])
+            assert curve(fig, f"{key} seeds", "C") == pytest.approx(ACCURACY[key] + np.array([-0.002, 0, 0.002]))
         for key in ("frozen dfa", "frozen bp"):
-            assert curve(fig, key, "c") == pytest.approx([ACCURACY[key]] * 2)
+            assert curve(fig, key, "C") == pytest.approx([ACCURACY[key]] * 2)
 
     def test_the_table(self):
         said = describe(make_study())
@@ -125,10 +125,10 @@ class TestGaps:
         assert f"{KINDS[key].label}: not on record.".replace("\u00a0", " ") in said
         in_b = {"weak": {"weak"}, "strong": {"strong"}}.get(key, set())
         in_b = {"early", "null", "exact"} if key in ("early", "dfa") else in_b
-        assert gaps(fig, "b") == {f"{metric.own} {column}" for metric in METRICS for column in in_b}
+        assert gaps(fig, "B") == {f"{metric.own} {column}" for metric in METRICS for column in in_b}
         assert ("not measured" in said) == bool(in_b)
-        assert gaps(fig, "c") == {key} & {"bp", "bp strong", "dfa", "strong"}
-        lines = {str(line.get_gid()) for line in panel(fig, "a").lines}
+        assert gaps(fig, "C") == {key} & {"bp", "bp strong", "dfa", "strong"}
+        lines = {str(line.get_gid()) for line in panel(fig, "A").lines}
         assert ("strong h_norm" in lines) == (key != "strong")
         assert_clear(fig)
         assert "not on record" in describe(make_study(without=(key,) if key != "dfa" else ("dfa", "early")))
@@ -141,20 +141,20 @@ class TestGaps:
 
     def test_the_early_record_is_the_run_of_vanilla_dfa_too(self):
         fig = plot_penalty_rescue(make_study(without=("dfa",)))
-        assert bar(fig, "c", "dfa") == pytest.approx(ACCURACY["dfa"])
+        assert bar(fig, "C", "dfa") == pytest.approx(ACCURACY["dfa"])
 
     @pytest.mark.parametrize(
         ("key", "field", "said"),
         [
             ("strong", "rho", "DFA with λ = 10⁻²: no value of ρ for 3 of 3 seeds."),
-            ("early", "fresh_descent", "early vanilla DFA: no value of Descent of fresh feedback for 3 of 3 seeds."),
-            ("early", "rho_exact", "early vanilla DFA: no value of ρ of the gradient for 3 of 3 seeds."),
+            ("early", "fresh_descent", "early DFA: no value of Descent of fresh feedback for 3 of 3 seeds."),
+            ("early", "rho_exact", "early DFA: no value of ρ of the gradient for 3 of 3 seeds."),
         ],
     )
     def test_a_missing_measure_is_a_marked_gap(self, key, field, said):
         fig = plot_penalty_rescue(make_study(**{key: {"taps": {field: ()}}}))
         column = {"rho": "rho strong", "fresh_descent": "descent null", "rho_exact": "rho exact"}[field]
-        assert gaps(fig, "b") == {column}
+        assert gaps(fig, "B") == {column}
         assert said in texts(fig)
         assert "not measured" in texts(fig)
 
@@ -167,7 +167,7 @@ class TestGaps:
             make_run("weak", 3),
         ]
         fig = plot_penalty_rescue(records)
-        assert bar(fig, "b", "cos weak") == pytest.approx(DEEP["weak"] + 0.005)
+        assert bar(fig, "B", "cos weak") == pytest.approx(DEEP["weak"] + 0.005)
         assert "DFA with λ = 10⁻⁴: no value of Cosine for 1 of 3 seeds." in texts(fig)
 
     def test_records_of_an_earlier_version(self):
@@ -212,10 +212,10 @@ class TestSelection:
             make_run(key, s, credit_norm="batch", accuracy=0.5) for key in ("dfa", "early", "strong") for s in SEEDS
         ]
         records = [*make_study(), *batch]
-        assert bar(plot_penalty_rescue(records), "c", "strong") == pytest.approx(0.36)
+        assert bar(plot_penalty_rescue(records), "C", "strong") == pytest.approx(0.36)
         other = plot_penalty_rescue(records, credit_norm="batch")
-        assert bar(other, "c", "strong") == pytest.approx(0.5)
-        assert bar(other, "c", "bp") == pytest.approx(0.58)
+        assert bar(other, "C", "strong") == pytest.approx(0.5)
+        assert bar(other, "C", "bp") == pytest.approx(0.58)
         assert "credit norm batch" in texts(other)
         assert "DFA with λ = 10⁻⁴: not on record." in texts(other)
         with pytest.raises(

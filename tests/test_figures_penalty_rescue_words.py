@@ -1,4 +1,4 @@
-"""Figure `penalty_rescue`: when vanilla DFA is read, and that what is said follows the data."""
+"""Figure `penalty_rescue`: when DFA is read, and that what is said follows the data."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -94,11 +94,11 @@ class TestWords:
 
     def test_cosine_is_judged_against_its_own_null(self):
         said = said_of(make_study())
-        assert "Early vanilla DFA no, −0.01 [−0.03, +0.01]; DFA with λ = 10⁻⁴ yes, +0.05" in said
-        assert "Descent: no for early vanilla DFA; yes for DFA with λ = 10⁻⁴ and DFA with λ = 10⁻²" in said
+        assert "Early DFA no, −0.01 [−0.03, +0.01]; DFA with λ = 10⁻⁴ yes, +0.05" in said
+        assert "Descent: no for early DFA; yes for DFA with λ = 10⁻⁴ and DFA with λ = 10⁻²" in said
         high = {"fresh_cos": 0.5}
         other = said_of(make_study(strong={"taps": high}, early={"taps": {"cos": 0.4}}))
-        assert "Early vanilla DFA yes, +0.40" in other
+        assert "Early DFA yes, +0.40" in other
         assert "DFA with λ = 10⁻² below, −0.35" in other
 
     def test_a_gradient_that_is_zero_is_under_the_floor(self):
@@ -117,9 +117,9 @@ class TestWords:
         fig = plot_penalty_rescue(make_study(seeds=(1,)))
         said = texts(fig)
         assert "One seed, so no bars, but those of the draws" in said
-        assert "Early vanilla DFA not judged, −0.02 (one seed)" in said
+        assert "Early DFA not judged, −0.02 (one seed)" in said
         assert "changes BP by −5.0 pp (one seed)" in said
-        (b,) = [ax for ax in fig.axes if ax.get_label() == "b"]
+        (b,) = [ax for ax in fig.axes if ax.get_label() == "B"]
         errors = {line.get_gid() for line in b.lines if str(line.get_gid()).endswith(" sd")}
         assert errors == {f"{metric.own} null sd" for metric in METRICS}
         assert_clear(fig)

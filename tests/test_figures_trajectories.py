@@ -79,20 +79,20 @@ class TestDrawing:
 
     def test_norms_are_geometric_means_with_bands_of_log10(self):
         fig = whole()
-        x, y = drawn(fig, "a1", "dfa")
+        x, y = drawn(fig, "A1", "dfa")
         assert x.tolist() == list(EPOCHS)
         mean = np.mean([np.log10(2**seed) for seed in SEEDS])
         np.testing.assert_allclose(y, 10 ** (mean + 1 + 4 * x / 8))
         sd = np.log10(2)  # of log10 2, log10 4 and log10 8 with ddof 1
-        found = band(fig, "a1", "dfa")
+        found = band(fig, "A1", "dfa")
         np.testing.assert_allclose([found[:, 1].min(), found[:, 1].max()], [y[0] * 10**-sd, y[-1] * 10**sd])
-        np.testing.assert_allclose(drawn(fig, "a2", "dfa")[1], 10.0 ** (-6 * x / 8))
-        np.testing.assert_allclose(drawn(fig, "b2", "dfa")[1], 1.0)
+        np.testing.assert_allclose(drawn(fig, "A2", "dfa")[1], 10.0 ** (-6 * x / 8))
+        np.testing.assert_allclose(drawn(fig, "B2", "dfa")[1], 1.0)
         assert "mean ± sd of log10 over 3 seeds" in texts(fig)
 
     def test_accuracy_is_a_plain_mean_beside_chance(self):
         fig = plot_cross_architecture(make_cross())
-        for row, rule, wanted in (("a", "bp", 0.62), ("b", "fa", 0.52), ("c", "dfa", 0.32)):
+        for row, rule, wanted in (("A", "bp", 0.62), ("B", "fa", 0.52), ("C", "dfa", 0.32)):
             np.testing.assert_allclose(drawn(fig, f"{row}3", rule)[1], wanted)
             corners = band(fig, f"{row}3", rule)[:, 1]
             np.testing.assert_allclose([corners.min(), corners.max()], [wanted - 0.01, wanted + 0.01])
@@ -101,27 +101,27 @@ class TestDrawing:
     def test_the_vit_is_drawn_by_its_class_token(self):
         runs = [make_run(rule, seed, net="vit", h=grow(10, 2)) for rule in ("bp", "dfa") for seed in SEEDS]
         fig = plot_snapshot_vit(runs)
-        x, y = drawn(fig, "a1", "bp")
+        x, y = drawn(fig, "A1", "bp")
         np.testing.assert_allclose(y, 4 * 10 ** (1 + 2 * x / 8))
-        np.testing.assert_allclose(drawn(fig, "a2", "bp")[1], 10.0 ** (-x / 8))
+        np.testing.assert_allclose(drawn(fig, "A2", "bp")[1], 10.0 ** (-x / 8))
         assert "norms of the class token" in texts(fig)
 
     def test_a_column_has_one_range_and_the_floor(self):
         fig = whole()
         for column in "12":
-            assert panel(fig, f"a{column}").get_ylim() == panel(fig, f"b{column}").get_ylim()
-        for row in "ab":
+            assert panel(fig, f"A{column}").get_ylim() == panel(fig, f"B{column}").get_ylim()
+        for row in "AB":
             assert drawn(fig, f"{row}2", "published floor")[1].tolist() == [PUBLISHED_FLOOR] * 2
         assert "N = 128" in texts(fig)
         assert "out of the panels" not in texts(fig)
-        low, high = panel(fig, "a2").get_ylim()
+        low, high = panel(fig, "A2").get_ylim()
         assert low < 1e-6 < 1 < high
         far = plot_snapshot_resmlp(make_resmlp(g=grow(1, -1)))
-        assert panel(far, "a2").get_ylim()[0] > PUBLISHED_FLOOR
+        assert panel(far, "A2").get_ylim()[0] > PUBLISHED_FLOOR
         assert "out of the panels" in texts(far)
         cross = plot_cross_architecture(make_cross())
         for column in "123":
-            assert len({panel(cross, f"{row}{column}").get_ylim() for row in "abc"}) == 1
+            assert len({panel(cross, f"{row}{column}").get_ylim() for row in "ABC"}) == 1
 
     def test_other_variants_are_not_drawn(self):
         runs = make_resmlp()
@@ -138,7 +138,7 @@ class TestDrawing:
         ]
         old, new = whole(), plot_snapshot_resmlp([*others, *runs])
         assert texts(old) == texts(new)
-        assert drawn(old, "a1", "dfa")[1].tolist() == drawn(new, "a1", "dfa")[1].tolist()
+        assert drawn(old, "A1", "dfa")[1].tolist() == drawn(new, "A1", "dfa")[1].tolist()
 
     def test_two_settings_are_refused(self):
         with pytest.raises(CreditscopeError, match="Expected records of one setting, but they differ in lr"):
@@ -244,15 +244,15 @@ class TestGaps:
         assert "DFA: not on record" in said
         assert "ResMLP with terminal LayerNorm, DFA: not on record." in said
         assert "paired over seeds" not in said
-        assert len(drawn(fig, "b1", "dfa")[0]) == len(EPOCHS)
-        assert not [line for line in panel(fig, "a1").lines if line.get_gid() == "dfa"]
+        assert len(drawn(fig, "B1", "dfa")[0]) == len(EPOCHS)
+        assert not [line for line in panel(fig, "A1").lines if line.get_gid() == "dfa"]
         only_dfa = cross_said(without(make_cross(), rule="bp"))
         assert "pp below BP" not in only_dfa
         assert "BP: not on record" in only_dfa
 
     def test_a_missing_net_is_marked(self):
         fig = plot_cross_architecture(without(make_cross(), net="student"))
-        assert [t.get_text() for t in panel(fig, "c1").texts] == ["not on record"]
+        assert [t.get_text() for t in panel(fig, "C1").texts] == ["not on record"]
         assert "No run of this net is on record." in texts(fig)
         assert_clear(fig)
         described = cross_architecture.describe(without(make_cross(), net="student"))
@@ -264,7 +264,7 @@ class TestGaps:
 
     def test_only_shared_seeds_are_drawn(self):
         fig = plot_snapshot_resmlp(without(make_resmlp(), rule="bp", seed=3, terminal=False))
-        np.testing.assert_allclose(drawn(fig, "a1", "dfa")[1][0], 10 * 2**1.5)
+        np.testing.assert_allclose(drawn(fig, "A1", "dfa")[1][0], 10 * 2**1.5)
         assert "Left out, as not every rule and net has it: seed 3." in texts(fig)
         assert "Seeds 1, 2 (n = 2)" in texts(fig)
 
@@ -277,9 +277,9 @@ class TestGaps:
     def test_thinned_seeds_are_drawn_at_the_epochs_that_all_have(self):
         runs = without(make_resmlp(), rule="dfa", seed=3, terminal=True)
         fig = plot_snapshot_resmlp([*runs, make_run("dfa", 3, h=grow(10, 4), g=grow(1, -6), epochs=(0, 2, 8))])
-        assert drawn(fig, "a1", "bp")[0].tolist() == drawn(fig, "a1", "dfa")[0].tolist() == [0, 2, 8]
-        assert drawn(fig, "b1", "bp")[0].tolist() == list(EPOCHS)
-        assert "a: mnist1d, resmlp (width 8, depth 4), 8 epochs, drawn at the 3 that all" in texts(fig)
+        assert drawn(fig, "A1", "bp")[0].tolist() == drawn(fig, "A1", "dfa")[0].tolist() == [0, 2, 8]
+        assert drawn(fig, "B1", "bp")[0].tolist() == list(EPOCHS)
+        assert "A: mnist1d, resmlp (width 8, depth 4), 8 epochs, drawn at the 3 that all" in texts(fig)
 
     def test_a_diverged_run_is_drawn_to_its_last_snapshot_and_is_in_no_mean(self):
         runs = without(make_resmlp(), rule="dfa", seed=3, terminal=True)
@@ -288,10 +288,10 @@ class TestGaps:
         said = texts(fig)
         assert "DFA: seed 3 diverged in epoch 3, drawn to its last snapshot and in no mean." in said
         assert "a run that diverged" in said
-        assert drawn(fig, "a1", "dfa diverged")[0].tolist() == [0, 1, 2]
-        assert drawn(fig, "a1", "dfa diverged")[1][-1] == pytest.approx(80 * 10**5)
-        assert panel(fig, "a1").get_ylim()[1] > 80 * 10**5
-        np.testing.assert_allclose(drawn(fig, "a1", "dfa")[1][0], 10 * 2**1.5)
+        assert drawn(fig, "A1", "dfa diverged")[0].tolist() == [0, 1, 2]
+        assert drawn(fig, "A1", "dfa diverged")[1][-1] == pytest.approx(80 * 10**5)
+        assert panel(fig, "A1").get_ylim()[1] > 80 * 10**5
+        np.testing.assert_allclose(drawn(fig, "A1", "dfa")[1][0], 10 * 2**1.5)
         assert_clear(fig)
 
     def test_a_rule_that_always_diverged_has_no_mean(self):
@@ -313,7 +313,7 @@ class TestGaps:
 
     def test_one_seed_has_no_band(self):
         fig = plot_cross_architecture(make_cross(seeds=(1,)))
-        assert len(band(fig, "a1", "bp")) == 0
+        assert len(band(fig, "A1", "bp")) == 0
         assert "one seed, no band" in texts(fig)
         assert "Seed 1 (n = 1); one seed, so no bands" in texts(fig)
         assert "±" not in texts(fig)

@@ -242,3 +242,13 @@ def test_a_method_with_fewer_taps_leaves_cells_empty(visit, tmp_path):
     assert [row[0].split()[0] for row in rows] == ["4", "3", "2", "1", "0"]
     assert [bool(row[1].strip()) for row in rows] == [False, False, True, True, True]
     assert all(number(row[2]) for row in rows)
+
+
+@pytest.mark.parametrize(("rules", "quantity"), [(("bp",), "g_norm"), (("bp", "dfa"), "cos")])
+def test_the_table_begins_with_what_is_not_told(visit, tmp_path, rules, quantity):
+    records = [
+        make_record(rule=rule, epochs=EPOCHS[-1], snapshots=[varied_snapshot(rule, 1, e) for e in EPOCHS])
+        for rule in rules
+    ]
+    write_report(judge_records(records, "here", Thresholds(), []), tmp_path / "report.html")
+    assert visit(tmp_path / "report.html").locator("#layers select").input_value() == quantity

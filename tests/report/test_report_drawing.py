@@ -149,7 +149,7 @@ class TestPick:
 
 class TestChart:
     def test_every_line_is_labelled_at_its_end(self):
-        lines = [Line(f"m{i}", (0, 1, 9), (0.1, 0.2, 0.3), (0.1, 0.1, 0.2), (0.1, 0.3, 0.4)) for i in range(3)]
+        lines = [Line(f"m{i}", "c0", (0, 1, 9), (0.1, 0.2, 0.3), (0.1, 0.1, 0.2), (0.1, 0.3, 0.4)) for i in range(3)]
         svg = draw_chart(lines, "Accuracy", log=False)
         assert [svg.count(f">m{i}<") for i in range(3)] == [2, 2, 2]  # the label and its title
         assert svg.count('class="band') == svg.count('class="line') == 3
@@ -158,7 +158,9 @@ class TestChart:
 
     def test_labels_of_many_lines_stay_inside_and_differ(self):
         names = [f"direct feedback alignment, λ {i}" for i in range(40)]
-        svg = draw_chart([Line(n, (0, 1, 9), (0.3,) * 3, (0.2,) * 3, (0.4,) * 3) for n in names], "Accuracy", log=False)
+        svg = draw_chart(
+            [Line(n, "c3", (0, 1, 9), (0.3,) * 3, (0.2,) * 3, (0.4,) * 3) for n in names], "Accuracy", log=False
+        )
         found = re.search(r'viewBox="0 0 \d+ (\d+)"', svg)
         places = [float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)">direct', svg)]
         assert found
@@ -170,7 +172,7 @@ class TestChart:
     @pytest.mark.parametrize("values", [(1e-30, 1e-30, 1e-30), (5.0, 5.0, 5.0), (1e-8, 1e3, 1e30), (3.0, 3.5, 4.0)])
     def test_any_range_has_ticks(self, values):
         for log in (True, False):
-            svg = draw_chart([Line("m", (0, 1, 2), values, values, values)], "size", log=log)
+            svg = draw_chart([Line("m", "c0", (0, 1, 2), values, values, values)], "size", log=log)
             assert len(re.findall('class="grid"', svg)) >= 1
             assert "nan" not in svg
 

@@ -1,10 +1,17 @@
 """`creditscope demo`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from creditscope.commands._options import Folder, HowToTrain
 from creditscope.commands._printing import say
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from creditscope.record import Record
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,6 @@ class Demo:
         from creditscope.auditing import Thresholds, audit
         from creditscope.auditing.show import make_console, print_audit
         from creditscope.figures import save_figure
-        from creditscope.figures.audit_hero import plot_audit_hero
         from creditscope.report import judge_records, write_report
         from creditscope.studies import collect
         from creditscope.studies.demo import demo
@@ -36,8 +42,7 @@ class Demo:
         records = collect(demo(), self.out / "records", train=True, problems=problems, **self.training.options())
         console = make_console()
         print_audit(audit(records), console)
-        main_task = [r for r in records if r.spec and r.spec.task == "mnist1d"]
-        for path in save_figure(plot_audit_hero(main_task), self.out / "figures", "audit_hero"):
+        for path in save_figure(plot_demo(records), self.out / "figures", "audit_hero"):
             console.print(f"wrote {path}")
         page = self.out / "report.html"
         write_report(judge_records(records, str(self.out / "records"), Thresholds(), problems), page)
@@ -60,3 +65,11 @@ class Demo:
         out = self.out / "figures" / "paper"
         draw_figures(drawable(), records, self.shipped, out, find_study=lambda name: study_on_record(name, records))
         say([f"note: {problem}" for problem in problems])
+
+
+def plot_demo(records: "Sequence[Record]") -> "Figure":
+    """The audit figure of the main task, with every rule that the demo trains."""
+    from creditscope.figures.audit_hero import plot_audit_hero
+    from creditscope.studies.demo import RULES
+
+    return plot_audit_hero([r for r in records if r.spec and r.spec.task == "mnist1d"], rules=RULES)

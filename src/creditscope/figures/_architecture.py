@@ -4,6 +4,7 @@ Coordinates are inches. A lane shows taps as dots below the forward pass's own; 
 exact gradient, a dashed one passes a fixed random matrix B.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -159,10 +160,19 @@ def _draw_direct(ax: Axes, lane: Lane, track: Track) -> None:
         ax.text(x + 0.05, track.y + 0.01, subscript("B", tap), size=SMALL, va="center", color=lane.colour)
 
 
+def set_indices(formula: str) -> str:
+    """Lowered and raised as matplotlib sets them; a formula with a sign that it would read otherwise is left as it is.
+
+    >>> set_indices("a_l = B_l a_{l+1}, (Âᵀ)^k")
+    'a$_l$ = B$_l$ a$_{l+1}$, (Âᵀ)$^k$'
+    """
+    return formula if "$" in formula else re.sub(r"([_^](?:\w|\{[\w+\-−]+\}))", r"$\1$", formula)
+
+
 def _draw_formula(ax: Axes, lane: Lane, track: Track) -> None:
     middle = (track.taps[0][1] + track.error) / 2
     ground = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
-    ax.text(middle, track.y, lane.formula, ha="center", va="center", color=lane.colour, bbox=ground)
+    ax.text(middle, track.y, set_indices(lane.formula), ha="center", va="center", color=lane.colour, bbox=ground)
 
 
 def _draw_arrow(

@@ -1,10 +1,15 @@
 """The sentences of figure F1, computed from the records: they change when the data do."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from creditscope.auditing.stats import z_limit
+from creditscope.auditing.checks.cs010_at_chance import AtChance
+from creditscope.auditing.findings import Outcome
+from creditscope.auditing.judge import combine, judge_run
+from creditscope.auditing.moment import Moment
+from creditscope.auditing.stats import t_interval, z_limit
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.figures._selection import Group, Selection, spec_of
 from creditscope.figures._stats import mean_sd
@@ -13,6 +18,8 @@ from creditscope.words import name_options, power, subscript
 
 REFERENCE = "bp"
 RANDOM = "no better than random"
+ORDER = 0.95
+"""Orders of magnitude that are called a difference: one, as it is rounded."""
 
 
 def _mean(values: np.ndarray) -> float:
@@ -26,21 +33,47 @@ def _name_taps(taps: Sequence[int]) -> str:
     return ", ".join(subscript("h", tap) for tap in taps)
 
 
+def chance_level(hero: Selection) -> float | None:
+    """The accuracy from which CS010 finds a run of this setting above chance; None where it does not judge.
+
+    It is the best constant guess and what the test rows leave uncertain.
+    """
+    moment, low, high = Moment.of(hero.drawn[0].records[0]), 0.0, 1.0
+    if not _clears(moment, high):
+        return None
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _clears(moment, middle) else (middle, high)
+    return high
+
+
+def _clears(moment: Moment, accuracy: float) -> bool:
+    supposed = replace(moment, snapshot=replace(moment.snapshot, accuracy=accuracy))
+    return AtChance().judge(supposed, Thresholds()).outcome == Outcome.PASSED
+
+
+def _above_chance(group: Group) -> bool:
+    """What the audit concludes over the seeds."""
+    found = [judge_run(AtChance(), record, Thresholds(), trace=False) for record in group.records]
+    return combine(found, Thresholds()).outcome == Outcome.PASSED
+
+
 def caption_pair(hero: Selection) -> str:
-    """A: for how many rules Γ > 0 and accuracy > chance."""
-    chance = hero.facts.chance
-    if chance is None:
-        return "Chance is not on record, so the pair cannot be read."
-    pairs = [(g.style.label, _mean(g.per_run("gamma")), _mean(g.per_run("accuracy"))) for g in hero.drawn]
+    """A: for how many rules Γ > 0 and accuracy is above chance, as CS010 judges it."""
+    constant = hero.facts.best_constant
+    if constant is None or chance_level(hero) is None:
+        return "Chance is not judged here: the targets are no classes, or random. So the pair cannot be read."
+    pairs = [(g, _mean(g.per_run("gamma")), _mean(g.per_run("accuracy"))) for g in hero.drawn]
     pairs = [pair for pair in pairs if not np.isnan(pair[1:]).any()]
-    others = [(label, x, y) for label, x, y in pairs if not (x > 0 and y > chance)]
+    others = [(g.style.label, x, y) for g, x, y in pairs if not (x > 0 and _above_chance(g))]
     count, total = len(pairs) - len(others), len(pairs)
     if not total:
         return "Γ or accuracy is unmeasured for every rule, so the pair cannot be read."
     how_many = {1: "the one rule", 2: "both rules"}.get(total, f"all {total} rules")
     how_many = f"{count} of {total} rules" if others else how_many
     text = (
-        f"Accuracy and Γ look like learning for {how_many} (Γ\u00a0>\u00a00, accuracy above chance, {number(chance)})"
+        f"Accuracy and Γ look like learning for {how_many} (Γ\u00a0>\u00a00, accuracy clears the best constant guess, "
+        f"{number(constant)}, as in CS010)"
     )
     if not others:
         return f"{text}: the pair alone raises no doubt."
@@ -92,26 +125,36 @@ def _gamma_z(group: Group) -> float:
 def caption_gradient(hero: Selection) -> str:
     """C: orders of magnitude between ‖g_L‖ under each rule and under BP, and whether g is resolved."""
     last = {g.rule: g.log_gradient()[:, -1] for g in hero.drawn}
-    orders = [
-        (g.style.label, *mean_sd(last[g.rule] - last[REFERENCE]))
-        for g in hero.drawn
-        if REFERENCE in last and g.rule != REFERENCE
-    ]
+    orders = {
+        g.style.label: last[g.rule] - last[REFERENCE] for g in hero.drawn if REFERENCE in last and g.rule != REFERENCE
+    }
     if orders:
-        compared = ", ".join(f"{_compare(mean, sd)} under {label}" for label, mean, sd in orders)
+        compared = ", ".join(_compare(found, label) for label, found in orders.items())
         tap, spread = subscript("h", len(hero.facts.taps) - 1), " (mean ± sd)" if len(hero.seeds) > 1 else ""
         text = f"Reference gradient at {tap} against BP, in orders of magnitude{spread}: {compared}."
     elif REFERENCE in last:
         text = "Only BP is on record: there is nothing to compare with it."
     else:
         text = "BP is not on record to compare with."
-    return f"{text} {_say_noise(hero, shrunk=[label for label, mean, _ in orders if mean < 0])}"
+    shrunk = [label for label, found in orders.items() if _mean(found) < 0 and _is_apart(found)]
+    return f"{text} {_say_noise(hero, shrunk=shrunk)}"
 
 
-def _compare(mean: np.ndarray, sd: np.ndarray) -> str:
+def _is_apart(orders: np.ndarray) -> bool:
+    """Whether gradients differ by an order of magnitude or more, over seeds whose 95 % t interval leaves out 0."""
+    found = t_interval(orders[~np.isnan(orders)].tolist()) if not np.isnan(orders).all() else None
+    if found is None or found.low is None or found.high is None:
+        return False
+    return abs(found.mean) >= ORDER and not found.low <= 0 <= found.high
+
+
+def _compare(orders: np.ndarray, label: str) -> str:
+    mean, sd = map(float, mean_sd(orders))
     if np.isnan(mean):
-        return "unmeasured"
-    return f"{with_spread(number(abs(float(mean)), digits=1), float(sd))} {'smaller' if mean < 0 else 'larger'}"
+        return f"unmeasured under {label}"
+    if len(orders) > 1 and not _is_apart(orders):
+        return f"like BP's under {label} ({with_spread(number(mean, digits=1), sd)})"
+    return f"{with_spread(number(abs(mean), digits=1), sd)} {'smaller' if mean < 0 else 'larger'} under {label}"
 
 
 def _say_noise(hero: Selection, *, shrunk: Sequence[str]) -> str:

@@ -25,15 +25,29 @@ def explain(block: Block) -> str:
     return " ".join(filter(None, parts))
 
 
+def summarise(block: Block) -> str:
+    """The same in a line, without what the table says: whether there is a collapse, and the changes by their answer."""
+    said = f"L\u00a0=\u00a0{block.depth}: the baseline {_collapse(block)}"
+    if not collapsed(block.baseline, block.majority):
+        return f"{said}, so no control is judged."
+    rows = [row for row in _with(block, "learns") if row.control.against is None]
+    names = join_words([row.control.name for row in rows])
+    parts = [f"{said}.", f"Learning returns with {names}." if rows else "No single change is shown to bring it back."]
+    return " ".join([*parts, _elsewhere(block)]).strip()
+
+
+def _collapse(block: Block) -> str:
+    count, seeds = count_collapsed(block.baseline, block.majority)
+    return f"collapses in {count} of {seeds} seeds" if count else "does not collapse"
+
+
 def _symptoms(block: Block) -> str:
     """Accuracy and zeros of the baseline."""
     norms, zeros = block.baseline.zero_norms(), block.baseline.all_zero()
     found = block.baseline.accuracy()
     level = "unmeasured" if found is None else accuracy_words(found)
-    count, seeds = count_collapsed(block.baseline, block.majority)
-    verb = f"collapses in {count} of {seeds} seeds" if count else "does not collapse"
     return (
-        f"the baseline {verb} (accuracy {level}; majority class {share(block.majority)}); {norms[0]} of "
+        f"the baseline {_collapse(block)} (accuracy {level}; majority class {share(block.majority)}); {norms[0]} of "
         f"{norms[1]} weight gradients have a float32 norm of 0, and in {zeros[0]} every element is 0."
     )
 
@@ -162,7 +176,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
 
 
 def footer(found: Controls) -> str:
-    """The recipe, the seeds, what the columns are and what the answers mean."""
+    """The recipe, the seeds and what the columns are."""
     spec, facts = found.spec, found.blocks[0].facts
     return (
         f"{spec.task}, GCN, hidden width {spec.net_options['width']}, BP. Baseline: {OPTIMISERS[spec.optimiser]}, lr "
@@ -172,11 +186,11 @@ def footer(found: Controls) -> str:
         f"over seeds. Zero gradients: of all layers and seeds, training loss; norms in float32 also of float64 runs. "
         f"Output error: ‖∂L/∂Z‖ of the logits; probe: median over hidden layers and seeds; spread: RMS about the mean "
         f"node over RMS, last hidden layer; decay/grad.: decay · ‖W‖ / ‖∂L/∂W‖ before training, median over layers "
-        f"and seeds; the others: medians over seeds. {_define_answers(found)}"
+        f"and seeds; the others: medians over seeds."
     )
 
 
-def _define_answers(found: Controls) -> str:
+def define_answers(found: Controls) -> str:
     """Each answer that occurs."""
     margin, used = f"{100 * MARGIN:g}\u00a0pp", {row.answer for block in found.blocks for row in block.rows}
     meanings: dict[Answer, str] = {

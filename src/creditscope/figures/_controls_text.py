@@ -6,7 +6,7 @@ from rich.text import Text
 
 from creditscope.auditing.tables import fit_tables, render_plain
 from creditscope.figures._controls import Block, Controls
-from creditscope.figures._controls_captions import COLUMNS, explain, footer
+from creditscope.figures._controls_captions import COLUMNS, define_answers, explain, footer
 
 
 def write_controls(found: Controls) -> str:
@@ -18,7 +18,7 @@ def _draw(found: Controls, width: int) -> Group:
     parts: list[Table | Text] = []
     for block in found.blocks:
         parts += [Text(f"{found.spec.task}, L = {block.depth}"), *_table(block, width), Text(explain(block))]
-    return Group(*parts, Text(footer(found)), *map(Text, found.notes))
+    return Group(*parts, Text(f"{footer(found)} {define_answers(found)}"), *map(Text, found.notes))
 
 
 def _table(block: Block, width: int) -> list[Table]:

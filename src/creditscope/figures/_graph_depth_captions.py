@@ -32,6 +32,11 @@ SHOWN = 3
 """Methods named as the deepest that train; the others are counted."""
 
 
+def summarise(grid: Grid, task: str) -> str:
+    """For one graph, in a line: where BP by the recipe fails, and which rules train there."""
+    return f"{graph_name(task)}. {_opening(grid, task)} {_rules(grid, task)}"
+
+
 def captions(grid: Grid, task: str) -> list[str]:
     """For one graph: where BP by the recipe fails, which rules train there, against which BP, how deep others go."""
     sentences = (_opening, _rules, _against, _deepest, _divergence)
@@ -163,6 +168,12 @@ def difference_words(difference: Interval) -> str:
     return with_spread(signed(difference.mean), half)
 
 
+def say_chosen(grid: Grid) -> str:
+    """How the best were found."""
+    bps = len(grid.with_runs(BP_VARIANTS))
+    return f"Best rule and best of {bps} BPs are chosen on the test nodes they are compared on."
+
+
 def footer(grid: Grid) -> str:
     """The recipe, the seeds, and what is compared, from the specs."""
     spec, facts = grid.spec, [grid.facts(task) for task in grid.tasks]
@@ -180,7 +191,6 @@ def footer(grid: Grid) -> str:
         f"Mean ± half of the 95\u00a0% t interval over seeds that did not diverge. Fails: its mean is not above the "
         f"majority class by {100 * MARGIN:g}\u00a0pp; trains: the lower end of its interval is and no run diverged. "
         f"Differences are paired over seeds; above, below: the interval leaves out 0 (not corrected for their "
-        f"number). Best rule and best of {len(grid.with_runs(BP_VARIANTS))} BPs are chosen on the test nodes they are "
-        f"compared on. Γ: mean cosine of credit and gradient over taps, at the end; BP's is 1 by definition, none "
+        f"number). Γ: mean cosine of credit and gradient over taps, at the end; BP's is 1 by definition, none "
         f"where the gradient is 0, and drawn once."
     )

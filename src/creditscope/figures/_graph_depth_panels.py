@@ -13,6 +13,7 @@ from creditscope.figures._graph_grid import Grid, gain_word
 from creditscope.figures._graph_learning import RECIPE, compare, find_subject
 from creditscope.figures._style import BAND, BLUE, FAINT, GREY, INK, SMALL
 from creditscope.figures._words import number
+from creditscope.looks import rule_looks
 from creditscope.studies.graph_depth import BP_VARIANTS, RULES, SQRT2, Method
 from creditscope.words import DASH
 
@@ -36,7 +37,7 @@ HEAD = 0.9
 def look(method: Method, grid: Grid) -> dict:
     """A rule has its colour and marker; of BP's variants start gives both, and decay a full line and marker."""
     if method.rule != "bp":
-        style = _style.rule_styles([m.rule for m in (RECIPE, *RULES)], labels=grid.labels)[method.rule]
+        style = rule_looks([m.rule for m in (RECIPE, *RULES)], labels=grid.labels)[method.rule]
         return {"color": style.colour, "marker": style.marker, "ms": 4.2, "lw": 1.4, "mew": 0}
     marker, size, colour = STARTS[method.gain, method.residual]
     line = {"mfc": colour, "ls": "-"} if method.decay else {"mfc": "white", "ls": (0, (3, 1.6))}
@@ -123,14 +124,18 @@ def _draw_accuracy(ax: Axes, grid: Grid, task: str, methods: Sequence[Method]) -
 
 
 def _draw_series(ax: Axes, grid: Grid, task: str, name: str, methods: Sequence[Method]) -> None:
-    """Mean and 95 % t interval over seeds of every method at every depth; a line breaks where there is no run."""
+    """Mean over seeds of every method at every depth, and, but for BP's variants, its 95 % t interval.
+
+    A line breaks where there is no run.
+    """
     middle = (len(methods) - 1) / 2
     for rank, method in enumerate(methods):
         x = np.array(grid.depths) * 2 ** (DODGE * (rank - middle) / middle)
         found = [grid.cell(task, depth, method).interval(name) for depth in grid.depths]
         bounds = [(i.low, i.high) if i and i.low is not None else (np.nan, np.nan) for i in found]
         style, own = look(method, grid), method.rule != "bp"
-        ax.vlines(x, *zip(*bounds, strict=True), color=style["color"], lw=0.7, alpha=0.6, zorder=3 + own)
+        if own or method == RECIPE:
+            ax.vlines(x, *zip(*bounds, strict=True), color=style["color"], lw=0.7, alpha=0.6, zorder=3 + own)
         ax.plot(x, _means(grid, task, method, name), zorder=4 + own, gid=f"{name} {grid.name(method)}", **style)
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from creditscope.auditing.stats import Interval
 from creditscope.auditing.tables import fit_tables, render_plain
-from creditscope.figures._graph_depth_captions import captions, difference_words, footer, title
+from creditscope.figures._graph_depth_captions import captions, difference_words, footer, say_chosen, title
 from creditscope.figures._graph_grid import Grid, changes, graph_name
 from creditscope.figures._graph_learning import find_subject
 from creditscope.studies.graph_depth import BP_VARIANTS, METHODS, RULES, Method
@@ -33,7 +33,7 @@ def _draw(grid: Grid, width: int) -> Group:
         parts.append(Text(f"{name}: rule − best BP, pp, by depth, likewise"))
         parts += _over_best(grid, task, width)
         parts += [Text(" ".join(captions(grid, task))), Text()]
-    return Group(*parts, Text(footer(grid)), *map(Text, grid.notes))
+    return Group(*parts, Text(f"{footer(grid)} {say_chosen(grid)}"), *map(Text, grid.notes))
 
 
 def _by_depth(grid: Grid, task: str, name: str, methods: Sequence[Method], width: int) -> list[Table]:

@@ -33,8 +33,8 @@ class Kind:
 
 
 KINDS = {
-    "dfa": Kind("dfa", "vanilla DFA"),
-    "early": Kind("dfa", "early vanilla DFA", early=True),
+    "dfa": Kind("dfa", "DFA"),
+    "early": Kind("dfa", "early DFA", early=True),
     "weak": Kind("dfa", f"DFA with λ\u00a0=\u00a0{power(WEAK)}", WEAK),
     "strong": Kind("dfa", f"DFA with λ\u00a0=\u00a0{power(STRONG)}", STRONG),
     "bp": Kind("bp", "plain BP"),
@@ -74,7 +74,7 @@ class Rescue:
 
     @cached_property
     def early(self) -> tuple[Early, ...]:
-        """Where vanilla DFA is read, by seed."""
+        """Where DFA is read, by seed."""
         return tuple(map(find_early, self.runs["early"]))
 
     def moments(self, key: str) -> list[Snapshot]:
@@ -141,7 +141,7 @@ def _sort(
     notes = [
         f"{KINDS[key].label}, seed {seed}: {how}, left out."
         for key, seeds in lost.items()
-        if key != "early"  # the same training as that of vanilla DFA
+        if key != "early"  # the same training as that of DFA
         for seed, how in sorted(seeds.items())
     ]
     return usable, gaps, notes

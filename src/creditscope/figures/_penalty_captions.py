@@ -62,20 +62,20 @@ def _crossing(found: Rescue, key: str) -> str:
 
 
 def caption_metrics(found: Rescue) -> str:
-    """b: where vanilla DFA is read, and whose credit is better than that of fresh feedback."""
+    """b: where DFA is read, and whose credit is better than that of fresh feedback."""
     sentences = [early_words(found), _cosine_words(found)]
     sentences += [_agreement(found, metric) for metric in METRICS[1:]]
     return " ".join(filter(None, sentences))
 
 
 def early_words(found: Rescue) -> str:
-    """The epochs at which vanilla DFA is read, and why then."""
+    """The epochs at which DFA is read, and why then."""
     if not found.early:
         return f"{KINDS['early'].label}: {found.gaps['early']}, so that null and control are missing, too."
     counts = sorted(Counter(one.snapshot.epoch for one in found.early).items())
     epochs = [f"{epoch} ({count(n, 'seed')})" if len(counts) > 1 else f"{epoch}" for epoch, n in counts]
     text = (
-        f"Vanilla DFA is read at epoch {join_words(epochs)}, the last snapshot before growth (CS001) or the published "
+        f"DFA is read at epoch {join_words(epochs)}, the last snapshot before growth (CS001) or the published "
         f"floor gives alarm, at latest epoch {EARLY_UNTIL}."
     )
     at_once = sum(one.fired is not None and one.snapshot.epoch == 0 for one in found.early)
@@ -183,7 +183,7 @@ def footer(found: Rescue) -> str:
     record, n = found.first, len(found.seeds)
     spec = spec_of(record)
     draws = sorted({moment.fresh_draws for moment in found.moments("early")} - {0})
-    band = "Band in a: mean ± sd of log10 over seeds; bars in b and c: ± sd over seeds (ddof 1)"
+    band = "Band in A: mean ± sd of log10 over seeds; bars in B and C: ± sd over seeds (ddof 1)"
     cosine = METRICS[0].label.lower()
     drawn = f"{'–'.join(map(str, draws))} draws ({cosine}) or {FRESH_MOVES} (ρ, descent)"
     null = f", of the null over {drawn} and seeds" if draws else ""

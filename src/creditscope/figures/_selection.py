@@ -7,7 +7,7 @@ import numpy as np
 
 from creditscope.errors import CreditscopeError
 from creditscope.figures._stats import take_log
-from creditscope.figures._style import RuleStyle, rule_styles
+from creditscope.looks import Look, rule_looks
 from creditscope.record import Facts, Record, RunSpec
 from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.view import richest
@@ -23,7 +23,7 @@ class Group:
     """The drawn runs of one rule, one per shared seed; `gap` says why there are none."""
 
     rule: str
-    style: RuleStyle
+    style: Look
     records: tuple[Record, ...]
     gap: str = ""
 
@@ -77,7 +77,7 @@ def select_runs(records: Sequence[Record], *, rules: Sequence[str]) -> Selection
     kept = {id(record) for record in richest([record for _, record in wanted])}
     wanted = [(spec, record) for spec, record in wanted if id(record) in kept]
     require_one_setting([spec for spec, _ in wanted])
-    styles = rule_styles(rules, labels={spec.rule: r.facts.rule.label for spec, r in wanted})
+    styles = rule_looks(rules, labels={spec.rule: r.facts.rule.label for spec, r in wanted})
     usable: dict[str, dict[int, Record]] = {rule: {} for rule in rules}
     gaps, notes = dict.fromkeys(rules, "not on record"), []
     for spec, record in wanted:

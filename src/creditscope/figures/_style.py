@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import cycle
 from typing import Literal
 
 import numpy as np
@@ -16,6 +14,8 @@ from matplotlib.legend import Legend
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.textpath import text_to_path
 
+from creditscope.looks import LOOKS, Look
+
 WIDTH = 7.2
 """Double-column width, inches."""
 FONT = "DejaVu Sans"  # ships with matplotlib: the same figure everywhere
@@ -24,7 +24,8 @@ BODY, SMALL = 7.0, 6.2
 PAD = 0.06
 """Room around the text of a caption box, inches."""
 INK, GREY, FAINT, BAND = "#222222", "#666666", "#8c8c8c", "#dedede"
-BLUE, AMBER, RED = "#2166ac", "#b35806", "#b2182b"
+BLUE, RED = LOOKS["bp"].colour, LOOKS["dfa"].colour
+AMBER = "#b35806"
 
 RC = {
     "font.family": FONT,
@@ -65,39 +66,6 @@ def styled() -> Iterator[None]:
     """Draw and save in this style; the caller's settings come back afterwards (an `rc_context` inside)."""
     with style.context(["default", RC]):
         yield
-
-
-@dataclass(frozen=True)
-class RuleStyle:
-    """How one rule looks in every panel."""
-
-    label: str
-    colour: str
-    marker: str
-
-
-_KNOWN = {
-    "bp": RuleStyle("BP", BLUE, "o"),
-    "fa": RuleStyle("FA", "#e08214", "s"),
-    "block_fa": RuleStyle("FA (block)", "#e08214", "s"),
-    "dfa": RuleStyle("DFA", RED, "D"),
-}
-_BOTH_FA = {"fa": RuleStyle("FA", "#35978f", "^"), "block_fa": RuleStyle("block FA", "#e08214", "s")}
-_OTHERS = (("#762a83", "v"), ("#4d4d4d", "P"), ("#dd77aa", "X"), ("#8c6d1f", "<"))
-
-
-def rule_styles(rules: Sequence[str], *, labels: dict[str, str]) -> dict[str, RuleStyle]:
-    """A style per rule, by name; `labels` are what rules without a fixed style call themselves.
-
-    >>> [s.label for s in rule_styles(["fa", "block_fa", "mine"], labels={"mine": "My rule"}).values()]
-    ['FA', 'block FA', 'My rule']
-    """
-    known = _KNOWN | (_BOTH_FA if "fa" in rules and "block_fa" in rules else {})
-    free = cycle(_OTHERS)
-    return {
-        rule: known[rule] if rule in known else RuleStyle(labels.get(rule, rule.rpartition(":")[2]), *next(free))
-        for rule in rules
-    }
 
 
 def text_width(text: str, *, size: float = SMALL, italic: bool = False, bold: bool = False) -> float:
@@ -151,22 +119,29 @@ def draw_key(ax: Axes, keys: Sequence[Artist], *, x: float, y: float, loc: Corne
     ax.add_artist(Legend(ax, keys, labels, loc=loc, bbox_to_anchor=(x, y), bbox_transform=page, **spacing))
 
 
-def label_points(ax: Axes, points: Sequence[tuple[RuleStyle, float, float]]) -> None:
-    """Write each rule's label beside its point, where it touches least; limits and other texts come first."""
+def label_points(ax: Axes, points: Sequence[tuple[Look, float, float]], *, gid: str) -> None:
+    """Write each rule's label beside its point, or none where one would touch something: the key tells them apart.
+
+    Limits and other texts come first; labels have the `gid`.
+    """
     inch = ax.figure.dpi
     places = [ax.transData.transform((x, y)) / inch for _, x, y in points]
     boxes = [text.get_window_extent() for text in ax.texts]
     taken = [(box.x0 / inch, (box.y0 + box.y1) / 2 / inch, box.width / inch) for box in boxes]
+    chosen = []
     for (look, _, _), (x, y) in zip(points, places, strict=True):
         width = text_width(look.label, size=BODY, bold=True)
         lefts, middles = (x + 0.09, x - width - 0.09, x - width / 2), (y, y + 0.14, y - 0.14)
         sides = [(left, middle) for middle in middles for left in lefts if (left, middle) != (lefts[2], y)]
         others = [place for place in places if tuple(place) != (x, y)]
         clashes = [_count_clashes(ax, (*side, width), others, taken) for side in sides]
-        left, middle = sides[int(np.argmin(clashes))]
-        taken.append((left, middle, width))
-        at = ax.transData.inverted().transform((left * inch, middle * inch))
-        ax.text(at[0], at[1], look.label, color=look.colour, size=BODY, weight="bold", va="center", zorder=6)
+        if min(clashes):
+            return
+        chosen.append(sides[int(np.argmin(clashes))])
+        taken.append((*chosen[-1], width))
+    for (look, _, _), (left, middle) in zip(points, chosen, strict=True):
+        x, y = ax.transData.inverted().transform((left * inch, middle * inch))
+        ax.text(x, y, look.label, color=look.colour, size=BODY, weight="bold", va="center", zorder=6, gid=gid)
 
 
 def _count_clashes(ax: Axes, box: tuple[float, float, float], points: Sequence, taken: Sequence) -> int:

@@ -12,7 +12,7 @@ from creditscope.auditing.criteria import CRITERIA, Criterion
 from creditscope.auditing.moment import Moment, first_epoch
 from creditscope.errors import CreditscopeError
 from creditscope.figures._selection import require_one_setting, spec_of
-from creditscope.figures._style import RuleStyle, rule_styles
+from creditscope.looks import Look, rule_looks
 from creditscope.record import Facts, Record, RunSpec, Snapshot
 from creditscope.record.view import richest
 from creditscope.words import name_all, subscript
@@ -92,7 +92,7 @@ class Group:
     """The runs of one rule on one net: one per shared seed, apart from those that diverged; `gap` says why none."""
 
     rule: str
-    style: RuleStyle
+    style: Look
     records: tuple[Record, ...]
     diverged: tuple[Record, ...] = ()
     gap: str = ""
@@ -151,7 +151,7 @@ class Trajectories:
     """All that is drawn; `notes` say what was left out."""
 
     rows: tuple[Row, ...]
-    styles: dict[str, RuleStyle]
+    styles: dict[str, Look]
     seeds: tuple[int, ...]
     notes: tuple[str, ...]
 
@@ -177,7 +177,7 @@ def select_trajectories(
             require_one_setting([spec_of(record) for record in found])
     complete = {(wanted, rule): _by_seed(found, rule, "complete") for wanted, found in by_row.items() for rule in rules}
     seeds = _share_seeds([set(runs) for runs in complete.values() if runs])
-    styles = rule_styles(rules, labels={spec_of(r).rule: r.facts.rule.label for r in plain})
+    styles = rule_looks(rules, labels={spec_of(r).rule: r.facts.rule.label for r in plain})
     others = sorted(set().union(*complete.values()) - set(seeds))
     notes = [f"Left out, as not every rule and net has it: {name_all('seed', others)}."] if others else []
     chosen = []
@@ -209,7 +209,7 @@ def _share_seeds(held: Sequence[set[int]]) -> tuple[int, ...]:
     return tuple(sorted(seed for seed, count in counts.items() if count == max(counts.values())))
 
 
-def _make_group(rule: str, style: RuleStyle, found: Sequence[Record], seeds: Sequence[int]) -> Group:
+def _make_group(rule: str, style: Look, found: Sequence[Record], seeds: Sequence[int]) -> Group:
     runs, diverged = _by_seed(found, rule, "complete"), _by_seed(found, rule, "diverged")
     kept = tuple(runs[seed] for seed in seeds if seed in runs)
     statuses = {r.provenance.status for r in found if spec_of(r).rule == rule}

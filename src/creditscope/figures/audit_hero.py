@@ -17,7 +17,14 @@ from matplotlib.ticker import MaxNLocator
 from creditscope.auditing.stats import NULL_SDS
 from creditscope.figures import _style, register_figure
 from creditscope.figures._architecture import Lane, architecture_height, draw_architecture
-from creditscope.figures._audit_hero_captions import caption_cosine, caption_gradient, caption_pair, footer
+from creditscope.figures._audit_hero_captions import (
+    REFERENCE,
+    caption_cosine,
+    caption_gradient,
+    caption_pair,
+    chance_level,
+    footer,
+)
 from creditscope.figures._page import AXIS_ROOM, COLUMN, GAP, MARGIN, PANEL, add_axes, draw_footer, wrap_footer
 from creditscope.figures._selection import Group, Selection, select_runs
 from creditscope.figures._stats import mean_sd
@@ -26,14 +33,17 @@ from creditscope.figures._words import number
 from creditscope.record import Record
 from creditscope.words import subscript
 
+RULE_LABEL = "rule label"
+"""Marks the names that are written beside the points of panel A."""
+
 
 @register_figure("audit_hero")
 def plot_audit_hero(records: Sequence[Record], *, rules: Sequence[str] = ("bp", "block_fa", "dfa")) -> Figure:
     """Draw the figure from trained, unpenalised records of `rules` on one task and net.
 
-    A rule without records is a marked gap; seeds that not all rules have are left out and said.
+    BP comes first. A rule without records is a marked gap; seeds that not all rules have are left out and said.
     """
-    hero = select_runs(records, rules=rules)
+    hero = select_runs(records, rules=sorted(rules, key=lambda rule: rule != REFERENCE))
     with _style.styled():
         return _compose(hero)
 
@@ -49,27 +59,27 @@ def draw_pair(ax: Axes, hero: Selection) -> None:
         ax.plot(gamma, accuracy, "o", color=look.colour, ms=2.6, mew=0, zorder=4, gid=f"{group.rule} seeds")
         ax.plot(x, y, look.marker, color=look.colour, mec="white", mew=0.5, ms=6, zorder=5, gid=f"{group.rule} mean")
         points += [] if np.isnan([x, y]).any() else [(look, float(x), float(y))]
-    _style.label_points(ax, points)
+    _style.label_points(ax, points, gid=RULE_LABEL)
     ax.set(xlabel="Γ, mean cosine over blocks", ylabel="test accuracy")
 
 
 def _draw_quadrants(ax: Axes, hero: Selection) -> None:
     """Limits from the data with room for the four quadrants, then their tints and names."""
     gammas = np.concatenate([[0.0], *(g.per_run("gamma") for g in hero.drawn)])
-    chance = hero.facts.chance
+    chance = chance_level(hero)
     level = 0.0 if chance is None else chance
     accuracies = np.concatenate([[level], *(g.per_run("accuracy") for g in hero.drawn)])
     low, high = np.nanmin(accuracies), np.nanmax(accuracies)
     room = max(high - low, 0.05)
-    bottom, top = min(low - 0.08 * room, level - 0.2 * room), high + 0.3 * room
+    bottom, top = min(low - 0.24 * room, level - 0.2 * room), high + 0.3 * room  # no point lies on the lowest words
     left, right = min(-0.42, np.nanmin(gammas) - 0.15), max(1.2, np.nanmax(gammas) + 0.2)
     ax.set(xlim=(left, right), ylim=(bottom, top), xticks=np.arange(np.ceil(left * 2), right * 2) / 2)
     ax.set_yticks([tick for tick in MaxNLocator(6).tick_values(0, top) if 0 <= tick <= min(top, 1)])
     if chance is None:
         return
-    ax.axhline(chance, color=FAINT, lw=0.6, zorder=1)
+    ax.axhline(chance, color=FAINT, lw=0.6, zorder=1, gid="chance")
     ax.axvline(0, color=FAINT, lw=0.6, zorder=1)
-    raised, middle = top - 0.03 * (top - bottom), (bottom + chance) / 2
+    raised, lowered = top - 0.03 * (top - bottom), bottom + 0.1 * room
     for x, y, w, h, tint in (
         (0, chance, right, top - chance, "#e3f2e1"),
         (left, bottom, -left, chance - bottom, "#f9e0de"),
@@ -79,10 +89,10 @@ def _draw_quadrants(ax: Axes, hero: Selection) -> None:
         ax.add_patch(Rectangle((x, y), w, h, facecolor=tint, lw=0, zorder=0))
     for x, y, text, colour, ha, va in (
         (right - 0.03, raised, "looks like learning", "#2f7d32", "right", "top"),
-        (left + 0.03, middle, "neither", "#a8322a", "left", "center"),
+        (left + 0.03, lowered, "neither", "#a8322a", "left", "center"),
         (left / 2, raised, "accuracy\nonly", GREY, "center", "top"),
-        (0.05, middle, "Γ only", GREY, "left", "center"),
-        (right - 0.03, middle, f"chance {number(chance)}", GREY, "right", "center"),
+        (0.05, lowered, "Γ only", GREY, "left", "center"),
+        (right - 0.03, lowered, f"at chance below {number(chance)}", GREY, "right", "center"),
     ):
         ax.text(x, y, text, color=colour, size=SMALL, ha=ha, va=va, zorder=1)
 
@@ -219,7 +229,8 @@ def _compose(hero: Selection) -> Figure:
         draw(ax, hero)
         heading = f"{letter}   {title}"
         fig.text(edge, bottom + PANEL + 0.1, heading, transform=fig.dpi_scale_trans, weight="bold", va="bottom")
-        _style.draw_key(ax, _rule_keys(hero, gaps_only=letter == "A"), x=edge + 0.12, y=key_top, loc="upper left")
+        labelled = any(text.get_gid() == RULE_LABEL for text in ax.texts)
+        _style.draw_key(ax, _rule_keys(hero, gaps_only=labelled), x=edge + 0.12, y=key_top, loc="upper left")
         _style.draw_key(ax, _note_keys(hero, letter), x=edge + COLUMN, y=key_top, loc="upper right")
         _style.draw_caption(fig, lines, x=edge, y=box_bottom, width=COLUMN, height=box)
     draw_footer(fig, foot, top=box_bottom - 0.06)

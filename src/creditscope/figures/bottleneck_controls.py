@@ -15,9 +15,9 @@ from matplotlib.patches import Patch
 
 from creditscope.figures import _style, register_figure
 from creditscope.figures._controls import Block, Controls, select_controls
-from creditscope.figures._controls_captions import COLUMNS, explain, footer
+from creditscope.figures._controls_captions import COLUMNS, footer, summarise
 from creditscope.figures._controls_text import write_controls
-from creditscope.figures._page import MARGIN, add_axes, draw_footer, wrap_footer
+from creditscope.figures._page import LETTERS, MARGIN, add_axes, draw_footer, wrap_footer
 from creditscope.figures._style import AMBER, BAND, BLUE, GREY, INK, PAD, RED, SMALL, WIDTH, line_height
 from creditscope.record import Record
 
@@ -50,7 +50,9 @@ def _compose(found: Controls) -> Figure:
     """Depths from top to bottom, each a table with two panels beside its rows; key, caption and footer below."""
     width = WIDTH - 2 * MARGIN
     text = [
-        line for block in found.blocks for line in _style.wrap_text(explain(block), width=width - 2 * PAD, italic=True)
+        line
+        for block in found.blocks
+        for line in _style.wrap_text(summarise(block), width=width - 2 * PAD, italic=True)
     ]
     foot, keys = wrap_footer([footer(found), " ".join(found.notes)]), _keys(found)
     box, box_bottom = len(text) * line_height() + 2 * PAD, len(foot) * line_height() + 0.1
@@ -64,7 +66,7 @@ def _compose(found: Controls) -> Figure:
         y = top - (i + 1) * (height + DEPTH)
         places = {"table": (MARGIN, ACCURACY[0] - 0.1), "accuracy": ACCURACY, "zeros": ZEROS}
         axes = {kind: add_axes(fig, x, y, w, height, label=f"{block.depth} {kind}") for kind, (x, w) in places.items()}
-        draw_table(axes["table"], block, headed=i == 0)
+        draw_table(axes["table"], block, letter=LETTERS[i % len(LETTERS)], headed=i == 0)
         draw_accuracy(axes["accuracy"], block, limit=limit)
         draw_zeros(axes["zeros"], block)
         for kind, title in (("accuracy", "test accuracy"), ("zeros", "zero gradients")):
@@ -92,7 +94,7 @@ def _draw_rows(ax: Axes, block: Block) -> None:
         ax.axhline(y + 0.5, color=BAND, lw=0.5, zorder=0)
 
 
-def draw_table(ax: Axes, block: Block, *, headed: bool) -> None:
+def draw_table(ax: Axes, block: Block, *, letter: str, headed: bool) -> None:
     """The numbers of every control; places in inches."""
     inches = ax.get_window_extent().width / ax.figure.dpi
     _draw_rows(ax, block)
@@ -102,7 +104,7 @@ def draw_table(ax: Axes, block: Block, *, headed: bool) -> None:
         ax.plot([0, inches], [y + 0.5] * 2, color=GREY if y < 0 else BAND, lw=0.5, clip_on=False)
     said: dict[str, Any] = {"va": "center", "size": SMALL}
     heading = {"va": "bottom", "size": SMALL, "color": GREY, "linespacing": 1.1}
-    ax.text(0, -0.75, f"L = {block.depth}", va="bottom", weight="bold")
+    ax.text(0, -0.75, f"{letter}   L = {block.depth}", va="bottom", weight="bold")
     for name, right in zip(COLUMNS, EDGES, strict=True):
         ax.text(right, -0.75, name if headed else "", ha="right", multialignment="right", **heading)
     for y, row in enumerate(block.rows):

@@ -72,7 +72,7 @@ def _compose(found: Depths) -> Figure:
     fig = Figure(figsize=(WIDTH, bottom + PANEL + 0.34))
     page = {"transform": fig.dpi_scale_trans, "weight": "bold", "va": "bottom"}
     titles, draws = (title_gradients(found), title_probes(found)), (draw_gradients, draw_probes)
-    for i, (letter, title, draw) in enumerate(zip("ab", titles, draws, strict=True)):
+    for i, (letter, title, draw) in enumerate(zip("AB", titles, draws, strict=True)):
         edge = MARGIN + i * (COLUMN + GAP)
         ax = add_axes(fig, edge + AXIS_ROOM, bottom, COLUMN - AXIS_ROOM, PANEL, label=letter)
         draw(ax, found)
@@ -80,8 +80,8 @@ def _compose(found: Depths) -> Figure:
         fig.text(edge, bottom + PANEL + 0.1, heading, size=_style.fit_size(heading, width=COLUMN, bold=True), **page)
         _style.draw_key(ax, keys[i], x=edge + 0.12, y=key_top, loc="upper left")
         _style.draw_caption(fig, captions[i], x=edge, y=box_bottom, width=COLUMN, height=box)
-    fig.text(MARGIN, table_top + 0.06, f"c   After epoch {found.spec.epochs}", size=BODY, **page)
-    draw_table(add_axes(fig, MARGIN, table_bottom, width, table_top - table_bottom, label="c"), found)
+    fig.text(MARGIN, table_top + 0.06, f"C   After epoch {found.spec.epochs}", size=BODY, **page)
+    draw_table(add_axes(fig, MARGIN, table_bottom, width, table_top - table_bottom, label="C"), found)
     _style.draw_caption(fig, below, x=MARGIN, y=c_bottom, width=width, height=box_c)
     draw_footer(fig, foot, top=c_bottom - 0.06)
     return fig

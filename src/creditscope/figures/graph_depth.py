@@ -11,12 +11,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from creditscope.figures import _style, register_figure
-from creditscope.figures._graph_depth_captions import captions, footer
+from creditscope.figures._graph_depth_captions import footer, summarise
 from creditscope.figures._graph_depth_panels import OTHERS, PANELS, RANGE, TINTS, look
 from creditscope.figures._graph_depth_text import write_grid
 from creditscope.figures._graph_grid import Grid, graph_name, select_grid
 from creditscope.figures._graph_learning import RECIPE, find_subject
-from creditscope.figures._page import MARGIN, add_axes, draw_footer, wrap_footer
+from creditscope.figures._page import LETTERS, MARGIN, add_axes, draw_footer, wrap_footer
 from creditscope.figures._style import BAND, BODY, FAINT, GREY, INK, PAD, WIDTH, line_height
 from creditscope.record import Record
 from creditscope.studies.graph_depth import METHODS, RULES, Method
@@ -45,8 +45,7 @@ def describe(records: Sequence[Record]) -> str:
 def _compose(grid: Grid) -> Figure:
     """Graphs from left to right, measures from top to bottom; keys, a caption for each graph and footer below."""
     width = WIDTH - 2 * MARGIN
-    said = [f"{graph_name(task)}. {' '.join(captions(grid, task))}" for task in grid.tasks]
-    texts = [_style.wrap_text(text, width=width - 2 * PAD, italic=True) for text in said]
+    texts = [_style.wrap_text(summarise(grid, task), width=width - 2 * PAD, italic=True) for task in grid.tasks]
     foot, keys = wrap_footer([" ".join([footer(grid), *grid.notes])]), _keys(grid)
     boxes = [len(lines) * line_height() + 2 * PAD for lines in texts]
     bottom = len(foot) * line_height() + 0.1
@@ -61,7 +60,8 @@ def _compose(grid: Grid) -> Figure:
             ax.set_xlabel("")
         if kind == "rules":
             style = {"transform": fig.dpi_scale_trans, "weight": "bold", "va": "bottom", "size": BODY}
-            fig.text(place[0], top + 0.06, graph_name(task), **style)
+            letter = f"{LETTERS[grid.tasks.index(task)]}   " if len(grid.tasks) > 1 else ""
+            fig.text(place[0], top + 0.06, f"{letter}{graph_name(task)}", **style)
     for x, group in zip((0.1, 2.45, 4.15), keys, strict=True):
         _style.draw_key(fig.axes[0], group, x=MARGIN + x, y=key_top, loc="upper left")
     y = box_top
@@ -105,7 +105,7 @@ def _keys(grid: Grid) -> list[Sequence[Artist]]:
         return Line2D([], [], label=label, **look(method, grid))
 
     n = len(grid.seeds)
-    seen = f"mean, 95 % t interval over {n} seeds" if n > 1 else "one seed, no interval"
+    seen = f"mean, 95 % t interval over {n} seeds\n(other BPs: mean)" if n > 1 else "one seed, no interval"
     marks: list[Artist] = [
         Line2D([], [], color=INK, lw=0.6, marker="|", ms=6, mew=0.6, ls="", label=seen),
         Line2D([], [], color=GREY, lw=0.7, ls="--", label="majority class"),

@@ -17,7 +17,7 @@ from creditscope.auditing.thresholds import Thresholds
 from creditscope.figures import _style, register_figure
 from creditscope.figures._conditions import NORMS, Condition, Grid, Setting, accuracies, select_conditions
 from creditscope.figures._normalisation_captions import caption, footer
-from creditscope.figures._page import GAP, MARGIN, add_axes, draw_footer, wrap_footer
+from creditscope.figures._page import GAP, LETTERS, MARGIN, add_axes, draw_footer, wrap_footer
 from creditscope.figures._style import BLUE, BODY, FAINT, GREY, INK, PAD, RED, SMALL, WIDTH, line_height
 from creditscope.record import Record
 from creditscope.words import power
@@ -71,7 +71,13 @@ def _compose(grid: Grid) -> Figure:
     fig.text(MARGIN, top + 0.05, "credit norm", transform=fig.dpi_scale_trans, va="bottom", color=GREY)
     for i, setting in enumerate(grid.settings):
         y = top - (i + 1) * (height + HEADING)
-        fig.text(MARGIN, y + height + 0.07, _heading(setting), transform=fig.dpi_scale_trans, weight="bold")
+        fig.text(
+            MARGIN,
+            y + height + 0.07,
+            _heading(setting, LETTERS[i % len(LETTERS)]),
+            transform=fig.dpi_scale_trans,
+            weight="bold",
+        )
         for j, column in enumerate(COLUMNS):
             x = MARGIN + LABEL_ROOM + j * (width + GAP)
             ax = add_axes(fig, x, y, width, height, label=f"{i} {column.title}")
@@ -88,8 +94,8 @@ def _compose(grid: Grid) -> Figure:
     return fig
 
 
-def _heading(setting: Setting) -> str:
-    return f"{setting.label}   (lr {setting.lr:g})"
+def _heading(setting: Setting, letter: str) -> str:
+    return f"{letter}   {setting.label}   (lr {setting.lr:g})"
 
 
 def _looks(grid: Grid) -> dict[float, tuple[str, str]]:

@@ -47,7 +47,7 @@ def plot_penalty_rescue(records: Sequence[Record], *, credit_norm: str = "none")
     found = select_rescue(records, credit_norm=credit_norm)
     panels = [
         Panel(
-            "a",
+            "A",
             "Stream and gradient under DFA",
             lambda ax: draw_trajectory(ax, found),
             trajectory_keys(found),
@@ -55,13 +55,13 @@ def plot_penalty_rescue(records: Sequence[Record], *, credit_norm: str = "none")
             right_room=AXIS_ROOM,
         ),
         Panel(
-            "b",
+            "B",
             "Credit of the deep taps",
             lambda ax: draw_metrics(ax, found),
             metric_keys(found),
             caption_metrics(found),
         ),
-        Panel("c", title_cost(found), lambda ax: draw_cost(ax, found), cost_keys(found), caption_cost(found)),
+        Panel("C", title_cost(found), lambda ax: draw_cost(ax, found), cost_keys(found), caption_cost(found)),
     ]
     with _style.styled():
         return compose_page(panels, footer=[footer(found), " ".join([*found.notes, *note_missing(found)])])
@@ -73,9 +73,9 @@ def describe(records: Sequence[Record], *, credit_norm: str = "none") -> str:
 
 
 def draw_trajectory(ax: Axes, found: Rescue) -> None:
-    """a: ‖h_L‖ over epochs above, ‖g_L‖ on the right axis below with the published floor; 10^(mean ± sd of log10)."""
+    """A: ‖h_L‖ over epochs above, ‖g_L‖ on the right axis below with the published floor; 10^(mean ± sd of log10)."""
     right = ax.twinx()
-    right.set_label("a right")
+    right.set_label("A right")
     right.spines["right"].set_visible(True)
     sizes = {name: [take_log(found.trajectory(key, name)[1]) for key in TRACED] for name in ("h_norm", "g_norm")}
     _set_log_axis(ax, sizes["h_norm"], [], upper=True)
@@ -113,7 +113,7 @@ def _set_log_axis(ax: Axes, logs: Sequence[np.ndarray], lines: Sequence[float], 
 
 
 def draw_metrics(ax: Axes, found: Rescue) -> None:
-    """b: the five conditions side by side for every measure; a cross where there is no value."""
+    """B: the five conditions side by side for every measure; a cross where there is no value."""
     ax.axhline(0, color=INK, lw=0.6, zorder=1)
     low, high = 0.0, 1.0
     middle = (len(COLUMNS) - 1) / 2
@@ -153,7 +153,7 @@ def _draw_error(ax: Axes, x: float, mean: float, sd: float, gid: str) -> None:
 
 
 def draw_cost(ax: Axes, found: Rescue) -> None:
-    """c: accuracy of BP and DFA without and with the penalty, over frozen blocks."""
+    """C: accuracy of BP and DFA without and with the penalty, over frozen blocks."""
     places = (0.0, 1.0, 2.3, 3.3)
     highest = [0.05]
     for x, key in zip(places, COST, strict=True):

@@ -9,6 +9,7 @@ from creditscope.auditing import Audit
 from creditscope.auditing.decision import Decision
 from creditscope.memory import collection_paused
 from creditscope.report import checks, comparison, layers, missing, overview, provenance
+from creditscope.report.colours import rule_classes
 from creditscope.report.decisions import decision_table
 from creditscope.report.gather import Material
 from creditscope.report.grids import Grid, choose_epochs, make_grid, most_columns
@@ -60,6 +61,7 @@ class _Parts:
     decisions: list[list[Decision]]
     cards: list[CardText]
     origins: list[tuple[str, ...]]
+    colours: dict[str, str]
 
 
 def _settings(material: Material, grids: list[Grid]) -> tuple[Setting, ...]:
@@ -70,7 +72,8 @@ def _settings(material: Material, grids: list[Grid]) -> tuple[Setting, ...]:
     for key, found in enumerate(audit.methods):
         members.setdefault(found.setting, []).append(key)
     origins = [row[1:-1] for row in provenance.list_origins(material.records)]
-    parts = _Parts(audit, grids, _decisions_by_method(audit), provenance.write_cards(audit), origins)
+    colours = rule_classes(group.facts.rule.name for group in audit.groups)
+    parts = _Parts(audit, grids, _decisions_by_method(audit), provenance.write_cards(audit), origins, colours)
     short = short_names(list(members))
     return tuple(_setting(i, name, short[name], keys, parts) for i, (name, keys) in enumerate(members.items()))
 
@@ -97,9 +100,10 @@ def _setting(place: int, name: str, short: str, keys: list[int], parts: _Parts) 
         counts=overview.count_words(list(found.values())),
         decisions=decision_table([parts.decisions[k] for k in keys]),
         legends=bars,
+        layer_notes=layers.say_left_out(grids, shown),
         layers=tuple(layers.layer_row(k, found[k], methods[k], parts.grids[k], scales, shown) for k in keys),
         epochs=tuple(sorted({epoch for grid in grids for epoch in grid.epochs})),
-        charts=draw_trajectories(list(methods.values())),
+        charts=draw_trajectories(list(methods.values()), parts.colours),
         checks=tuple((k, found[k].method, checks.check_rows(found[k], methods[k].facts, limits)) for k in keys),
         spec=provenance.spec_facts(methods[keys[0]]),
         provenance=tuple(provenance.provenance_row(m, parts.origins) for m in methods.values()),

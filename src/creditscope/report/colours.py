@@ -1,7 +1,10 @@
-"""Colour maps of even lightness steps, safe for the colour-blind, made in OKLCH."""
+"""Colour maps of even lightness steps, safe for the colour-blind, made in OKLCH; and the colours of the rules."""
 
 import math
+from collections.abc import Iterable
 from functools import cache
+
+from creditscope.looks import LOOKS, OTHERS, rule_looks
 
 DIVERGING_LEVELS, SEQUENTIAL_LEVELS = 33, 32
 BLUE, ORANGE = 255.0, 50.0
@@ -56,9 +59,26 @@ def _encode(channel: float) -> float:
     return 12.92 * channel if channel <= 0.0031308 else 1.055 * channel ** (1 / 2.4) - 0.055
 
 
+_RULES = (*LOOKS.values(), *OTHERS)
+
+
+def rule_classes(rules: Iterable[str]) -> dict[str, str]:
+    """The class of each rule's colour: that of its look, wherever it stands on the page.
+
+    >>> rule_classes(["dfa", "bp", "mine"])
+    {'dfa': 'c3', 'bp': 'c0', 'mine': 'c7'}
+    """
+    places = {look.colour: f"c{i}" for i, look in enumerate(_RULES)}
+    return {rule: places[look.colour] for rule, look in rule_looks(dict.fromkeys(rules), labels={}).items()}
+
+
 def colour_rules() -> str:
-    """The maps as CSS: a class per level, and a gradient for each legend bar."""
+    """As CSS: a class per level of the maps, a gradient for each legend bar, a class per rule."""
     maps = {"d": diverging(), "s": sequential()}
     lines = [f".{name}{i}{{stroke:{colour}}}" for name, colours in maps.items() for i, colour in enumerate(colours)]
     bars = [f".bar-{name}{{background:linear-gradient(90deg,{','.join(c)})}}" for name, c in maps.items()]
-    return "\n".join([*lines, *bars])
+    light = "".join(f"--c{i}:{look.colour};" for i, look in enumerate(_RULES))
+    dark = "".join(f"--c{i}:{look.dark};" for i, look in enumerate(_RULES))
+    grounds = [f":root{{{light}}}", f"@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"]
+    drawn = [f".line.c{i},.lead.c{i}{{stroke:var(--c{i})}}.band.c{i}{{fill:var(--c{i})}}" for i in range(len(_RULES))]
+    return "\n".join([*lines, *bars, *grounds, *drawn])

@@ -14,7 +14,7 @@ def decision_table(rows: Sequence[Sequence[Decision]]) -> DecisionTable:
     table = []
     for decisions in rows:
         by_name = {row.criterion: row for row in decisions}
-        table.append((decisions[0].method, tuple(_mark(by_name[name]) for name in (*criteria, PROTOCOL))))
+        table.append((decisions[0].method, tuple(_mark(by_name[name]) for name in (PROTOCOL, *criteria))))
     return DecisionTable(criteria=criteria, rows=tuple(table))
 
 

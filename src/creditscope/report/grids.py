@@ -58,6 +58,11 @@ class Grid:
         """Whether every tap is handed the exact gradient, so that the cosine is 1 by construction."""
         return len(self.exact) == len(self.taps)
 
+    def epochs_with(self, name: str) -> list[int]:
+        """At which some tap has a value of a quantity."""
+        rows, means = len(self.taps), self.means.get(name, [])
+        return [e for i, e in enumerate(self.epochs) if any(v is not None for v in means[i * rows : (i + 1) * rows])]
+
     def to_dict(self, name: str, setting: int) -> dict[str, Any]:
         """For the script: a list per epoch, four significant digits; a constant list is one number."""
         return {

@@ -11,7 +11,7 @@ from creditscope.report.heatmap import draw_heatmap
 from creditscope.report.model import Heat, LayerRow, Legend
 from creditscope.report.numbers import counted
 from creditscope.report.scales import Scale, log_scale
-from creditscope.words import DASH, count, number
+from creditscope.words import DASH, count, name_all, number
 
 NAMES: tuple[str, ...] = (
     "tap",
@@ -26,6 +26,8 @@ NAMES: tuple[str, ...] = (
     "n",
 )
 """Columns of the final values."""
+FEWEST_EPOCHS = 3
+"""Of a quantity that is drawn over epochs, where more were measured."""
 COUNTS = ("rows used", "rows without gradient", "n")
 """Said once where they are the same at every tap."""
 
@@ -42,7 +44,7 @@ def _scale(quantity: Quantity, grids: Sequence[Grid]) -> Scale:
 
 
 def legends(scales: dict[str, Scale], grids: Sequence[Grid]) -> tuple[Legend, ...]:
-    """A bar per quantity that some method has."""
+    """A bar per quantity that is drawn over epochs."""
     return tuple(
         Legend(
             quantity=q.name,
@@ -53,8 +55,33 @@ def legends(scales: dict[str, Scale], grids: Sequence[Grid]) -> tuple[Legend, ..
             has_zero=scales[q.name].has_zero,
         )
         for q in QUANTITIES
-        if any(q.name in grid.means and not (q.name == "cos" and grid.all_exact) for grid in grids)
+        if _has_heatmaps(q, grids)
     )
+
+
+def _has_heatmaps(quantity: Quantity, grids: Sequence[Grid]) -> bool:
+    """Whether some method has it: a cosine that is not 1 by construction, and at enough of its epochs for a map."""
+    if quantity.name == "cos" and all(grid.all_exact for grid in grids):
+        return False
+    counts = [(len(grid.epochs_with(quantity.name)), len(grid.epochs)) for grid in grids]
+    return any(found > 0 and found >= min(FEWEST_EPOCHS, epochs) for found, epochs in counts)
+
+
+def say_left_out(grids: Sequence[Grid], shown: Sequence[str]) -> tuple[str, ...]:
+    """A line for each quantity that was measured and has no heatmaps."""
+    said = []
+    for quantity in QUANTITIES:
+        epochs = sorted({epoch for grid in grids for epoch in grid.epochs_with(quantity.name)})
+        if quantity.name in shown or not epochs:
+            continue
+        if quantity.name == "cos" and all(grid.all_exact for grid in grids):
+            said.append("Every tap is handed the exact gradient: the cosine is 1 by construction.")
+        else:
+            said.append(
+                f"{quantity.symbol}, {quantity.title}, was measured at {name_all('epoch', epochs)} only, too few for a "
+                "map: it is in the tables."
+            )
+    return tuple(said)
 
 
 def layer_row(

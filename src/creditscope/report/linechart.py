@@ -17,15 +17,16 @@ LONGEST_LABEL = 21
 LABEL_SPACE, LETTER = 26, 6.6
 """Room right of the lines: before a label, and for each of its letters."""
 EPOCH_TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-STYLES = 8
-"""Colours and dashes of lines; more methods begin anew, thinner and with one dash of their own."""
+DASHES = 8
+"""Colour tells the rule, a dash its methods; more lines begin anew, thinner and with one dash of their own."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One method: mean, lowest and highest seed at each epoch."""
+    """One method: mean, lowest and highest seed at each epoch; `colour` is the class of its rule's."""
 
     label: str
+    colour: str
     epochs: tuple[int, ...]
     mean: tuple[float, ...]
     low: tuple[float, ...]
@@ -39,7 +40,7 @@ def draw_chart(lines: Sequence[Line], title: str, *, log: bool) -> Markup:
         f'<svg class="chart" viewBox="0 0 {WIDTH} {axis.height}" role="img" aria-label="{escape(_say(lines, title))}">'
     ]
     parts += axis.frame()
-    parts += [_band(line, i, axis) for i, line in enumerate(lines)]
+    parts += [_band(line, axis) for line in lines]
     parts += [_mean(line, i, axis) for i, line in enumerate(lines)]
     parts += _end_labels(lines, axis)
     return Markup("".join(parts) + "</svg>")
@@ -134,16 +135,16 @@ def _point(axis: _Axis, epoch: int, value: float) -> str:
     return f"{axis.x(epoch):.1f} {axis.y(value):.1f}"
 
 
-def _band(line: Line, i: int, axis: _Axis) -> str:
+def _band(line: Line, axis: _Axis) -> str:
     there = [_point(axis, e, v) for e, v in zip(line.epochs, line.high, strict=True)]
     back = [_point(axis, e, v) for e, v in zip(line.epochs, line.low, strict=True)]
-    return f'<path class="band c{i % STYLES}" d="M{"L".join(there + back[::-1])}z"/>'
+    return f'<path class="band {line.colour}" d="M{"L".join(there + back[::-1])}z"/>'
 
 
 def _mean(line: Line, i: int, axis: _Axis) -> str:
     points = [_point(axis, e, v) for e, v in zip(line.epochs, line.mean, strict=True)]
-    again = " again" if i >= STYLES else ""
-    return f'<path class="line c{i % STYLES}{again}" d="M{"L".join(points)}"/>'
+    again = " again" if i >= DASHES else ""
+    return f'<path class="line {line.colour} d{i % DASHES}{again}" d="M{"L".join(points)}"/>'
 
 
 def _end_labels(lines: Sequence[Line], axis: _Axis) -> list[str]:
@@ -154,7 +155,7 @@ def _end_labels(lines: Sequence[Line], axis: _Axis) -> list[str]:
     for i, own, y in zip(ends, wanted, spread(wanted, LABEL_STEP, TOP + 4, axis.height - BOTTOM), strict=True):
         x, label = axis.x(lines[i].epochs[-1]), lines[i].label
         shown = shorten(label, LONGEST_LABEL)
-        parts.append(f'<path class="lead c{i % STYLES}" d="M{x + 2:.4g} {own:.4g}L{axis.right + 12} {y:.4g}h6"/>')
+        parts.append(f'<path class="lead {lines[i].colour}" d="M{x + 2:.4g} {own:.4g}L{axis.right + 12} {y:.4g}h6"/>')
         parts.append(
             f'<text x="{axis.right + 21}" y="{y + 4:.4g}">{escape(shown)}<title>{escape(label)}</title></text>'
         )

@@ -39,7 +39,7 @@ class DecisionTable:
     """What each way of judging concludes of the methods of one setting."""
 
     criteria: tuple[str, ...]
-    """Of the columns but the last, which is the whole protocol."""
+    """Of the columns but the first, which is the whole protocol."""
     rows: tuple[tuple[str, tuple[Mark, ...]], ...]
     """Method, and a mark per column."""
 
@@ -134,6 +134,8 @@ class Setting:
     """Symbol, word and number of methods."""
     decisions: DecisionTable
     legends: tuple[Legend, ...]
+    layer_notes: tuple[str, ...]
+    """Which quantities have no heatmaps, and why."""
     layers: tuple[LayerRow, ...]
     epochs: tuple[int, ...]
     charts: tuple[Chart, ...]

@@ -1,6 +1,6 @@
 """Third section: accuracy, Γ and the sizes at the top over training."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from creditscope.auditing.methods import Method
 from creditscope.record import Snapshot
@@ -21,17 +21,17 @@ CURVES: tuple[tuple[str, bool, Reader], ...] = (
 )
 
 
-def draw_trajectories(methods: Sequence[Method]) -> tuple[Chart, ...]:
-    """A chart per curve that some method has at enough epochs."""
+def draw_trajectories(methods: Sequence[Method], colours: Mapping[str, str]) -> tuple[Chart, ...]:
+    """A chart per curve that some method has at enough epochs; `colours` are the classes of the rules."""
     charts = []
     for title, log, read in CURVES:
-        lines = [line for method in methods if (line := _line(method, read, log=log))]
+        lines = [line for method in methods if (line := _line(method, read, colours[method.facts.rule.name], log=log))]
         if lines:
             charts.append(Chart(title=title, svg=draw_chart(lines, title, log=log)))
     return tuple(charts)
 
 
-def _line(method: Method, read: Reader, *, log: bool) -> Line | None:
+def _line(method: Method, read: Reader, colour: str, *, log: bool) -> Line | None:
     """Over the seeds that did not diverge; epochs at which a seed lacks the value are left out."""
     records = method.whole or list(method.runs.values())
     values = [{s.epoch: value for s in r.snapshots if _usable(value := read(s), log)} for r in records]
@@ -41,7 +41,7 @@ def _line(method: Method, read: Reader, *, log: bool) -> Line | None:
     epochs = pick(epochs, MOST_POINTS)
     columns: list[list[float]] = [[found[e] for found in values] for e in epochs]  # pyright: ignore
     means = tuple(m for column in columns if (m := mean(column, geometric=log)) is not None)
-    return Line(method.label, epochs, means, tuple(map(min, columns)), tuple(map(max, columns)))
+    return Line(method.label, colour, epochs, means, tuple(map(min, columns)), tuple(map(max, columns)))
 
 
 def _usable(value: float | None, log: bool) -> bool:

@@ -10,7 +10,7 @@ from creditscope.studies._recipes import AT_THE_END, DEMO, PAPER, SEEDS, TEN_SEE
 
 WEAK, STRONG = 1e-4, 1e-2
 EARLY = tuple(range(1, EARLY_UNTIL + 1))
-"""Epochs at which vanilla DFA is measured in full, to be read before its stream has exploded."""
+"""Epochs at which DFA is measured in full, to be read before its stream has exploded."""
 SCALES: dict[str, dict[str, Any]] = {
     "demo": {"recipe": {**DEMO, "epochs": 30}, "seeds": SEEDS},
     "paper": {"recipe": {**PAPER, "epochs": 30}, "seeds": TEN_SEEDS},

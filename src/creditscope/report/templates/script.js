@@ -93,6 +93,8 @@
     const known = Object.keys(symbols).filter((q) => setting.methods.some((key) => q in data().methods[key].values));
     const select = make("select", undefined, { "aria-label": "Quantity of the table" });
     for (const quantity of known) select.append(make("option", symbols[quantity], { value: quantity }));
+    const told = setting.methods.every((key) => data().methods[key].exact.length === data().methods[key].taps.length);
+    if (told && known.includes("g_norm")) select.value = "g_norm"; // the cosine is 1 everywhere
     const label = make("p", "Values of ");
     label.append(select, " at the chosen epoch");
     place.append(label, make("div", undefined, { class: "values scroll", tabindex: "0", role: "group", "aria-label": "Values at the chosen epoch" }));

@@ -1,0 +1,47 @@
+"""How each rule looks, everywhere: its label, colour and marker in figures, and its colour in the report."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import cycle
+
+
+@dataclass(frozen=True)
+class Look:
+    """One rule; `dark` is its colour on a dark ground."""
+
+    label: str
+    colour: str
+    marker: str
+    dark: str
+
+
+LOOKS = {
+    "bp": Look("BP", "#2166ac", "o", "#8ab8f5"),
+    "fa": Look("FA", "#35978f", "^", "#6fd3a8"),
+    "block_fa": Look("block FA", "#d17200", "s", "#ffb454"),
+    "dfa": Look("DFA", "#b2182b", "D", "#ff7d7d"),
+    "dfa_gnn": Look("DFA-GNN", "#762a83", "v", "#d3a0e3"),
+    "grape": Look("GrAPE", "#4d4d4d", "P", "#b8c0c8"),
+    "kaft": Look("KAFT", "#c9558f", "X", "#ff9ecb"),
+}
+"""The rules that ship; a test holds their labels against the rules' own."""
+OTHERS = (
+    Look("", "#8c6d1f", "<", "#e3c565"),
+    Look("", "#5e8a00", "p", "#b5d94c"),
+    Look("", "#0088a8", ">", "#79cde6"),
+    Look("", "#45457f", "h", "#b9b9f0"),
+)
+"""For rules from elsewhere, in the order in which they come."""
+
+
+def rule_looks(rules: Iterable[str], *, labels: Mapping[str, str]) -> dict[str, Look]:
+    """A look per rule, by name; `labels` are what the rules call themselves, where they are known.
+
+    >>> [look.label for look in rule_looks(["fa", "block_fa", "mine.py:Mine"], labels={"fa": "FA"}).values()]
+    ['FA', 'block FA', 'Mine']
+    """
+    free, found = cycle(OTHERS), {}
+    for rule in rules:
+        look = LOOKS.get(rule) or next(free)
+        found[rule] = replace(look, label=labels.get(rule) or look.label or rule.rpartition(":")[2])
+    return found
