@@ -13,10 +13,10 @@ import pytest
 from builders import make_family, make_record, make_wanted, write_record
 
 from creditscope.commands._drawing import _latest_texts
+from creditscope.commands._settings import read_seeds
 from creditscope.commands.list import List
 from creditscope.errors import UnknownNameError
 from creditscope.record import load_records
-from creditscope.settings import read_seeds
 from creditscope.studies.audit_hero import audit_hero
 
 TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--tier", "quick", "--jobs", "1")

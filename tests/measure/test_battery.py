@@ -212,6 +212,38 @@ def fingerprint(model: nn.Module) -> dict[str, torch.Tensor]:
     return state | {"random": torch.get_rng_state()}
 
 
+class Reads(nn.Module):
+    """A model that reads a number on the host, which `vmap` cannot map; the number changes nothing."""
+
+    def __init__(self, *, reads: bool):
+        super().__init__()
+        self.reads, self.stem, self.head = reads, nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        h = torch.tanh(self.stem(x))
+        return self.head(h if self.reads and h.sum().item() > -1e9 else h.clone())
+
+
+def test_an_instrument_that_cannot_be_mapped_is_read_seed_by_seed(monkeypatch):
+    specs = [plan_run(rule="dfa", seed=seed, **TINY | {"epochs": 3}) for seed in (1, 2)]
+    usual = snapshot_run(stack_runs([build_run(spec) for spec in specs]), 1)
+    (permuted,) = [i for i in INSTRUMENTS if i.name == "permuted_cos"]
+    read = []
+
+    def reads(gradients, credits, keys):
+        read.append(keys.sum().item())
+        return permuted.measure(gradients, credits, keys)
+
+    broken = [replace(i, measure=reads) if i is permuted else i for i in INSTRUMENTS]
+    monkeypatch.setattr(battery, "INSTRUMENTS", broken)
+    found = snapshot_run(stack_runs([build_run(spec) for spec in specs]), 1)
+    assert len(read) == 2
+    for one, other in zip(found, usual, strict=True):
+        assert (one.notes, filled(one)) == (other.notes, CHEAP)
+        for name in CHEAP:
+            _close(getattr(one.taps, name), getattr(other.taps, name), name)
+
+
 class TestWatch:
     def data(self, rows=120):
         torch.manual_seed(0)
@@ -255,6 +287,34 @@ class TestWatch:
         assert all(torch.equal(value, fingerprint(net)[key]) for key, value in before.items())
         net.eval()
         assert None not in scope.snapshot(x, y, tier="full").taps.rho
+
+    def test_a_model_that_cannot_be_mapped_is_measured_draw_by_draw(self):
+        x, y = self.data()
+        taken = []
+        for reads in (False, True):
+            torch.manual_seed(0)
+            model = Reads(reads=reads)
+            cs.convert(model, "fa", taps="stem", inputs=x)
+            taken.append(cs.watch(model, taps="stem").snapshot(x, y, tier="full"))
+        plain, read = taken
+        assert plain.notes == read.notes == ()
+        assert filled(plain) == filled(read) == NEW
+        for name in NEW:
+            _close(getattr(read.taps, name), getattr(plain.taps, name), name)
+
+    def test_a_forward_of_the_module_s_own_is_put_back(self):
+        x, y = self.data()
+        net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 3))
+        plain = cs.watch(net, taps=["1", "3"]).snapshot(x, y, tier="full")
+
+        def doubled(h, own=net[1].forward):
+            return 2 * own(h)
+
+        net[1].forward = doubled
+        taken = cs.watch(net, taps=["1", "3"]).snapshot(x, y, tier="full")
+        assert vars(net[1])["forward"] is doubled
+        assert min(taken.taps.rho) > 0.99
+        assert taken.taps.h_norm[0] == pytest.approx(2 * plain.taps.h_norm[0], rel=1e-5)
 
     def test_other_losses_have_no_probe(self):
         x, y = self.data()

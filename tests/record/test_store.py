@@ -188,6 +188,15 @@ class TestStored:
             assert self.find(tmp_path, record)[0] is None
             assert writer.folder.exists()
 
+    def test_a_damaged_one_that_is_being_written_is_left_alone(self, tmp_path):
+        record = make_record()
+        folder = write_record(tmp_path, record)
+        truncate_last_line(folder)
+        with RecordWriter(tmp_path, record.spec).open():
+            assert self.find(tmp_path, record) == (None, [])
+            assert folder.exists()
+        assert "Set aside as" in self.find(tmp_path, record)[1][0]
+
 
 class TestWrite:
     def test_another_spec_is_refused_and_kept(self, tmp_path):

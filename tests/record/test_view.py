@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import make_facts, make_record, make_snapshot
+from builders import make_facts, make_family, make_record, make_snapshot
+from pages import texts
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RuleFacts
@@ -80,6 +81,18 @@ def test_frozen_and_variants_are_rules_of_their_own():
 def test_a_watched_model_has_seed_0():
     data = to_xarray([replace(make_record(), spec=None)])
     assert list(data["seed"].values) == [0]
+
+
+def test_runs_say_how_many_and_which_they_are():
+    names = [r.name for r in RECORDS]
+    assert repr(Runs(RECORDS)) == f"Runs(3: {', '.join(names)})"
+    assert repr(Runs([*RECORDS, RECORDS[0]])) == f"Runs(4: {', '.join(names)}, …)"
+
+
+def test_runs_are_drawn_with_every_rule_that_was_trained():
+    records = {r.spec.digest(): r for rule in ("dfa", "fa") for r in make_family(rule)}
+    said = texts(Runs(list(records.values())).plot())
+    assert [label for label in ("BP", "DFA", "FA") if label not in said.split()] == []
 
 
 def test_no_record_is_refused():

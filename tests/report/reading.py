@@ -4,8 +4,6 @@ import json
 from html.parser import HTMLParser
 from typing import Any
 
-VOID = ("meta", "input", "br", "path", "rect")
-
 
 class Page(HTMLParser):
     """Every start tag with its attributes, the visible text, and what stands in each script element."""

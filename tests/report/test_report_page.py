@@ -271,3 +271,20 @@ def test_first_firing_is_said(number):
     ]
     page = page_of([make_record(epochs=3, snapshots=snapshots, seed=s) for s in (1, 2, 3)])
     assert f"epoch {max(number, 1)}" in page.text
+
+
+def test_headings_leave_out_what_nearly_all_settings_share():
+    nets = [{"depth": depth, "width": 8, "norm": "none"} for depth in (2, 4, 6, 8)]
+    nets.append({"depth": 4, "width": 8, "norm": "pair"})
+    records = [make_record(seed=1, net_options=options) for options in nets]
+    settings = build_report(judge_records(records, "here", Thresholds(), [])).settings
+    assert [s.short.partition(" (")[2] for s in settings] == [
+        "depth 2)",
+        "depth 4)",
+        "depth 6)",
+        "depth 8)",
+        "depth 4, norm pair)",
+    ]
+    assert all("width 8" in dict(s.spec)["net options"] for s in settings)
+    (alone,) = build_report(judge_records(records[:1], "here", Thresholds(), [])).settings
+    assert "(depth 2, width 8, norm none)" in alone.short

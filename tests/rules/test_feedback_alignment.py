@@ -164,6 +164,23 @@ def test_what_would_silently_stay_backprop_is_refused():
         cs.convert(WithMatrix(), "dfa", taps="a", inputs=x[:, 0])
 
 
+@pytest.mark.parametrize("norm", [nn.utils.spectral_norm, nn.utils.parametrizations.weight_norm])
+def test_a_weight_that_is_computed_from_others_is_refused(norm):
+    """Its feedback layer would train a copy, and the weight itself would stand still."""
+    net = nn.Sequential(norm(nn.Linear(4, 4)), nn.Linear(4, 3))
+    with pytest.raises(CreditscopeError, match=r"Expected (a plain weight in '0'|every weight matrix to sit)"):
+        cs.convert(net, "fa", taps="0", inputs=torch.randn(5, 4))
+
+
+def test_what_the_forward_does_not_use_is_reported_as_unused():
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3))
+    net.idle = nn.Parameter(torch.zeros(3))
+    net.forward = lambda x: net[1](net[0](x))
+    report = cs.convert(net, "fa", taps="0", inputs=torch.randn(5, 4))
+    assert report.names("unused") == ["idle"]
+    assert report.names("rule") == ["0.weight", "0.bias"]
+
+
 def test_a_net_cannot_be_converted_twice():
     net, x, _ = small_net()
     cs.convert(net, "fa", taps="blocks.*", inputs=x)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 import creditscope as cs
 from creditscope.errors import CreditscopeError
+from creditscope.registry import RULES
 from creditscope.rules import rule_class, rule_source
 from creditscope.testing import assert_rule
 
@@ -105,3 +106,27 @@ def test_rule_from_a_file(tmp_path):
         rule_class(f"{file}:Other")
     with pytest.raises(CreditscopeError, match="does not exist"):
         rule_class("nowhere.py:Mine")
+
+
+def test_rule_of_another_package(tmp_path, monkeypatch):
+    """Found by its entry point, without an import of ours; workers find it, too."""
+    (tmp_path / "outside.py").write_text(
+        "import creditscope as cs\n"
+        "class Zero(cs.TapRule):\n"
+        '    """Credit of zeros."""\n'
+        "    def credit(self, ctx):\n"
+        "        return [h * 0 for h in ctx.states]\n"
+    )
+    about = tmp_path / "outside-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[creditscope.rules]\nzero_from_outside = outside:Zero\n")
+    monkeypatch.setattr(RULES, "_registered", dict(RULES._registered))
+    with pytest.raises(CreditscopeError, match="but got 'zero_from_outside'"):
+        rule_class("zero_from_outside")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "zero_from_outside" in RULES.names()
+    assert not RULES.is_local("zero_from_outside")
+    assert rule_class("zero_from_outside").__module__ == "outside"
+    assert RULES.summary("zero_from_outside") == "Credit of zeros."
+    assert len(rule_source("zero_from_outside")) == 16

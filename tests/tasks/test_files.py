@@ -1,8 +1,11 @@
 """Data files: missing, truncated, altered, or out of reach; and pickles that would run something."""
 
 import hashlib
+import http.server
 import os
 import pickle
+import tarfile
+import threading
 
 import numpy as np
 import pytest
@@ -87,6 +90,59 @@ def test_real_tasks_say_what_is_missing(root, monkeypatch, task):
         load_task(task)
     assert len(asked) == 1
     assert asked[0].startswith("https://")
+
+
+def test_another_folder_can_be_named_on_the_command_line(root, monkeypatch, call, tmp_path):
+    import pooch
+
+    def unreachable(*args, **kwargs):
+        raise requests.ConnectionError("no route")
+
+    monkeypatch.setattr(pooch, "retrieve", unreachable)
+    words = ("run", "--task", "cora", "--net", "gcn", "--out", tmp_path / "out", "--data-root")
+    code, _, err = call(*words, tmp_path / "elsewhere")
+    assert (code, f"Expected the files of task 'cora' in {tmp_path}/elsewhere/" in err) == (2, True)
+    assert data_root() == tmp_path / "elsewhere"
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """The files of a folder over HTTP; what is asked for is noted."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    asked, folder = [], tmp_path / "served"
+    folder.mkdir()
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=str(folder))
+
+        def log_message(self, format, *args):
+            asked.append(self.path)
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as served:
+        thread = threading.Thread(target=served.serve_forever)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{served.server_port}", asked
+        served.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["archive", "files"])
+def test_missing_files_are_fetched_once_and_checked(root, server, packed):
+    folder, url, asked = server
+    content = {"a": b"first", "b": b"second"}
+    for name, data in content.items():
+        (folder / name).write_bytes(data)
+    archive = ""
+    if packed:
+        with tarfile.open(folder / "toy.tar.gz", "w:gz") as tar:
+            for name in content:
+                tar.add(folder / name, arcname=f"toy-data/{name}")
+        archive, url = sha((folder / "toy.tar.gz").read_bytes()), f"{url}/toy.tar.gz"
+    files = DataFiles("toy", "toy-data", {name: sha(data) for name, data in content.items()}, url, archive)
+    assert {path.name: path.read_bytes() for path in files.require().iterdir()} == content
+    assert files.require() == root / "toy-data"
+    assert asked == (["/toy.tar.gz"] if packed else ["/a", "/b"])
 
 
 class Creates:

@@ -168,6 +168,11 @@ def test_a_task_that_does_not_fit_a_net_is_refused(task, net, text):
         check_data(load_task(task), plan_run(task=task, net=net))
 
 
+def test_random_targets_for_a_graph_are_refused():
+    with pytest.raises(CreditscopeError, match="Expected true targets for a graph"):
+        check_data(load_task("sbm"), plan_run(task="sbm", net="gcn", targets="random"))
+
+
 def test_students_learn_from_their_teacher():
     spec = plan_run(task="teacher", net="student", rule="bp", epochs=3, snapshot_every=0, tier="quick")
     taken = []

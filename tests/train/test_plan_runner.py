@@ -9,7 +9,7 @@ import torch
 from creditscope.errors import CreditscopeError
 from creditscope.record import Record, RecordWriter, RunSpec, load_records, read_record, run_folder
 from creditscope.train.plan import choose_seeds, plan_run, plan_runs
-from creditscope.train.progress import Lines, Silent, choose_progress
+from creditscope.train.progress import Lines, LiveBar, Silent, choose_progress
 from creditscope.train.runner import run_all
 
 TINY = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "epochs": 1, "tier": "quick"}
@@ -298,3 +298,44 @@ def test_progress_in_a_log_is_one_line_a_run(crowd, tmp_path, capsys):
     first, second = capsys.readouterr().err.splitlines()
     assert first == f"runs on record: 0, to train: 1 (seeds 1, epochs 1), records in {tmp_path}"
     assert second.startswith(f"[1/1] {crowd.first.name()} complete · ")
+
+
+class TestProgress:
+    """Six epochs of two runs, the second resumed in its third epoch and diverged after it."""
+
+    def told(self, progress) -> None:
+        first, second = (plan_run(**TINY | {"epochs": 4}, seed=seed) for seed in (1, 2))
+        progress.begin([first, second], reused=3)
+        for done in range(1, 5):
+            progress.epoch(first, done, 0.5)
+        progress.end_run(first, "complete")
+        progress.epoch(second, 3, 0.25)
+        progress.end_run(second, "diverged")
+        progress.close()
+
+    def test_in_a_log_there_are_lines_between_where_runs_take_long(self, capsys):
+        lines = Lines()
+        lines.interval = 0.0
+        self.told(lines)
+        said = capsys.readouterr().err.splitlines()
+        assert said[0] == "to train: runs 2, seeds 2, epochs 8; on record: 3"
+        between = [line.partition(" epochs, ")[0] for line in said if "loss" in line]
+        assert between[0] == "[0/2] bp seed 1: epoch 1/4, loss 0.500 · 1/8"
+        assert between[-1] == "[1/2] bp seed 2: epoch 3/4, loss 0.250 · 5/6"  # two were trained before
+        assert (lines.trained, lines.epochs) == (5, 5)  # and one never will be
+        assert said[-1].endswith("about 0 s left")
+
+    def test_a_bar_ends_with_all_epochs_done_and_names_what_went_wrong(self, capsys, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "200")
+        self.told(LiveBar())
+        said = " ".join(capsys.readouterr().err.split())
+        assert "2 runs, 2 seeds (3 on record)" in said
+        assert "5/5 epochs," in said
+        assert said.count("diverged") == 1
+        assert "complete" not in said
+
+    def test_before_the_first_epoch_there_is_no_speed(self, capsys):
+        lines = Lines()
+        lines.begin([plan_run(**TINY)], reused=0)
+        lines.end_run(plan_run(**TINY), "failed")
+        assert capsys.readouterr().err.endswith("speed not known yet\n")

@@ -59,6 +59,18 @@ def test_lines_after_the_checkpoint_are_cut_and_measured_again(tmp_path):
     assert bytes_of(lines.parent) == whole(tmp_path, spec)
 
 
+def test_lines_that_are_gone_make_the_checkpoint_useless(tmp_path):
+    spec = spec_of()
+    with pytest.raises(StoppedError):
+        record_run(spec, tmp_path, should_stop=stop_after(3))
+    lines = run_folder(tmp_path, spec) / "snapshots.jsonl"
+    lines.write_text("".join(lines.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(CreditscopeError, match=f"it was set aside as damaged-{NAME}"):
+        record_run(spec, tmp_path)
+    record_run(spec, tmp_path)
+    assert bytes_of(lines.parent) == whole(tmp_path, spec)
+
+
 def test_a_half_written_checkpoint_is_ignored_and_a_damaged_one_named(tmp_path):
     spec = spec_of()
     with pytest.raises(StoppedError):

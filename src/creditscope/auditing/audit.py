@@ -155,25 +155,14 @@ def audit(
     for code in mute:
         if code not in (codes := [check.code for check in checks]):
             raise UnknownNameError("check", code, codes)
-    with collection_paused():
-        return _audit(records, checks, limits, mute, interval, problems)
-
-
-def _audit(
-    records: Sequence[Record],
-    checks: Sequence[Check],
-    limits: Thresholds,
-    mute: Sequence[str],
-    interval: Kind,
-    problems: Sequence[str],
-) -> Audit:
     groups = tuple(group_methods(records))
     if not groups:
         raise CreditscopeError(
             "Expected a run whose blocks are all trained, but got frozen baselines or rungs of a depth ladder only. "
             "Train one without frozen and train_last."
         )
-    methods = tuple(_judge(method, checks, limits, mute, interval) for method in groups)
+    with collection_paused():
+        methods = tuple(_judge(method, checks, limits, mute, interval) for method in groups)
     return Audit(methods, limits, tuple(problems), tuple(rank_notes(groups)), groups, tuple(mute))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from creditscope.auditing.decision import Conclusion, Decision, Kind, with_epochs
 from creditscope.auditing.growth import comparable_taps, largest_growth
 from creditscope.auditing.methods import Method, accuracies
-from creditscope.auditing.moment import Moment
+from creditscope.auditing.moment import Moment, first_epoch
 from creditscope.auditing.stats import known_mean
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GAIN, PUBLISHED_GROWTH, USUAL_GAMMA
 from creditscope.record import Record
@@ -25,6 +25,10 @@ class Criterion:
     judge: Callable[[Moment], Judged]
     traced: bool = True
     """Whether the epoch of first firing means something; accuracy is at chance before training anyway."""
+
+    def fires(self, moment: Moment) -> bool:
+        """Whether it walks the run back."""
+        return self.judge(moment)[0] == "walks back"
 
 
 def judge_criteria(method: Method, share: float) -> list[Decision]:
@@ -81,8 +85,7 @@ STABILITY = "stability (drift)"
 def _judge_seed(method: Method, seed: int, record: Record, criterion: Criterion) -> Decision:
     if record.provenance.status == "diverged":
         return _row(method, seed, criterion.name, criterion.kind, ("open", None))
-    trained = [s for s in record.snapshots if s.epoch > 0] if criterion.traced else []
-    first = next((s.epoch for s in trained if criterion.judge(Moment.of(record, s))[0] == "walks back"), None)
+    first = first_epoch(record, lambda s: criterion.fires(Moment.of(record, s))) if criterion.traced else None
     row = _row(method, seed, criterion.name, criterion.kind, criterion.judge(Moment.of(record)))
     return replace(row, first_epoch=first, last_first_epoch=first)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from creditscope.auditing.checks import Check, MethodCheck, RunCheck
 from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.methods import Method
-from creditscope.auditing.moment import Moment
+from creditscope.auditing.moment import Moment, first_epoch
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Record
 
@@ -53,10 +53,7 @@ def judge_run(check: RunCheck, record: Record, limits: Thresholds, *, trace: boo
     if record.provenance.status == "diverged":
         return check.skipped(f"the run diverged at epoch {record.provenance.diverged_epoch}")
     finding = check.judge(Moment.of(record), limits)
-    first = None
-    if trace:
-        trained = (s for s in record.snapshots if s.epoch > 0)
-        first = next((s.epoch for s in trained if check.judge(Moment.of(record, s), limits).is_issue), None)
+    first = first_epoch(record, lambda s: check.judge(Moment.of(record, s), limits).is_issue) if trace else None
     return replace(finding, first_epoch=first, last_first_epoch=first, seeds_hit=int(finding.is_issue))
 
 

@@ -1,5 +1,6 @@
 """A moment: one snapshot of a run, with what a check may look at beside it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from creditscope.record import Facts, Record, RunSpec, Snapshot
@@ -35,3 +36,8 @@ class Moment:
         if self.spec.tier == "quick":
             return "tier quick: run with --tier standard"
         return "run it again with --tier standard"
+
+
+def first_epoch(record: Record, holds: Callable[[Snapshot], bool]) -> int | None:
+    """The first measured epoch of training at which something holds; the untrained net is passed over."""
+    return next((s.epoch for s in record.snapshots if s.epoch > 0 and holds(s)), None)

@@ -8,7 +8,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from creditscope.auditing._tables import (
+from creditscope.auditing.audit import Audit, MethodAudit
+from creditscope.auditing.findings import Finding, Outcome
+from creditscope.auditing.show_depth import depth_table
+from creditscope.auditing.show_taps import tap_tables
+from creditscope.auditing.stats import write_interval
+from creditscope.auditing.tables import (
     STYLES,
     WIDE,
     fit_tables,
@@ -17,11 +22,6 @@ from creditscope.auditing._tables import (
     plain_table,
     render_plain,
 )
-from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.findings import Finding, Outcome
-from creditscope.auditing.show_depth import depth_table
-from creditscope.auditing.show_taps import tap_tables
-from creditscope.auditing.stats import write_interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
 from creditscope.auditing.verdict import MEANINGS

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from creditscope.auditing._tables import Cell, fit_tables, make_console, note, render_plain
 from creditscope.auditing.decision import PROTOCOL, Decision, Decisions
 from creditscope.auditing.symbols import OF_CONCLUSION
+from creditscope.auditing.tables import Cell, fit_tables, make_console, note, render_plain
 from creditscope.words import number
 
 LEGEND = (

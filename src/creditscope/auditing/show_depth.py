@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from rich.console import Group
 
-from creditscope.auditing._tables import fit_tables, note
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.stats import Interval
+from creditscope.auditing.tables import fit_tables, note
 from creditscope.words import DASH, number, points
 
 

@@ -2,8 +2,8 @@
 
 from rich.console import Group
 
-from creditscope.auditing._tables import WIDE, make_console, note, plain_table, render_plain
 from creditscope.auditing.sensitivity import COUNTS, DECADES, Range, Sensitivity
+from creditscope.auditing.tables import WIDE, make_console, note, plain_table, render_plain
 
 
 def print_sensitivity(found: Sensitivity) -> None:

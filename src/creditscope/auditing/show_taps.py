@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Group, RenderableType
 
-from creditscope.auditing._tables import fit_tables, note
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.stats import DRAWS, Interval, z_limit
+from creditscope.auditing.tables import fit_tables, note
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.words import DASH, number
 

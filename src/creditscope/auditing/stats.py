@@ -170,3 +170,7 @@ def t_as_z(t: float, df: int) -> float:
 def z_limit(level: float) -> float:
     """The z above which a single one-sided test rejects at `level`."""
     return float(ndtri(1 - level))
+
+
+NULL_SDS = z_limit((1 - CONFIDENCE) / 2)
+"""Half width of the two-sided 95 % band of a null, in its standard deviations."""

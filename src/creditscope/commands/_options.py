@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from creditscope.commands._settings import read_number, split_pair
 from creditscope.errors import CreditscopeError
-from creditscope.settings import read_number, split_pair
 
 if TYPE_CHECKING:
     from creditscope.auditing import Thresholds

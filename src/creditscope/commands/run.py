@@ -9,9 +9,9 @@ import tyro
 
 from creditscope.commands._options import DataRoot, Folder, HowToTrain
 from creditscope.commands._printing import say, show_audit
+from creditscope.commands._settings import parse_settings, read_seeds
 from creditscope.errors import CreditscopeError
 from creditscope.record.spec import Recipe
-from creditscope.settings import parse_settings, read_seeds
 
 Size = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: the net's own)")]
 

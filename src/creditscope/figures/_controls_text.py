@@ -4,7 +4,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from creditscope.auditing._tables import fit_tables, render_plain
+from creditscope.auditing.tables import fit_tables, render_plain
 from creditscope.figures._controls import Block, Controls
 from creditscope.figures._controls_captions import COLUMNS, explain, footer
 

@@ -11,13 +11,13 @@ from creditscope.figures import _style
 from creditscope.figures._graph_depth_captions import title
 from creditscope.figures._graph_grid import Grid, gain_word
 from creditscope.figures._graph_learning import RECIPE, compare, find_subject
-from creditscope.figures._style import BAND, FAINT, GREY, INK, SMALL
+from creditscope.figures._style import BAND, BLUE, FAINT, GREY, INK, SMALL
 from creditscope.figures._words import number
 from creditscope.studies.graph_depth import BP_VARIANTS, RULES, SQRT2, Method
 from creditscope.words import DASH
 
 STARTS = {
-    (1.0, False): ("o", 3.4, "#2166ac"),
+    (1.0, False): ("o", 3.4, BLUE),
     (SQRT2, False): ("^", 3.6, "#67a9cf"),
     (2.0, False): ("s", 3.2, "#01665e"),
     (1.0, True): ("*", 5.0, "#bf812d"),

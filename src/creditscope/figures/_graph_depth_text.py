@@ -6,8 +6,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from creditscope.auditing._tables import fit_tables, render_plain
 from creditscope.auditing.stats import Interval
+from creditscope.auditing.tables import fit_tables, render_plain
 from creditscope.figures._graph_depth_captions import captions, difference_words, footer, title
 from creditscope.figures._graph_grid import Grid, changes, graph_name
 from creditscope.figures._graph_learning import find_subject

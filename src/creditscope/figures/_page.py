@@ -15,6 +15,8 @@ from creditscope.figures._style import PAD, SMALL, WIDTH, line_height
 
 MARGIN, GAP, AXIS_ROOM, PANEL = 0.05, 0.12, 0.47, 1.75
 """Page margin, gap between columns, room left of a panel for its axis, height of a panel."""
+LETTERS = "abcdefgh"
+"""Of panels or rows of them."""
 COLUMN = (WIDTH - 2 * MARGIN - 2 * GAP) / 3
 
 

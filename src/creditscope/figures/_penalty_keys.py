@@ -10,10 +10,9 @@ from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS
 from creditscope.figures._penalty import Rescue
 from creditscope.figures._penalty_bars import COLUMNS, EXACT, METRICS, NULL, measure_bar
 from creditscope.figures._penalty_captions import TRACED
-from creditscope.figures._style import FAINT, GREY, INK
+from creditscope.figures._style import BLUE, FAINT, GREY, INK, RED
 from creditscope.words import power, subscript
 
-BLUE, RED = "#2166ac", "#b2182b"
 COLOURS = {"dfa": RED, "early": RED, "weak": "#e58a82", "strong": "#4a0610", NULL: "#b5b5b5", EXACT: BLUE}
 COLOURS |= {"bp": BLUE, "bp strong": "#0b2d52", "frozen dfa": INK, "frozen bp": FAINT}
 """Penalised runs are darker than their rule; the weak penalty is lighter."""

@@ -3,7 +3,7 @@
 from rich.console import Group
 from rich.text import Text
 
-from creditscope.auditing._tables import fit_tables, render_plain
+from creditscope.auditing.tables import fit_tables, render_plain
 from creditscope.figures._penalty import KINDS, Rescue
 from creditscope.figures._penalty_bars import COLUMNS, EXACT, METRICS, NULL, Bar, measure_bar, note_missing
 from creditscope.figures._penalty_captions import caption_cost, caption_metrics, caption_trajectory, footer, title_cost

@@ -24,6 +24,7 @@ BODY, SMALL = 7.0, 6.2
 PAD = 0.06
 """Room around the text of a caption box, inches."""
 INK, GREY, FAINT, BAND = "#222222", "#666666", "#8c8c8c", "#dedede"
+BLUE, AMBER, RED = "#2166ac", "#b35806", "#b2182b"
 
 RC = {
     "font.family": FONT,
@@ -76,10 +77,10 @@ class RuleStyle:
 
 
 _KNOWN = {
-    "bp": RuleStyle("BP", "#2166ac", "o"),
+    "bp": RuleStyle("BP", BLUE, "o"),
     "fa": RuleStyle("FA", "#e08214", "s"),
     "block_fa": RuleStyle("FA (block)", "#e08214", "s"),
-    "dfa": RuleStyle("DFA", "#b2182b", "D"),
+    "dfa": RuleStyle("DFA", RED, "D"),
 }
 _BOTH_FA = {"fa": RuleStyle("FA", "#35978f", "^"), "block_fa": RuleStyle("block FA", "#e08214", "s")}
 _OTHERS = (("#762a83", "v"), ("#4d4d4d", "P"), ("#dd77aa", "X"), ("#8c6d1f", "<"))

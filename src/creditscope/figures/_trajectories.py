@@ -3,13 +3,13 @@
 All rows rest on the seeds that every group has; a row is drawn at the epochs at which all its drawn runs were measured.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from creditscope.auditing.criteria import CRITERIA, Criterion
-from creditscope.auditing.moment import Moment
+from creditscope.auditing.moment import Moment, first_epoch
 from creditscope.errors import CreditscopeError
 from creditscope.figures._selection import require_one_setting, spec_of
 from creditscope.figures._style import RuleStyle, rule_styles
@@ -106,20 +106,16 @@ class Group:
 
     def first_epochs(self, criterion: Criterion) -> list[int | None]:
         """By seed, the first measured epoch of training at which a published diagnostic fires, on the drawn tokens."""
-        return [_first(record, lambda s, r=record: _fires(criterion, r, s)) for record in self.records]
+        return [first_epoch(record, lambda s, r=record: _fires(criterion, r, s)) for record in self.records]
 
     def first_below(self, quantity: Quantity, floor: float) -> list[int | None]:
         """By seed, the first measured epoch of training at which the quantity is under the floor."""
-        return [_first(record, lambda s, f=record.facts: quantity.read(f, s) < floor) for record in self.records]
+        return [first_epoch(record, lambda s, f=record.facts: quantity.read(f, s) < floor) for record in self.records]
 
 
 def _fires(criterion: Criterion, record: Record, snapshot: Snapshot) -> bool:
     """By the same tokens as what is drawn."""
-    return criterion.judge(Moment.of(record, replace(snapshot, taps=snapshot.head_taps)))[0] == "walks back"
-
-
-def _first(record: Record, holds: Callable[[Snapshot], bool]) -> int | None:
-    return next((s.epoch for s in record.snapshots if s.epoch > 0 and holds(s)), None)
+    return criterion.fires(Moment.of(record, replace(snapshot, taps=snapshot.head_taps)))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH, Thresholds
+from creditscope.figures._page import LETTERS
 from creditscope.figures._selection import spec_of
 from creditscope.figures._stats import mean_sd
 from creditscope.figures._trajectories import (
@@ -219,7 +220,7 @@ def _say_worst_tap(row: Row, gradient: Quantity, limit: float) -> str:
 def footer(found: Trajectories, quantities: Sequence[Quantity]) -> str:
     """Task, net, epochs and rows of every net; seeds; what lines and bands are."""
     settings: dict[str, list[str]] = {}
-    for row, letter in zip(found.rows, "abcdefgh", strict=False):
+    for row, letter in zip(found.rows, LETTERS, strict=False):
         if row.any_record is not None:
             settings.setdefault(_setting(row), []).append(letter)
     several = len(found.rows) > 1

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, table
 from creditscope.figures import _style
 from creditscope.figures._log_axis import LogScale, draw_log_axis
-from creditscope.figures._page import GAP, MARGIN, add_axes, draw_footer, wrap_footer
+from creditscope.figures._page import GAP, LETTERS, MARGIN, add_axes, draw_footer, wrap_footer
 from creditscope.figures._stats import mean_sd
 from creditscope.figures._style import GREY, PAD, SMALL, WIDTH, line_height
 from creditscope.figures._trajectories import Group, Quantity, Row, Trajectories
@@ -50,7 +50,7 @@ def compose_trajectories(
     key_top = bottom + max(map(_style.key_height, keys)) + 0.06
     top = key_top + sum(BETWEEN + box + BELOW + panel_height + HEADING for box in boxes)
     fig = Figure(figsize=(WIDTH, top + MARGIN))
-    for row, lines, box, letter in zip(found.rows, texts, boxes, "abcdefgh", strict=False):
+    for row, lines, box, letter in zip(found.rows, texts, boxes, LETTERS, strict=False):
         y = top - HEADING - panel_height
         _draw_row(fig, found, row, quantities, y=y, height=panel_height, letter=letter)
         _style.draw_caption(fig, lines, x=MARGIN, y=y - BELOW - box, width=width, height=box)

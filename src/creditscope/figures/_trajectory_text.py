@@ -6,7 +6,7 @@ import numpy as np
 from rich.console import Group as Lines
 from rich.text import Text
 
-from creditscope.auditing._tables import fit_tables, render_plain
+from creditscope.auditing.tables import fit_tables, render_plain
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.figures._stats import mean_sd
 from creditscope.figures._trajectories import (

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from creditscope.auditing.stats import z_limit
+from creditscope.auditing.stats import NULL_SDS
 from creditscope.figures import _style, register_figure
 from creditscope.figures._architecture import Lane, architecture_height, draw_architecture
 from creditscope.figures._audit_hero_captions import caption_cosine, caption_gradient, caption_pair, footer
@@ -25,9 +25,6 @@ from creditscope.figures._style import FAINT, GREY, INK, PAD, SMALL, WIDTH, line
 from creditscope.figures._words import number
 from creditscope.record import Record
 from creditscope.words import subscript
-
-BAND = z_limit(0.025)
-"""Half width of a two-sided 95 % band, in standard deviations."""
 
 
 @register_figure("audit_hero")
@@ -115,7 +112,7 @@ def null_band(hero: Selection) -> np.ndarray:
     for group in hero.drawn:
         sds.append(group.per_tap("null_sd"))
         sds[-1][:, list(group.facts.exact_taps)] = np.nan
-    return BAND * mean_sd(np.concatenate(sds))[0]
+    return NULL_SDS * mean_sd(np.concatenate(sds))[0]
 
 
 def draw_gradient(ax: Axes, hero: Selection) -> None:

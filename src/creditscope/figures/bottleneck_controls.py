@@ -18,10 +18,9 @@ from creditscope.figures._controls import Block, Controls, select_controls
 from creditscope.figures._controls_captions import COLUMNS, explain, footer
 from creditscope.figures._controls_text import write_controls
 from creditscope.figures._page import MARGIN, add_axes, draw_footer, wrap_footer
-from creditscope.figures._style import BAND, GREY, INK, PAD, SMALL, WIDTH, line_height
+from creditscope.figures._style import AMBER, BAND, BLUE, GREY, INK, PAD, RED, SMALL, WIDTH, line_height
 from creditscope.record import Record
 
-BLUE, AMBER, RED = "#2166ac", "#b35806", "#b2182b"
 LOOKS = {"learns": ("o", BLUE), "undecided": ("v", AMBER), "zeros gone": ("X", AMBER), "fails": ("X", RED)}
 """Marker and colour of a row by its answer; others are open circles."""
 PITCH, HEADING, DEPTH = 0.128, 0.22, 0.2

@@ -18,7 +18,7 @@ from creditscope.figures import _style, register_figure
 from creditscope.figures._bottleneck_captions import caption_magnitude, footer
 from creditscope.figures._depths import DepthGroup, select_depths
 from creditscope.figures._log_axis import LogScale, draw_floor, draw_log_axis
-from creditscope.figures._page import Panel, compose_page
+from creditscope.figures._page import LETTERS, Panel, compose_page
 from creditscope.figures._stats import quartiles
 from creditscope.figures._style import GREY
 from creditscope.record import Record
@@ -28,8 +28,6 @@ SERIES = {
     "dispersion": ("D, the same of $H_l$ minus its node mean", "--", "s"),
 }
 """Label, line and marker of each measure."""
-LETTERS = "abcdefgh"
-"""Of the panels, which stand in one row: a page has room for no more."""
 MARKS: dict[str, Any] = {"o": {"marker": "o", "ms": 2.6}, "s": {"marker": "s", "ms": 4.8, "mfc": "none", "mew": 0.8}}
 """Squares around circles, so that both are seen where M and D are alike."""
 

@@ -18,11 +18,10 @@ from creditscope.figures import _style, register_figure
 from creditscope.figures._conditions import NORMS, Condition, Grid, Setting, accuracies, select_conditions
 from creditscope.figures._normalisation_captions import caption, footer
 from creditscope.figures._page import GAP, MARGIN, add_axes, draw_footer, wrap_footer
-from creditscope.figures._style import BODY, FAINT, GREY, INK, PAD, SMALL, WIDTH, line_height
+from creditscope.figures._style import BLUE, BODY, FAINT, GREY, INK, PAD, RED, SMALL, WIDTH, line_height
 from creditscope.record import Record
 from creditscope.words import power
 
-BLUE, RED = "#2166ac", "#b2182b"
 LOOKS = (("o", "white"), ("^", "#f4c7c3"), ("s", "#e58a82"), ("D", RED), ("v", "#5c0a14"))
 """Marker and face by rank of λ, light to dark; the edge is always dark."""
 LABEL_ROOM, HEADING = 0.5, 0.24

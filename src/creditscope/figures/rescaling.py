@@ -24,11 +24,10 @@ from creditscope.figures._rescaling_captions import (
     footer,
 )
 from creditscope.figures._stats import mean_sd, take_log
-from creditscope.figures._style import BAND, GREY, INK, SMALL
+from creditscope.figures._style import AMBER, BAND, BLUE, GREY, INK, RED, SMALL
 from creditscope.record import Record
 from creditscope.words import power
 
-BLUE, AMBER, RED = "#2166ac", "#b35806", "#b2182b"
 SERIES = {
     "h": ("‖h_L‖, the state before the head", INK, "s", "-"),
     "g": ("‖g_L‖, the reference gradient there", BLUE, "o", "-"),

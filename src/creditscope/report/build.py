@@ -12,7 +12,7 @@ from creditscope.report import checks, comparison, layers, missing, overview, pr
 from creditscope.report.decisions import decision_table
 from creditscope.report.gather import Material
 from creditscope.report.grids import Grid, choose_epochs, make_grid, most_columns
-from creditscope.report.identity import name_apart
+from creditscope.report.identity import name_apart, short_names
 from creditscope.report.model import CardText, Report, Setting
 from creditscope.report.trajectories import draw_trajectories
 
@@ -32,7 +32,7 @@ def build_report(material: Material, *, against: Material | None = None) -> Repo
         answer=overview.answer(audit),
         settings=settings,
         checks=checks.check_facts(material.limits),
-        versions=provenance.list_origins(material.records),
+        origins=provenance.list_origins(material.records),
         notes=audit.notes if audit else (),
         skipped=missing.skipped_checks(audit),
         problems=material.problems,
@@ -71,7 +71,8 @@ def _settings(material: Material, grids: list[Grid]) -> tuple[Setting, ...]:
         members.setdefault(found.setting, []).append(key)
     origins = [row[1:-1] for row in provenance.list_origins(material.records)]
     parts = _Parts(audit, grids, _decisions_by_method(audit), provenance.write_cards(audit), origins)
-    return tuple(_setting(place, name, keys, parts) for place, (name, keys) in enumerate(members.items()))
+    short = short_names(list(members))
+    return tuple(_setting(i, name, short[name], keys, parts) for i, (name, keys) in enumerate(members.items()))
 
 
 def _decisions_by_method(audit: Audit) -> list[list[Decision]]:
@@ -81,7 +82,7 @@ def _decisions_by_method(audit: Audit) -> list[list[Decision]]:
     return [rows[i : i + each] for i in range(0, len(rows), each)]
 
 
-def _setting(place: int, name: str, keys: list[int], parts: _Parts) -> Setting:
+def _setting(place: int, name: str, short: str, keys: list[int], parts: _Parts) -> Setting:
     found = {key: parts.audit.methods[key] for key in keys}
     methods, limits = {key: parts.audit.groups[key] for key in keys}, parts.audit.limits
     grids = [parts.grids[key] for key in keys]
@@ -91,6 +92,7 @@ def _setting(place: int, name: str, keys: list[int], parts: _Parts) -> Setting:
     return Setting(
         key=place,
         name=name,
+        short=short,
         rows=tuple(overview.verdict_row(k, m) for k, m in found.items()),
         counts=overview.count_words(list(found.values())),
         decisions=decision_table([parts.decisions[k] for k in keys]),

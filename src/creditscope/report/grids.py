@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from creditscope.auditing.methods import Method
+from creditscope.auditing.stats import NULL_SDS
 from creditscope.record import Record, Snapshot
 from creditscope.report.numbers import four, mean, pick
 
 MANY_METHODS = 100
 """A page of more methods has fewer epochs of each, so that it can still be mailed."""
-NULL_SDS = 1.96
-"""A cosine closer to zero than so many null sd is within chance."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Which methods are the same, and names that tell apart those that are not: labels leave out what is rarely needed."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -11,6 +12,8 @@ from creditscope.record.spec import RULE_FIELDS
 SHORT = 24
 """Letters of a value that is shown to tell names apart."""
 
+NEARLY_ALL = 0.8
+"""Share of settings whose common options a heading leaves out."""
 TAP_NAMES = "tap_names"
 """Long, so that they are shown only where nothing else differs."""
 
@@ -61,6 +64,40 @@ def _apart(
 
 def _numbered(name: str, number: int) -> str:
     return name if number == 1 else f"{name} ({number})"
+
+
+def short_names(settings: Sequence[str]) -> dict[str, str]:
+    """Task and net of every setting, without the options that nearly all of that task or net share.
+
+    >>> list(short_names(["cora · gcn (depth 2, width 64) · lr 1", "cora · gcn (depth 4, width 64) · lr 1"]).values())
+    ['cora · gcn (depth 2)', 'cora · gcn (depth 4)']
+    """
+    heads = {setting: setting.split(" · ")[:2] for setting in settings}
+    by_name: dict[str, list[list[str]]] = {}
+    for part in [part for head in heads.values() for part in head]:
+        name, options = _split_options(part)
+        by_name.setdefault(name, []).append(options)
+    usual = {name: _usual(found) for name, found in by_name.items()}
+
+    def shorten(part: str) -> str:
+        name, options = _split_options(part)
+        kept = ", ".join(option for option in options if option not in usual[name])
+        return f"{name} ({kept})" if kept else name
+
+    return {setting: " · ".join(map(shorten, head)) for setting, head in heads.items()}
+
+
+def _split_options(part: str) -> tuple[str, list[str]]:
+    name, _, listed = part.removesuffix(")").partition(" (")
+    return name, listed.split(", ") if listed else []
+
+
+def _usual(found: Sequence[Sequence[str]]) -> set[str]:
+    """Options that nearly all have; none where all are alike, since there is nothing to tell apart."""
+    if len(set(map(tuple, found))) == 1:
+        return set()
+    counts = Counter(option for options in found for option in options)
+    return {option for option, count in counts.items() if count >= NEARLY_ALL * len(found)}
 
 
 def differences(before: Method, after: Method) -> str:

@@ -127,6 +127,8 @@ class Setting:
 
     key: int
     name: str
+    short: str
+    """Task and net, without options that nearly all settings of the page share."""
     rows: tuple[Row, ...]
     counts: tuple[tuple[str, str, int], ...]
     """Symbol, word and number of methods."""
@@ -139,11 +141,6 @@ class Setting:
     spec: tuple[tuple[str, str], ...]
     provenance: tuple[ProvenanceRow, ...]
     cards: tuple[CardText, ...]
-
-    @property
-    def short(self) -> str:
-        """Task and net."""
-        return " · ".join(self.name.split(" · ")[:2])
 
     @property
     def rest(self) -> str:
@@ -215,8 +212,8 @@ class Report:
     answer: str
     settings: tuple[Setting, ...]
     checks: tuple[CheckFacts, ...]
-    versions: tuple[tuple[str, ...], ...]
-    """Distinct origins of the runs."""
+    origins: tuple[tuple[str, ...], ...]
+    """What the runs were made with: key, versions and devices, number of runs."""
     notes: tuple[str, ...]
     skipped: tuple[tuple[str, str, tuple[str, ...]], ...]
     """Code, reason, methods."""

@@ -8,6 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from creditscope.auditing.show_decisions import LEGEND
+from creditscope.auditing.stats import NULL_SDS
 from creditscope.auditing.verdict import MEANINGS
 from creditscope.report.colours import colour_rules
 from creditscope.report.model import Report
@@ -37,6 +38,7 @@ def render(report: Report) -> str:
         origin_head=ORIGIN,
         method_head=METHOD_HEAD,
         open_settings=OPEN_SETTINGS,
+        null_sds=f"{NULL_SDS:.2f}",
         style=Markup(_text(environment, "style.css") + colour_rules()),
         script=Markup(_text(environment, "script.js")),
         data=embed_json(report.data),

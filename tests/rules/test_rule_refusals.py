@@ -1,0 +1,66 @@
+"""What a rule cannot do with a net or an option is said before anything is trained."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from creditscope.errors import CreditscopeError
+from creditscope.losses import row_errors
+from creditscope.rng import generator
+from creditscope.rules import apply_rule, rule_class
+from creditscope.rules._normalise import normalise_credit
+
+
+def applied(rule: str, net: nn.Module, taps: tuple[str, ...], x: Tensor, **options):
+    return apply_rule(rule_class(rule)(**options), net, taps, x, generator(0, "feedback")).applied
+
+
+@pytest.mark.parametrize(
+    ("rule", "option", "message"),
+    [
+        ("fa", {"head": "none"}, r"but got 'none'.*exact, random"),
+        ("fa", {"scale": "large"}, r"but got 'large'.*match-init, unit"),
+        ("dfa", {"tokens": "first"}, r"but got 'first'.*all, class"),
+    ],
+)
+def test_options(rule, option, message):
+    with pytest.raises(CreditscopeError, match=message):
+        rule_class(rule)(**option)
+
+
+def test_a_normalisation_that_there_is_not():
+    with pytest.raises(CreditscopeError, match=r"but got 'row'.*batch, none, sample"):
+        normalise_credit(torch.ones(2, 3), "row")
+
+
+def test_block_fa_on_maps_of_different_sizes():
+    net = nn.Sequential(nn.Conv1d(2, 4, 3), nn.Conv1d(4, 8, 3), nn.Flatten(), nn.Linear(32, 3))
+    with pytest.raises(CreditscopeError, match=r"but got states of shapes \(4, 6\) and \(8, 4\)"):
+        applied("block_fa", net, ("0", "1"), torch.ones(5, 2, 8))
+
+
+def test_credit_for_a_class_token_that_there_is_not():
+    net = nn.Sequential(nn.Linear(4, 4), nn.Flatten(), nn.Linear(12, 3))
+    rule = applied("dfa", net, ("0",), torch.randn(5, 3, 4), tokens="class")
+    with pytest.raises(CreditscopeError, match="Expected a net with a class token for tokens='class'"):
+        rule.backward(torch.randn(5, 3, 4), lambda output: row_errors(output, torch.zeros(5, dtype=torch.long)))
+
+
+class Beside(nn.Module):
+    """The second layer is computed, and thrown away."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        self.second(h)
+        return self.head(h)
+
+
+def test_a_last_tap_that_the_head_does_not_read():
+    x = torch.randn(5, 4)
+    rule = applied("block_fa", Beside(), ("first", "second"), x)
+    with pytest.raises(CreditscopeError, match="Expected the head to depend on the last tap"):
+        rule.backward(x, lambda output: row_errors(output, torch.zeros(5, dtype=torch.long)))

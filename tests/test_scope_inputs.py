@@ -1,0 +1,95 @@
+"""What `watch` is called with: several arguments, masks, losses of one's own, nets that leave their number format."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import creditscope as cs
+from creditscope.errors import CreditscopeError
+from creditscope.graph import Adjacency
+from creditscope.nets.gcn import GCN
+from creditscope.tasks import load_task
+
+pytestmark = pytest.mark.usefixtures("own_stream")
+
+
+def plain_net() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+
+
+def test_a_graph_s_nodes_and_edges_are_two_arguments():
+    """The gradient at the last hidden layer is Âᵀ E W, with rows of zeros in E where a node has no label."""
+    task = load_task("sbm", nodes=160)
+    adjacency = Adjacency.normalised(task.adjacency, "row", torch.float64)
+    net, x = GCN((task.x.shape[1],), task.classes, depth=3, width=5).double(), torch.from_numpy(task.x).double()
+    y, mask = torch.from_numpy(task.y), torch.from_numpy(task.train)
+    scope = cs.watch(net, taps="layers.*")
+    taken = scope.snapshot((x, adjacency), y, mask=mask)
+    dense, W = adjacency.matrix.to_dense().numpy(), net.head.linear.weight.detach().numpy()
+    e = (torch.softmax(net(x, adjacency), -1) - nn.functional.one_hot(y, task.classes)).detach().numpy()
+    norms = np.linalg.norm(dense.T @ (e * task.train[:, None]) @ W, axis=1)
+    assert taken.taps.g_norm[-1] == pytest.approx(np.median(norms[norms > 0]), rel=1e-9)
+    assert taken.taps.rows_used[-1] == (norms > 0).sum()
+    assert scope.records[0].facts.rows_interact
+
+
+@pytest.mark.parametrize("rule", ["bp", "dfa"])
+def test_a_mask_and_a_loss_of_ones_own_leave_the_other_rows_out(rule):
+    def squares(output: Tensor, target: Tensor) -> Tensor:
+        return (output - target).square().sum(1)
+
+    net, x, y, mask = plain_net(), torch.randn(60, 4), torch.randn(60, 2), torch.arange(60) % 3 == 0
+    some = cs.watch(net, taps="1", rule=rule, loss=squares).snapshot(x, y, mask=mask)
+    only = cs.watch(net, taps="1", rule=rule, loss=squares).snapshot(x[mask], y[mask])
+    assert (some.rows_covered, some.taps.rows_used, some.taps.rows_no_gradient) == (20, (20,), (40,))
+    for name in ("cos", "z", "g_norm", "ratio"):
+        np.testing.assert_allclose(getattr(some.taps, name), getattr(only.taps, name), rtol=1e-4, err_msg=name)
+    np.testing.assert_allclose(some.weights.exact_norm, only.weights.exact_norm, rtol=1e-4)
+
+
+class Casts(nn.Module):
+    """A model whose head is float32, whatever its inputs are."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = nn.Linear(4, 8), nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.stem(x))).float()
+
+
+def test_a_net_that_leaves_float64_has_no_noise_and_says_so():
+    net, x, y = Casts(), torch.randn(30, 4), torch.arange(30) % 2
+    taken = cs.watch(net, taps="stem").snapshot(x, y)
+    assert taken.taps.g_noise == (None,)
+    assert [note for note in taken.notes if note.startswith("g_noise not measured") and "torch.float32" in note]
+    assert taken.taps.rows_used == (30,)
+
+
+class Pairs(nn.Module):
+    """A model that returns more than its logits."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = nn.Linear(4, 8), nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = self.stem(x)
+        return self.head(h), h
+
+
+def test_what_cannot_be_measured_is_refused():
+    x, y = torch.randn(30, 4), torch.arange(30) % 2
+    for mask in (torch.ones(30), torch.ones(29, dtype=torch.bool)):
+        with pytest.raises(CreditscopeError, match=rf"Expected a mask of one bool per row, .* \({len(mask)},\)"):
+            cs.watch(plain_net(), taps="1").snapshot(x, y, mask=mask)
+    with pytest.raises(CreditscopeError, match="Expected a snapshot before the report"):
+        _ = cs.watch(plain_net(), taps="1").report
+    with pytest.raises(CreditscopeError, match="Expected the model to return one tensor, but got a tuple"):
+        cs.watch(Pairs(), taps="stem").snapshot(x, y)
+    flat = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1), nn.Flatten(0))
+    with pytest.raises(CreditscopeError, match=r"Expected an output of shape \(rows, classes\), but got \(\d+,\)"):
+        cs.watch(flat, taps="0").snapshot(x, y)
+    with pytest.raises(CreditscopeError, match="Expected the name of a tap"):
+        cs.watch(plain_net(), taps=[])
