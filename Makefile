@@ -51,9 +51,11 @@ clean:
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "creditscope needs Python >= 3.11, this is %d.%d; try: make PYTHON=python3.12" % v[:2])'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	touch $(READY)
+	@echo 'Setting up $(VENV), once: pip fetches torch and the other libraries, which takes minutes and says nothing.'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(READY)
+	@echo 'Set up.'
 
 # Tried once: what the tests in a browser need, where it can be had. They are skipped where it cannot.
 $(BROWSER): tests/in_browser/prepare.py | $(READY)

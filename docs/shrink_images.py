@@ -1,6 +1,6 @@
 """Turn drawn PNGs into the small ones of docs/images: the same pixels, 64 colours.
 
-Example: creditscope figure all --records results/paper --no-train --out out/figures/paper
+Example: creditscope figure all results/paper --out out/figures/paper
          python docs/shrink_images.py out/figures/paper
 """
 

@@ -13,10 +13,14 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from neighbours import neighbour_loader
 from torch import Tensor, nn
-from torch_geometric.data import Data  # pyright: ignore[reportMissingImports]
-from torch_geometric.nn import SAGEConv  # pyright: ignore[reportMissingImports]
+
+try:
+    from neighbours import neighbour_loader
+    from torch_geometric.data import Data  # pyright: ignore[reportMissingImports]
+    from torch_geometric.nn import SAGEConv  # pyright: ignore[reportMissingImports]
+except ModuleNotFoundError as error:
+    raise SystemExit(f"Expected torch_geometric, but there is no {error.name}: pip install -e '.[pyg]'") from None
 
 import creditscope as cs
 from creditscope.tasks import GraphTask, load_task

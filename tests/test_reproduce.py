@@ -97,7 +97,7 @@ class TestCommand:
         words = (*WORDS, "--records", tmp_path / "records", "--out", tmp_path / "figures", "--jobs", "1", "--quiet")
         summary = tmp_path / "records" / "reproduce.json"
         code, out, err = call(*words, "--time-limit", "0")
-        assert (code, "2 studies at scale 'test': 10 runs to train" in out) == (2, True)
+        assert (code, "2 studies at scale 'test': 0 runs on record, 10 runs to train" in out) == (2, True)
         left = re.search(r"Stopped at the time limit of 0 s: (\d+) of 10 .* Left: (\d+) runs?;", err)
         assert left
         assert int(left[1]) + int(left[2]) == 10
@@ -128,7 +128,8 @@ class TestCommand:
 
         before = summary.read_bytes()
         code, out, _ = call(*words)
-        assert (code, "0 runs to train" in out, summary.read_bytes() == before) == (0, True, True)
+        told = f"10 runs on record, 0 runs to train, records in {tmp_path / 'records'}\n"
+        assert (code, told in out, summary.read_bytes() == before) == (0, True, True)
 
     def test_commands_that_ask_for_other_things_are_kept_apart(self, tmp_path):
         path = tmp_path / "reproduce.json"

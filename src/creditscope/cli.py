@@ -1,11 +1,14 @@
 """The command line. Importing it imports no torch; commands import what they use when they run."""
 
+import contextlib
+import io
 import os
 import sys
 from typing import Annotated, Any
 
 import tyro
 
+import creditscope
 from creditscope.commands.audit import Audit
 from creditscope.commands.demo import Demo
 from creditscope.commands.doctor import Doctor
@@ -39,16 +42,49 @@ def parse(arguments: list[str] | None = None) -> Any:
     return tyro.cli(
         Command,  # pyright: ignore[reportArgumentType]
         prog="creditscope",
-        description="An instrument for credit assignment in deep networks. creditscope COMMAND --help tells more. "
+        description="An instrument for credit assignment in deep networks. creditscope COMMAND --help tells more, "
+        "creditscope --version which this is. "
         "Exit codes: 0 done, 1 not trustworthy (audit --strict), 2 cannot be done, 130 Ctrl-C.",
         args=arguments,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
     )
 
 
+def parse_or_refuse(arguments: list[str]) -> Any:
+    """`parse`, but what cannot be read is said as every other refusal is, without a box around it."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return parse(arguments)
+    except SystemExit:
+        if text := unbox(said.getvalue()):
+            print(f"creditscope: {text}", file=sys.stderr)
+        raise
+
+
+def unbox(text: str) -> str:
+    """The parts of a box, without its title and its lines, a line each.
+
+    >>> unbox("╭─ Title ─╮\\n│ one     │\\n│ more    │\\n│ ─────── │\\n│ two     │\\n╰─────────╯\\n")
+    'one more\\ntwo'
+    """
+    parts = [[]]
+    for line in text.splitlines():
+        inside = line.strip("│ ")
+        if set(inside) == {"─"}:
+            parts.append([])
+        elif inside and inside[0] not in "╭╰":
+            parts[-1].append(inside)
+    return "\n".join(" ".join(part) for part in parts if part)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Parse, run, and turn errors into one clear line."""
-    command = parse(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    if words == ["--version"]:
+        print(f"creditscope {creditscope.__version__}")
+        return
+    command = parse_or_refuse(words)
     if getattr(command, "data_root", None):
         os.environ["CREDITSCOPE_DATA"] = str(command.data_root.resolve())
     try:
@@ -58,7 +94,8 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         print(
-            "creditscope: stopped. Finished runs are on record; the same command goes on from there.",
+            "creditscope: stopped. The same command goes on: finished runs are on record, those that were begun "
+            "continue at their last checkpoint.",
             file=sys.stderr,
         )
         raise SystemExit(130) from None

@@ -21,7 +21,7 @@ class UnknownNameError(CreditscopeError):
     """A name that no registry entry, tap or option has."""
 
     def __init__(self, kind: str, name: str, choices: Iterable[str]):
-        listed = ", ".join(sorted(choices)) or "none"
+        listed = ", ".join(repr(c) if " " in c or "," in c else c for c in sorted(choices)) or "none"
         super().__init__(
             f"Expected the name of {'an' if kind[0] in 'aeiou' else 'a'} {kind}, but got {name!r}. Choices: {listed}."
         )

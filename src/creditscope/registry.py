@@ -107,12 +107,31 @@ class Registry:
             text = getattr(self.get(name), "__doc__", "") or ""
         return text.strip().split("\n")[0]
 
+    def defaults(self, name: str) -> dict[str, Any]:
+        """Options of a built-in entry with their plain defaults, read without importing the file; none of others."""
+        if name not in self._files():
+            return {}
+        tree = ast.parse((self._folder() / f"{name}.py").read_text(encoding="utf-8"))
+        entry = next((node for node in tree.body if _is_registered(node)), None)
+        if isinstance(entry, ast.ClassDef):
+            entry = next((node for node in entry.body if getattr(node, "name", "") == "__init__"), None)
+        if not isinstance(entry, ast.FunctionDef):
+            return {}
+        pairs = zip(entry.args.kwonlyargs, entry.args.kw_defaults, strict=True)
+        return {option.arg: value.value for option, value in pairs if isinstance(value, ast.Constant)}
+
     def _folder(self) -> Path:
         root = Path(__file__).parent
         return root.joinpath(*self.package.split(".")[1:])
 
     def _files(self) -> list[str]:
         return [m.name for m in pkgutil.iter_modules([str(self._folder())]) if not m.name.startswith("_")]
+
+
+def _is_registered(node: ast.AST) -> bool:
+    """Whether a definition has a decorator called register_…."""
+    calls = [call.func for call in getattr(node, "decorator_list", ()) if isinstance(call, ast.Call)]
+    return any(isinstance(call, ast.Name) and call.id.startswith("register_") for call in calls)
 
 
 TASKS = Registry("task", "creditscope.tasks")

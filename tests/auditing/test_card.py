@@ -1,9 +1,10 @@
 """Reporting cards: the facts in them, and that nothing unmeasured looks measured."""
 
 import json
+from dataclasses import replace
 
 import pytest
-from builders import QUICK, make_family, make_record
+from builders import QUICK, make_family, make_record, make_snapshot
 
 from creditscope.auditing import Thresholds, audit
 from creditscope.auditing.card import Card, write_cards
@@ -42,6 +43,13 @@ def test_it_says_what_was_trained(card):
     assert (about["task"], about["seeds"]) == ("mnist1d, true targets", "1, 2, 3")
 
 
+def test_it_gives_the_rows_that_were_measured_on_not_those_asked_for():
+    """A task with fewer test rows than eval_rows is measured on all that it has."""
+    few = replace(make_snapshot(), rows=397)
+    (card,) = audit([make_record(snapshots=[few], eval_rows=1024, facts={"test_rows": 397})]).cards()
+    assert card.about["measured at"] == "tier standard, 397 test rows; accuracy over 397 test rows"
+
+
 def test_it_has_results_with_intervals(card):
     accuracy, gain = card.results["accuracy"], card.results["Δ over the better frozen"]
     assert accuracy is not None
@@ -54,7 +62,7 @@ def test_it_has_results_with_intervals(card):
 
 def test_the_markdown_holds_the_numbers(card):
     text = card.to_markdown()
-    assert text.startswith("# DFA · mnist1d · resmlp (depth 4, terminal_norm True) · 1 epoch\n\n**walk back (CS005)**")
+    assert text.startswith("# DFA · mnist1d · resmlp (depth 4) · 1 epoch\n\n**walk back (CS005)**")
     (tap,) = [line for line in text.splitlines() if line.startswith("| 2 blocks.1")]
     cells = [cell.strip() for cell in tap.strip("|").split("|")]
     assert cells[:6] == [
@@ -67,7 +75,9 @@ def test_the_markdown_holds_the_numbers(card):
     ]
     assert "0.020 ± 0.010 sd" in cells
     assert "| 2 | 0.450 ± 0.000 | +0.070 ± 0.025 |" in text  # the rung of the ladder
-    assert "| [CS005](docs/checks/CS005.md) credit looks like a random orientation | issue |" in text
+    assert "| CS005 credit looks like a random orientation | issue |" in text
+    assert "\n- CS005 credit looks like a random orientation: Report that layer as untrained" in text
+    assert "](docs/" not in text  # a card is read where the manual's pages are not
     assert "`noise` 0.2" in text
     assert "| accuracy | 0.520 ± 0.025 |" in text
     assert "| accuracy − BP | −0.180 ± 0.025 |" in text

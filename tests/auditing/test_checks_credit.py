@@ -78,6 +78,10 @@ class TestRandomOrientation:
         assert (found.outcome, found.value) == (ISSUE, 0.5)
         assert found.message == "tap 2 (cos +0.012, z +0.5): no better than chance"
 
+    def test_every_blind_tap_has_its_numbers_beside_it(self):
+        found = judge("CS005", snapshot=self.z(9, 0.5, 9, -1.6, 9, cos=(0.3, 0.012, 0.3, -0.02, 0.3)))
+        assert found.message == "taps 1 (cos +0.012, z +0.5), 3 (cos −0.020, z −1.6): no better than chance"
+
     def test_all_informed(self):
         found = judge("CS005", snapshot=self.z(9, 8, 5, 7, 9))
         assert (found.outcome, found.value) == (PASSED, 5)
@@ -105,6 +109,14 @@ class TestRandomOrientation:
     def test_exact_credit_is_not_applicable(self):
         found = judge("CS005", make_facts(rule="bp"))
         assert (found.outcome, found.message) == (NOT_APPLICABLE, "every tap is handed the exact gradient")
+
+    def test_an_exact_tap_that_no_gradient_arrives_at_leaves_it_open(self):
+        """A stream detached halfway: nothing is handed to the taps below, whatever the rule promises."""
+        cut = make_snapshot(make_facts(rule="bp"), taps={"rows_used": (0, 0, 1000, 1000, 1000)})
+        found = judge("CS005", make_facts(rule="bp"), cut)
+        assert (found.outcome, found.message) == (SKIPPED, "no gradient arrives at taps 0, 1")
+        for code in ("CS006", "CS008"):
+            assert judge(code, make_facts(rule="bp"), cut).message.startswith("no gradient arrives at taps 0, 1")
 
     def test_exact_taps_are_left_out(self):
         assert judge("CS005", make_facts(exact_taps=(2,)), self.z(9, 9, 0.0, 9, 9)).outcome == PASSED

@@ -8,6 +8,8 @@ from scipy import stats
 
 from creditscope.auditing import audit
 from creditscope.auditing.methods import group_methods, is_baseline
+from creditscope.options import declared_options
+from creditscope.registry import NETS, TASKS
 
 
 def ladder(*rungs: int, rule: str = "dfa", seeds=(1, 2, 3)):
@@ -82,6 +84,25 @@ class TestSetting:
         outcomes = {f.code: str(f.outcome) for f in list(found.values())[1].findings}
         assert (outcomes["CS004"], outcomes["CS010"]) == ("not applicable", "not applicable")
         assert str(list(found.values())[1].verdict) == "trustworthy (use of depth not tested)"
+
+    def test_a_title_leaves_out_defaults_but_for_the_size_of_the_net(self):
+        usual = {"depth": 2, "width": 64, "dropout": 0.0, "gain": 1.0, "residual": False}
+        records = [
+            make_record(task="digits", task_options={"image": False}, net="gcn", net_options=usual),
+            make_record(task="digits", task_options={"image": True}, net="gcn", net_options=usual | {"residual": True}),
+            make_record(net="my.py:Net", net_options={"depth": 1, "slope": 0.5}),
+        ]
+        assert [m.setting for m in group_methods(records)] == [
+            "digits · gcn (depth 2, width 64) · 1 epoch",
+            "digits (image True) · gcn (depth 2, width 64, residual True) · 1 epoch",
+            "mnist1d · my.py:Net (depth 1, slope 0.5) · 1 epoch",
+        ]
+
+    @pytest.mark.parametrize("registry", [NETS, TASKS])
+    def test_defaults_read_without_import_are_those_of_the_constructors(self, registry):
+        for name in registry.names():
+            if registry.is_built_in(name):
+                assert registry.defaults(name) == declared_options(registry.get(name))
 
     def test_no_weight_decay_is_said(self):
         settings = [m.setting for m in group_methods([make_record(), make_record(weight_decay=0.0)])]

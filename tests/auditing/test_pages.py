@@ -8,6 +8,7 @@ from builders import make_facts, make_record, make_snapshot, make_weights
 from judging import CHECKS, judge, judge_method
 
 from creditscope.auditing import Finding, Outcome, Thresholds
+from creditscope.auditing.manual import describe_checks
 from creditscope.auditing.methods import Method
 from creditscope.auditing.stats import DRAWS
 from creditscope.auditing.thresholds import table
@@ -87,6 +88,15 @@ def test_a_check_says_why_and_what_to_do_as_its_page_does(code):
     assert check.remedy == section(code, "What to do")
     assert check.why
     assert section(code, "Why it matters").startswith(check.why)
+
+
+@pytest.mark.parametrize("code", CHECKS)
+def test_who_has_no_pages_can_read_the_same_in_the_terminal(code):
+    said = "\n".join(describe_checks([code]))
+    assert said.startswith(f"{code} {CHECKS[code].title}\n")
+    assert f"Why it matters: {CHECKS[code].why}\n" in said
+    assert f"What to do: {CHECKS[code].remedy}\n" in said
+    assert all(f"Threshold {row['name']} {row['value']:g}" in said for row in table() if code in row["checks"])
 
 
 @pytest.mark.parametrize("code", CHECKS)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from builders import QUICK, make_family, make_record, make_snapshot
 from scipy import stats
 
 from creditscope.auditing import Audit, Thresholds, audit
+from creditscope.auditing.checks import all_checks
 from creditscope.commands._printing import show_audit
 from creditscope.errors import CreditscopeError
 from creditscope.words import number
@@ -31,26 +33,30 @@ def row(text: str, first: str, number: int = 0) -> str:
     return [line.strip() for line in text.splitlines() if line.strip().startswith(f"{first} ")][number]
 
 
-def test_summary_has_every_column(found):
-    head = row(str(found), "rule")
-    columns = ["accuracy", "frozen, own stem", "frozen, BP stem", "Γ", "Γ inexact", "growth", "‖g_L‖", "verdict"]
+VERDICT, NUMBERS, DEPTH, COSINE, ACQUIRED, DESCENT_TABLE = range(6)
+"""The tables in which a method has a row, in their order."""
+
+
+def test_numbers_have_every_column(found):
+    head = row(str(found), "rule", 1)
+    columns = ["accuracy", "frozen, own stem", "frozen, BP stem", "Γ", "Γ inexact", "growth", "‖g_L‖"]
     assert [head.index(column) for column in columns] == sorted(head.index(column) for column in columns)
 
 
-def test_summary_has_every_number(found):
-    line = row(str(found), "DFA")
+def test_numbers_are_all_there(found):
+    line = row(str(found), "DFA", NUMBERS)
     for base in (0.5, 0.4):
         values = base + 0.002 * np.array([1, 2, 3])
         low, high = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
         assert f"{values.mean():.3f} ± {(high - low) / 2:.3f}" in line
-    for expected in ("+0.500", "326", "1.1e-2", "walk back (CS001, CS005, CS006)"):
+    for expected in ("+0.500", "326", "1.1e-2"):
         assert expected in line
     assert line.count("0.404 ± 0.005") == 2  # both frozen baselines
 
 
 def test_use_of_depth_is_paired_by_seed(found):
     """Every family differs by the same 0.2 pp a seed, so differences within a seed have no spread."""
-    head, line = row(str(found), "use of"), row(str(found), "DFA", 1)
+    head, line = row(str(found), "use of"), row(str(found), "DFA", DEPTH)
     columns = ["none trained", "all trained", "− BP", "Δ", "Δ/Δ_BP"]
     assert [head.index(column) for column in columns] == sorted(head.index(column) for column in columns)
     assert " ".join(line.split()) == "DFA 0.404 (+10.0 ± 0.0) 0.504 −20.0 ± 0.0 +10.0 ± 0.0 33%"
@@ -61,28 +67,30 @@ def test_the_depth_ladder_is_a_table():
     text = str(audit([*make_family(accuracy=0.694), *rungs]))
     head = row(text, "use of")
     assert [c for c in ("none trained", "last 1 trained", "last 2 trained", "all trained") if c not in head] == []
-    assert "0.500 (+19.8 ± 0.5)" in row(text, "DFA", 1)
+    assert "0.500 (+19.8 ± 0.5)" in row(text, "DFA", DEPTH)
     assert "last 1" not in row(str(audit(make_family())), "use of")
-    assert "use of depth" not in str(audit([make_record()])).split("Does credit")[0]
+    assert not [line for line in str(audit([make_record()])).splitlines() if line.strip().startswith("use of depth")]
 
 
 def test_every_tap_has_its_cosine_and_z(found):
     text = str(found)
     head = row(text, "cos(a_l,")
     assert all(f"tap {i} {name}" in head for i, name in enumerate(found.methods[0].taps))
-    assert row(text, "DFA", 2).split()[1:] == [
+    assert row(text, "DFA", COSINE).split()[1:] == [
         s for c, z in zip(COS, Z, strict=True) for s in (number(c, "+.2f"), "±", "0.00", f"({number(z, '.1f')})")
     ]
-    assert row(text, "BP", 2).split()[1:] == ["=", "1"] * 5
+    assert row(text, "BP", COSINE).split()[1:] == ["=", "1"] * 5
     assert "mean ± 95 % t interval over seeds (ddof 1), test set fixed; (z)" in " ".join(text.split())
 
 
 def test_what_was_measured_beside_the_cosine_has_a_table(found):
     text = str(found)
-    assert row(text, "DFA", 3).split()[1:] == [
+    assert row(text, "DFA", ACQUIRED).split()[1:] == [
         s for c in COS for s in (number(c - 0.1, "+.2f"), "±", "0.00")
     ]  # fresh feedback has 0.1
-    assert row(text, "DFA", 4).split()[1:] == [s for d in DESCENT for s in (f"{d:+.2f}", "±", "0.00", "(0.02)")]
+    assert row(text, "DFA", DESCENT_TABLE).split()[1:] == [
+        s for d in DESCENT for s in (f"{d:+.2f}", "±", "0.00", "(0.02)")
+    ]
     quick = str(audit([make_record(taps=QUICK)]))
     assert "acquired" not in quick
     assert "best decrease" not in quick
@@ -114,14 +122,114 @@ def test_checks_with_limits_and_outcomes(found):
     assert "growth 400" in row(str(audit([make_record()], limits=Thresholds(growth=400))), "CS001")
 
 
+def test_the_first_table_gives_the_verdict_and_its_reason(found):
+    text = str(found)
+    head = row(text, "rule")
+    assert [c for c in ("accuracy", "verdict", "because") if c not in head] == []
+    line = row(text, "DFA", VERDICT)
+    assert "walk back (CS001, CS005, CS006)" in line
+    assert "A block overwrites the stream: all seeds, e.g. tap 2 (blocks.1)" in line
+    assert "Accuracy and alignment may be reported as they are." in row(text, "BP", VERDICT)
+    order = ("because", "Is the reference", "frozen, own stem", "cos(a_l", "CS001 a block")
+    places = [text.index(word) for word in order]
+    assert places == sorted(places)  # verdicts, questions, then the numbers
+
+
 def test_verdicts_are_explained(found):
     text = " ".join(str(found).split())
-    assert "BP: trustworthy: accuracy and alignment may be reported as they are" in text
-    assert "DFA: walk back (CS001, CS005, CS006): do not claim that this method assigns credit" in text
+    assert text.count("do not claim that this method assigns credit") == 1
     assert "Does credit carry information? no. CS001 all seeds, e.g. tap 2 (blocks.1) is 326 times" in text
     assert "Is depth used? yes. CS004 +10.0 pp over the" in text
     assert "First an issue in training: CS001 at epoch 1, CS005 at epoch 1" in text
-    assert "What to do: docs/checks/CS001.md, docs/checks/CS005.md, docs/checks/CS006.md" in text
+
+
+def test_each_seed_alone_is_said_once_a_verdict(found):
+    text = " ".join(str(found).split())
+    assert "Each seed alone (without CS004): all trustworthy" in text
+    mixed = [make_record(seed=s, taps={"h_rms": (1, 1, 326, 326, 326) if s == 2 else 1.0}) for s in (1, 2, 3)]
+    said = " ".join(str(audit(mixed)).split())
+    assert "Each seed alone (without CS004): trustworthy: 1, 3; walk back (CS001): 2" in said
+
+
+def test_what_to_do_is_printed_once_a_code(found):
+    text = " ".join(str(found).split())
+    fired = {check.code: check for check in all_checks() if check.code in ("CS001", "CS005", "CS006")}
+    for check in fired.values():
+        assert text.count(f"{check.code} {check.title}: {check.remedy} ({check.page})") == 1
+    assert "CS007 weight gradients vanish: " not in text
+    assert "What to do" not in str(audit(make_family()))
+
+
+class TestManySettings:
+    """Of more settings than can be read there is a line per method, and a way to see the rest."""
+
+    @pytest.fixture
+    def many(self) -> Audit:
+        family = make_family(taps={"h_rms": (1, 1, 326, 326, 326)})
+        specs = [(record, record.spec) for record in family]
+        return audit([replace(r, spec=replace(s, lr=lr)) for lr in (0.1, 0.2, 0.3, 0.4) for r, s in specs if s])
+
+    def test_a_line_per_method(self, many):
+        text = str(many)
+        assert text.splitlines()[0] == "8 methods in 4 settings: 4 trustworthy, 4 walk back"
+        dfa = [line for line in text.splitlines() if line.strip().startswith("DFA ")]
+        assert len(dfa) == 4
+        assert all("walk back (CS001)" in line and "A block overwrites the stream." in line for line in dfa)
+        assert "Is the reference" not in text
+        assert "--only" in text.splitlines()[-2] + text.splitlines()[-1]
+
+    def test_only_shows_what_is_asked_for(self, many):
+        few = many.only("LR 0.2, walk back")
+        assert [(m.method, m.setting.rpartition(" ")[2]) for m in few.methods] == [("BP", "0.2"), ("DFA", "0.2")]
+        assert "Is the reference gradient resolved?" in str(few)
+        assert [group.label for group in few.groups] == ["BP", "DFA"]
+        with pytest.raises(CreditscopeError, match="none of 4 settings has all of 'lr 7'"):
+            many.only("lr 7")
+
+
+def test_seeds_that_differ_by_method_are_said_by_row():
+    text = str(audit([*make_family(), make_record(rule="fa", seed=1)]))
+    assert text.splitlines()[0].endswith("· 1 to 3 seeds")
+    assert [row(text, name).split()[1] for name in ("BP", "DFA", "FA")] == ["3", "3", "1"]
+    assert "seeds " not in row(str(audit(make_family())), "rule")
+
+
+def test_where_all_credit_is_exact_sizes_are_shown():
+    """A cosine of 1 says nothing; a gradient that shrinks on its way down does."""
+    taps = {"g_norm": (1e-6, 1e-4, 0.01, 0.1, 1), "h_norm": (1, 2, 3, 4, 5), "h_rms": (1, 2, 4, 8, 16)}
+    text = str(audit([make_record(rule="bp", taps=taps)]))
+    rows = [" ".join(row(text, "tap", i).split()) for i in range(5)]
+    assert rows[0] == "tap 0 stem 1 – 1e-6"
+    assert rows[4] == "tap 4 blocks.3 5 2 1"
+    assert "cos(a_l" not in text
+    plain = make_record(rule="bp", taps=taps, facts={"residual": (False,) * 5})
+    assert " ".join(row(str(audit([plain])), "tap", 1).split()) == "tap 1 blocks.0 2 0.0001"
+
+
+def test_when_every_seed_diverged_that_is_all_there_is():
+    found = audit([make_record(seed=s, diverged=s) for s in (1, 2)])
+    (method,) = found.methods
+    assert (str(method.verdict), method.verdict.codes) == ("inconclusive (diverged)", ())
+    text = str(found)
+    assert text.count("all seeds, at epochs 1–2") == 2  # in the table, and once below
+    assert "CS0" not in text
+    alike = [make_record(seed=s, diverged=1) for s in (1, 2)]
+    assert audit(alike).methods[0].verdict.diverged == "all seeds, at epoch 1"
+
+
+def test_a_watched_model_that_is_not_finite_is_said_to_diverge_before_all_checks():
+    lost = make_snapshot(epoch=3, loss=None, taps={"h_norm": (1, 1, None, None, None)})
+    later = replace(lost, epoch=4)
+    for snapshots, said in (
+        ((make_snapshot(epoch=0), lost, later), "Diverged: the state of tap 2 (blocks.1) is not finite at epoch 3"),
+        ((make_snapshot(epoch=0), make_snapshot(epoch=2, loss=None)), "Diverged: the loss is not finite at epoch 2"),
+    ):
+        record = replace(make_record(rule="bp", facts={"trainer": False}, snapshots=snapshots), spec=None)
+        text = " ".join(str(audit([record])).split())
+        assert text.index(said) < text.index("CS001")
+        assert "assigns credit" not in text
+    recovered = make_record(snapshots=(lost, make_snapshot(epoch=4)))
+    assert audit([recovered]).methods[0].verdict.diverged == ""
 
 
 def test_tips_divergence_and_problems_are_said():
@@ -141,8 +249,8 @@ def test_one_seed_has_no_interval():
 def test_what_was_not_measured_is_a_dash():
     empty = make_snapshot(gamma=None, gamma_inexact=None, taps={"cos": (None, 0.5, 0.5, 0.5, 0.5), "z": None})
     text = str(audit([make_record(snapshots=[empty])]))
-    assert row(text, "DFA").split()[5:9] == ["–", "–", "–", "–"]
-    assert row(text, "DFA", 1).split()[1] == "–"
+    assert row(text, "DFA", NUMBERS).split()[5:9] == ["–", "–", "–", "–"]
+    assert row(text, "DFA", 2).split()[1] == "–"
     assert "note:" not in text
 
 

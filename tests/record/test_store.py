@@ -209,6 +209,32 @@ class TestWrite:
             write_record(tmp_path, record)
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
+    def test_the_lock_goes_with_its_holder(self, tmp_path):
+        writer = RecordWriter(tmp_path, make_spec())
+        with writer.open():
+            assert (writer.folder / "lock").exists()
+        assert not (writer.folder / "lock").exists()
+
+    def test_a_lock_that_its_holder_removed_meanwhile_is_taken_anew(self, tmp_path, monkeypatch):
+        """Another process ended between our opening and our locking it; a third must not lock it beside us."""
+        fcntl = pytest.importorskip("fcntl")
+        writer, lock, calls = RecordWriter(tmp_path, make_spec()), fcntl.flock, []
+
+        def flock(file, operation):
+            calls.append(file)
+            if len(calls) == 1:
+                (writer.folder / "lock").unlink()
+            lock(file, operation)
+
+        monkeypatch.setattr(fcntl, "flock", flock)
+        with writer.open():
+            assert len(calls) == 2
+            with (
+                pytest.raises(CreditscopeError, match="another process is writing it"),
+                RecordWriter(tmp_path, make_spec()).open(),
+            ):
+                pass
+
     def test_a_second_writer_in_another_process_is_refused(self, tmp_path):
         code = (
             "import sys; from pathlib import Path; from builders import *; "

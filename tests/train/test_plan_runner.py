@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from creditscope.errors import CreditscopeError
-from creditscope.record import Record, RunSpec, load_records, read_record, run_folder
+from creditscope.record import Record, RecordWriter, RunSpec, load_records, read_record, run_folder
 from creditscope.train.plan import choose_seeds, plan_run, plan_runs
 from creditscope.train.progress import Lines, LiveBar, Silent, choose_progress
 from creditscope.train.runner import run_all
@@ -128,7 +128,7 @@ class Heard:
     def __init__(self):
         self.begun, self.epochs, self.ended, self.closed = (0, 0), [], {}, False
 
-    def begin(self, runs: list[RunSpec], reused: int) -> None:
+    def begin(self, runs: list[RunSpec], reused: int, root: Path) -> None:
         self.begun = (len(runs), reused)
 
     def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
@@ -223,7 +223,7 @@ class TestHere:
     def test_runs_on_record_are_reused(self, crowd):
         heard, before = Heard(), snapshots(crowd.root, crowd.first)
         (record,) = run_all([crowd.first], crowd.root, jobs=1, progress=heard)
-        assert (heard.begun, heard.ended) == ((0, 0), {})
+        assert (heard.begun, heard.ended) == ((0, 1), {})
         assert record == crowd.read(crowd.first)
         assert snapshots(crowd.root, crowd.first) == before
 
@@ -233,11 +233,42 @@ class TestHere:
             run_all([crowd.raises, crowd.first], tmp_path, jobs=1, progress=heard)
         assert heard.ended == {crowd.raises.digest(): "failed", crowd.first.digest(): "complete"}
 
-    def test_a_run_that_cannot_be_built_is_named(self, crowd, tmp_path):
-        flat = plan_run(**TINY | {"net_options": {"depth": 0, "width": 8}})
-        with pytest.raises(CreditscopeError, match=f"Run {flat.name()} failed: Expected a ResMLP of depth >= 1"):
-            run_all([flat, crowd.first], tmp_path, jobs=1)
-        assert [r.spec for r in load_records(tmp_path, problems=[])] == [crowd.first]
+    def test_a_net_that_cannot_be_built_is_refused_before_anything_starts(self, crowd, tmp_path):
+        flat, heard = plan_run(**TINY | {"net_options": {"depth": 0, "width": 8}}), Heard()
+        with pytest.raises(CreditscopeError, match=r"^Expected a ResMLP of depth >= 1 and width >= 1, but got depth 0"):
+            run_all([crowd.first, flat], tmp_path, jobs=2, progress=heard)
+        assert (heard.begun, list(tmp_path.iterdir())) == ((0, 0), [])
+
+    @pytest.mark.parametrize("limit", [-3, float("nan")])
+    def test_a_time_limit_that_is_none_is_refused(self, crowd, tmp_path, limit):
+        with pytest.raises(CreditscopeError, match="Expected time_limit >= 0 seconds, but got"):
+            run_all([crowd.first], tmp_path, jobs=1, time_limit=limit)
+
+    def test_a_net_that_no_data_of_the_task_fit_is_refused_before_they_are_fetched(self, monkeypatch):
+        monkeypatch.setattr("creditscope.tasks.cora.load_planetoid", lambda *_, **__: pytest.fail("fetched"))
+        with pytest.raises(CreditscopeError, match="Expected a net for graph to learn task 'cora', but got 'resmlp'"):
+            plan_run(task="cora", net="resmlp")
+        with pytest.raises(CreditscopeError, match="Expected a net for vectors or images to learn task 'cifar10'"):
+            plan_run(task="cifar10", net="gcn")
+
+    def test_why_a_run_failed_is_kept_until_it_is_run_again(self, tmp_path):
+        file, problems = tmp_path / "mine.py", []
+        file.write_text(RULES)
+        spec = plan_run(**TINY, rule=f"{file}:Raises", seed=1)
+        with pytest.raises(CreditscopeError, match="this rule is broken"):
+            run_all([spec], tmp_path, jobs=1)
+        assert load_records(tmp_path, problems=problems) == []
+        assert problems == [
+            f"Record {spec.name()} is incomplete: its run failed: RuntimeError: this rule is broken. "
+            "Mend that and run it again, or delete its folder."
+        ]
+        with RecordWriter(tmp_path, spec).open() as writer:
+            assert not (writer.folder / "failure.txt").exists()
+
+    def test_why_runs_in_workers_failed_is_kept_too(self, crowd):
+        problems: list[str] = []
+        load_records(crowd.root, problems=problems)
+        assert [p for p in problems if crowd.raises.name() in p and "this rule is broken" in p]
 
     def test_a_damaged_record_is_named_and_run_again(self, crowd, tmp_path):
         run_all([crowd.first], tmp_path, jobs=1)
@@ -265,7 +296,7 @@ def test_progress_in_a_log_is_one_line_a_run(crowd, tmp_path, capsys):
     assert isinstance(choose_progress(quiet=True), Silent)
     run_all([crowd.first], tmp_path, jobs=1, progress=Lines())
     first, second = capsys.readouterr().err.splitlines()
-    assert first == "to train: runs 1, seeds 1, epochs 1; on record: 0"
+    assert first == f"runs on record: 0, to train: 1 (seeds 1, epochs 1), records in {tmp_path}"
     assert second.startswith(f"[1/1] {crowd.first.name()} complete · ")
 
 

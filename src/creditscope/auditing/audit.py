@@ -85,10 +85,16 @@ class Audit:
     mute: tuple[str, ...] = field(default=())
 
     def show(self) -> None:
-        """Print the tables and verdicts to the terminal."""
+        """Print verdicts with their reasons; of at most three settings also the answers, numbers and checks."""
         from creditscope.auditing.show import print_audit
 
         print_audit(self)
+
+    def only(self, text: str) -> "Audit":
+        """The settings in whose title, methods or verdicts every comma-separated part of `text` occurs."""
+        from creditscope.auditing.only import keep_settings
+
+        return keep_settings(self, text)
 
     def __str__(self) -> str:
         from creditscope.auditing.show import render_audit
@@ -187,8 +193,9 @@ def _gather(source: Any, problems: list[str]) -> list[Record]:
     problems += [f"Record {r.name} did not finish; left out." for r in running]
     records = [r for r in records if r.snapshots and r not in running]
     if not records:
-        detail = " ".join(problems) or "Train runs first: creditscope run."
-        raise CreditscopeError(f"Expected at least one finished record to audit, but got none. {detail}")
+        detail = " ".join(problems) or "Train runs first (creditscope run), or name the folder that holds them."
+        where = f" under {source}" if isinstance(source, str | Path) else ""
+        raise CreditscopeError(f"Expected at least one finished record to audit{where}, but got none. {detail}")
     return records
 
 
@@ -199,7 +206,6 @@ def _judge(
     findings = tuple(mute_findings(judge_method(checks, method, by_seed, limits), mute))
     seed_findings = {seed: tuple(mute_findings(list(found.values()), mute)) for seed, found in by_seed.items()}
     lasts, depth = [record.last for record in method.whole], use_of_depth(method)
-    diverged = ", ".join(f"seed {s} at epoch {e}" for s, e in method.diverged.items())
     taps = audit_taps(method, kind=interval)
     return MethodAudit(
         method=method.label,
@@ -223,11 +229,23 @@ def _judge(
         growth=known_mean(largest_growth(r.facts, r.last) for r in method.whole),
         g_top=known_mean(s.taps.g_norm[-1] for s in lasts),
         findings=findings,
-        verdict=reach_verdict(findings, diverged=diverged, untested=_untested(method), checks=checks),
+        verdict=reach_verdict(
+            findings,
+            diverged=method.divergence,
+            all_diverged=not method.whole,
+            untested=_untested(method),
+            checks=checks,
+        ),
         rows_interact=method.facts.rows_interact,
         seed_findings=seed_findings,
-        seed_verdicts={seed: reach_verdict(found, checks=checks) for seed, found in seed_findings.items()},
+        seed_verdicts={seed: _judge_seed(method, seed, found, checks) for seed, found in seed_findings.items()},
     )
+
+
+def _judge_seed(method: Method, seed: int, findings: Sequence[Finding], checks: Sequence[Check]) -> Verdict:
+    epoch = method.diverged.get(seed)
+    diverged = "" if epoch is None else f"at epoch {epoch}"
+    return reach_verdict(findings, diverged=diverged, all_diverged=bool(diverged), checks=checks)
 
 
 def _untested(method: Method) -> str:

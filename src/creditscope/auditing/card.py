@@ -125,7 +125,9 @@ def _about(method: Method) -> dict[str, str]:
             f"{spec.epochs} epochs, {spec.optimiser}, lr {spec.lr:g}, {spec.schedule} schedule, weight decay "
             f"{spec.weight_decay:g}, batch {spec.batch}, credit norm {spec.credit_norm}, penalty λ {spec.penalty:g}"
         ),
-        "measured at": f"tier {spec.tier}, {spec.eval_rows} test rows; accuracy over {facts.test_rows} test rows",
+        "measured at": (
+            f"tier {spec.tier}, {method.first.last.rows} test rows; accuracy over {facts.test_rows} test rows"
+        ),
     }
 
 

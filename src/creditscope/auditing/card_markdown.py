@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from creditscope.auditing.card import Card
 from creditscope.auditing.depth import Rung
+from creditscope.auditing.manual import what_to_do
 from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.stats import DRAWS, write_interval
 from creditscope.words import DASH, number
@@ -47,8 +48,9 @@ def write_markdown(card: Card) -> str:
         "## Checks",
         _table(
             ["check", "outcome", "what it found", "first an issue"],
-            [[f"[{f.code}]({f.page}) {f.title}", f"{f.outcome}", f.message, f.fired or DASH] for f in card.findings],
+            [[f"{f.code} {f.title}", f"{f.outcome}", f.message, f.fired or DASH] for f in card.findings],
         ),
+        "\n".join(f"- {line}" for line in what_to_do(card.findings)),
         "## Pitfalls",
         "\n".join(f"- {TICKS[p.state]} {p.title}: *{p.state}*. {p.evidence}." for p in card.pitfalls),
         "## Thresholds",

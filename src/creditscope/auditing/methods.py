@@ -2,11 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any
 
-from creditscope.record import Record, RunSpec
+from creditscope.record import Record, RunSpec, Snapshot
 from creditscope.record.spec import RULE_FIELDS
 from creditscope.record.view import richness
-from creditscope.words import count, name_options, with_options
+from creditscope.registry import NETS, TASKS, Registry
+from creditscope.words import count, name_options, span, with_options
+
+SIZES = ("depth", "width")
+"""Options of a net that its title always has."""
 
 
 @dataclass
@@ -48,9 +54,34 @@ class Method:
         return {s: epoch for s, r in self.runs.items() if (epoch := r.provenance.diverged_epoch) is not None}
 
     @property
+    def divergence(self) -> str:
+        """Which seeds diverged and when, in words; of a run that went on, what is not finite at its end."""
+        epochs = self.diverged
+        if not self.whole and len(epochs) == len(self.runs) > 1:
+            first, last = min(epochs.values()), max(epochs.values())
+            return f"all seeds, at {'epoch' if first == last else 'epochs'} {span(first, last)}"
+        said = [f"seed {seed} at epoch {epoch}" for seed, epoch in epochs.items()]
+        return ", ".join([*said, *filter(None, map(_not_finite, self.whole))])
+
+    @property
     def random_targets(self) -> bool:
         """Whether it was trained on random labels."""
         return self.spec is not None and self.spec.targets == "random"
+
+
+def _not_finite(record: Record) -> str:
+    """Since when the loss or a state is no number, if it is none at the end, and where first."""
+    if not _lost(record.last):
+        return ""
+    first = next(snapshot for snapshot in record.snapshots if _lost(snapshot))
+    tap = next((tap for tap, size in enumerate(first.taps.h_norm) if size is None), None)
+    what = "the loss is" if tap is None else f"the state of tap {tap} ({record.facts.taps[tap]}) is"
+    seed = f"seed {record.spec.seed}, " if record.spec else ""
+    return f"{seed}{what} not finite at epoch {first.epoch}"
+
+
+def _lost(snapshot: Snapshot) -> bool:
+    return snapshot.loss is None or None in snapshot.taps.h_norm
 
 
 def accuracies(records: Mapping[int, Record]) -> dict[int, float]:
@@ -147,5 +178,19 @@ def _setting_label(record: Record) -> str:
     names = ("optimiser", "lr", "schedule", "weight_decay", "decay_on", "batch", "precision")
     unusual = [name_options({n: v}) for n in names if (v := getattr(spec, n)) != usual[n]]
     unusual += ["random targets"] * (spec.targets == "random")
-    task, net = with_options(spec.task, spec.task_options), with_options(spec.net, spec.net_options)
+    task = with_options(spec.task, _unusual(TASKS, spec.task, spec.task_options))
+    net = with_options(spec.net, _unusual(NETS, spec.net, spec.net_options, always=SIZES))
     return " · ".join([task, net, count(spec.epochs, "epoch"), *unusual])
+
+
+def _unusual(
+    registry: Registry, name: str, options: Mapping[str, Any], *, always: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Options that differ from their defaults, and those named."""
+    usual = _defaults(registry, name)
+    return {n: v for n, v in options.items() if n in always or n not in usual or usual[n] != v}
+
+
+@cache
+def _defaults(registry: Registry, name: str) -> dict[str, Any]:
+    return registry.defaults(name)

@@ -33,6 +33,8 @@ class TapAudit:
     rho: Interval | None
     growth: Interval | None
     """RMS of the state over that of the tap before, where a residual block lies between; geometric."""
+    h_norm: Interval | None
+    """Median ‖h‖ per sample; geometric."""
     g_norm: Interval | None
     """Median ‖g‖ per sample; geometric."""
     g_rel: Interval | None
@@ -47,7 +49,7 @@ class TapAudit:
 
 
 LINEAR = ("cos", "cos_F", "z", "fresh_cos", "permuted_cos", "descent", "rho", "common", "drift", "skip_one")
-GEOMETRIC = ("g_norm", "g_rel", "ratio")
+GEOMETRIC = ("h_norm", "g_norm", "g_rel", "ratio")
 
 
 def audit_taps(method: Method, *, kind: Kind) -> tuple[TapAudit, ...]:

@@ -108,6 +108,7 @@ class _Again:
 
     def __init__(self, method: Method, found: "MethodAudit", checks: Sequence[Check], mute: Sequence[str]):
         self.method, self.checks, self.mute = method, checks, mute
+        self.diverged = bool(found.verdict.diverged)
         self.findings = {finding.code: finding for finding in found.findings}
         self.seeds = [{f.code: f for f in findings} for findings in found.seed_findings.values()]
 
@@ -124,7 +125,7 @@ class _Again:
                 findings.append(self._judge(check, limits))
             else:
                 findings.append(self.findings[check.code])
-        return choose_word(findings, diverged=bool(self.method.diverged))[0]
+        return choose_word(findings, diverged=self.diverged)[0]
 
     def _judge(self, check: Any, limits: Thresholds) -> Finding:
         if isinstance(check, RunCheck):

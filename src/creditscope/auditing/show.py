@@ -1,34 +1,42 @@
 """An audit as tables and sentences for people."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from rich.console import Console, Group
-from rich.padding import Padding
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.show_depth import depth_table
-from creditscope.auditing.show_taps import tap_tables
-from creditscope.auditing.stats import write_interval
-from creditscope.auditing.tables import (
-    STYLES,
-    WIDE,
-    fit_tables,
-    make_console,
-    note,
-    plain_table,
-    render_plain,
+from creditscope.auditing.show_taps import size_tables, tap_tables
+from creditscope.auditing.show_verdicts import (
+    answers,
+    brief_tables,
+    count_verdicts,
+    meanings,
+    remedies,
+    title,
+    verdict_table,
 )
+from creditscope.auditing.stats import write_interval
+from creditscope.auditing.tables import WIDE, fit_tables, make_console, note, plain_table, render_plain
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
-from creditscope.auditing.verdict import MEANINGS
 from creditscope.memory import collection_paused
-from creditscope.words import DASH, count, number
+from creditscope.words import DASH, number
 
 __all__ = ["make_console", "print_audit", "render_audit"]
+
+MOST_DETAILED = 3
+"""Settings whose tables are printed; of more there is a line per method."""
+MOST_BESIDE = 4
+"""Methods that leave room for the limits beside the outcomes."""
+NARROWER = (
+    f"The three questions, numbers and checks are printed for at most {MOST_DETAILED} settings. Name words of a "
+    'setting, a method or a verdict: creditscope audit … --only "cifar10, 30 epochs", or audit.only(…) in Python; '
+    "--json and --card DIR hold everything."
+)
 
 
 def print_audit(audit: Audit, console: Console | None = None) -> None:
@@ -44,20 +52,36 @@ def render_audit(audit: Audit) -> str:
 
 
 def _draw(audit: Audit, width: int) -> Group:
-    parts: list[Any] = []
-    for setting in dict.fromkeys(m.setting for m in audit.methods):
-        methods = [m for m in audit.methods if m.setting == setting]
-        seeds = sorted({seed for m in methods for seed in m.seeds})
-        parts += [Text(f"{setting} · {count(len(seeds), 'seed')}", style="bold")]
-        parts += [_summary(methods, width)]
-        parts += [table for table in [depth_table(methods, width)] if table]
-        parts += [tap_tables(methods, audit.limits, width), _checks(methods, audit.limits, width)]
-        parts += [_explain(m) for m in methods]
+    names = list(dict.fromkeys(m.setting for m in audit.methods))
+    settings = [[m for m in audit.methods if m.setting == name] for name in names]
+    if len(settings) > MOST_DETAILED:
+        parts = [count_verdicts(audit.methods, len(settings)), brief_tables(settings, width)]
+        parts += [meanings(audit.methods), Text()]
+    else:
+        parts = [part for methods in settings for part in (title(methods), verdict_table(methods))]
+        parts += [meanings(audit.methods)]
+        several = len(settings) > 1
+        parts += [part for methods in settings for part in _details(methods, audit.limits, width, several=several)]
+    parts += [remedies(audit.methods)]
     parts += [Text(f"note: {text}", style="yellow") for text in (*audit.notes, *audit.problems)]
+    parts += [Text(NARROWER)] * (len(settings) > MOST_DETAILED)
     return Group(*parts)
 
 
-def _summary(methods: Sequence[MethodAudit], width: int) -> Group:
+def _details(methods: Sequence[MethodAudit], limits: Thresholds, width: int, *, several: bool) -> list[RenderableType]:
+    """The questions of each method of a setting, then the numbers behind the answers."""
+    parts: list[RenderableType] = [Text(), title(methods)] * several
+    parts += [part for m in methods for part in (Text(), answers(m))]
+    if not any(m.accuracy or m.per_tap[0].h_norm for m in methods):
+        return parts
+    parts += [_numbers(methods, width)]
+    parts += [table for table in [depth_table(methods, width)] if table]
+    exact = all(tap.exact for m in methods for tap in m.per_tap)
+    parts += [size_tables(methods, width) if exact else tap_tables(methods, limits, width)]
+    return [*parts, _checks(methods, limits, width)]
+
+
+def _numbers(methods: Sequence[MethodAudit], width: int) -> Group:
     columns = {
         "accuracy": [write_interval(m.accuracy) for m in methods],
         "frozen, own stem": [write_interval(m.frozen_own) for m in methods],
@@ -66,7 +90,6 @@ def _summary(methods: Sequence[MethodAudit], width: int) -> Group:
         "Γ inexact": [number(m.gamma_inexact, "+.3f") for m in methods],
         "growth": [number(m.growth, ".3g") for m in methods],
         "‖g_L‖": [number(m.g_top, ".1e") for m in methods],
-        "verdict": [Text(str(m.verdict), style=STYLES[m.verdict.word]) for m in methods],
     }
     caption = (
         "± 95 % t interval over seeds, test set fixed · Γ mean cosine over the block taps · growth: largest "
@@ -79,18 +102,19 @@ def _checks(methods: Sequence[MethodAudit], used: Thresholds, width: int) -> Tab
     limits, published = _by_code(used, "limit"), _by_code(used, "published")
     table = plain_table()
     table.add_column("check")
-    for name in ("limit", "published") if width >= WIDE else ():
+    beside = width >= WIDE and len(methods) <= MOST_BESIDE
+    for name in ("limit", "published") if beside else ():
         table.add_column(name)
     for m in methods:
         table.add_column(m.method)
     for i, finding in enumerate(methods[0].findings):
         outcomes = [_outcome(m.findings[i]) for m in methods]
         code = finding.code
-        ours = [limits.get(code, ""), published.get(code) or DASH] if width >= WIDE else []
+        ours = [limits.get(code, ""), published.get(code) or DASH] if beside else []
         table.add_row(f"{code} {finding.title}", *ours, *outcomes)
     table.caption = (
         f"† the published threshold, where there is one, fires · over seeds: an issue if {used.seed_share:.0%} of them "
-        "have it · each check has a page, docs/checks/CODE.md"
+        "have it · thresholds: creditscope list thresholds"
     )
     return table
 
@@ -108,35 +132,3 @@ def _by_code(used: Thresholds, column: str) -> dict[str, str]:
 def _outcome(finding: Finding) -> Text:
     style = {Outcome.ISSUE: "red", Outcome.PASSED: "green"}.get(finding.outcome, "yellow")
     return Text(f"{finding.outcome}{' †' if finding.published else ''}", style=style)
-
-
-def _explain(m: MethodAudit) -> Group:
-    head = Text(f"{m.method}: ")
-    head.append(str(m.verdict), style=STYLES[m.verdict.word])
-    meaning = MEANINGS[m.verdict.word]
-    if m.verdict.untested and m.verdict.word == "trustworthy":
-        meaning = "what was measured holds; nothing is said of what training made of the layers"
-    head.append(f": {meaning}")
-    lines = [f"{line.question} {line.answer}. {line.reason}" for line in m.verdict.lines]
-    if m.rows_interact:
-        lines.append(
-            "Rows interact (message passing, or BatchNorm in train mode): a row's gradient is not its own alone"
-        )
-    if m.verdict.diverged:
-        lines.append(f"Diverged: {m.verdict.diverged}")
-    lines += [f"Tip {f.code}: {f.message}" for f in m.findings if f.outcome == Outcome.TIP]
-    fired = [_first_fired(f) for f in m.findings if f.fired]
-    if fired:
-        lines.append(f"First an issue in training: {', '.join(fired)}")
-    if len(m.seed_verdicts) > 1:
-        each = ", ".join(f"{seed} {verdict}" for seed, verdict in m.seed_verdicts.items())
-        lines.append(f"Each seed alone (without CS004): {each}")
-    pages = [f.page for f in m.findings if f.page and (f.is_issue or f.is_open or f.outcome == Outcome.TIP)]
-    if pages:
-        lines.append(f"What to do: {', '.join(pages)}")
-    return Group(head, *(Padding(Text(line), (0, 0, 0, 2)) for line in lines), Text())
-
-
-def _first_fired(finding: Finding) -> str:
-    over = "" if finding.outcome in (Outcome.ISSUE, Outcome.UNDECIDED) else ", no longer at the end"
-    return f"{finding.code} at {finding.fired}{over}"

@@ -11,6 +11,12 @@ from creditscope.auditing.tables import fit_tables, note
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.words import DASH, number
 
+SIZES: dict[str, Callable[[TapAudit], Interval | None]] = {
+    "‖h_l‖": lambda tap: tap.h_norm,
+    "growth": lambda tap: tap.growth,
+    "‖g_l‖": lambda tap: tap.g_norm,
+}
+
 
 def tap_tables(methods: Sequence[MethodAudit], limits: Thresholds, width: int) -> Group:
     """Cosines; and, where they were measured, alignment acquired and descent."""
@@ -36,6 +42,25 @@ def tap_tables(methods: Sequence[MethodAudit], limits: Thresholds, width: int) -
     return Group(*parts)
 
 
+def size_tables(methods: Sequence[MethodAudit], width: int) -> Group:
+    """Where all credit is exact a cosine says nothing: sizes of states and gradients instead, a row per tap."""
+    most = max(methods, key=lambda m: len(m.taps))
+    columns = {
+        f"{f'{m.method}: ' if len(methods) > 1 else ''}{name}": [
+            _size(read(m.per_tap[i])) if i < len(m.taps) else "" for i in range(len(most.taps))
+        ]
+        for m in methods
+        for name, read in SIZES.items()
+        if name != "growth" or m.growth is not None
+    }
+    labels = [f"tap {i} {name}" for i, name in enumerate(most.taps)]
+    caption = (
+        "median per sample of the state and of the exact gradient, geometric mean over seeds; – is 0 or not measured · "
+        "growth: RMS ratio over a residual block"
+    )
+    return Group(*fit_tables("size", labels, columns, width), note(caption))
+
+
 def _tables(title: str, methods: Sequence[MethodAudit], cell: Callable[[TapAudit], str], width: int):
     most = max(methods, key=lambda m: len(m.taps))
     columns = {
@@ -59,6 +84,12 @@ def _acquired(tap: TapAudit) -> str:
 
 def _descent(tap: TapAudit) -> str:
     return DASH if tap.descent is None else f"{_short(tap.descent)} ({number(tap.descent_null, '.2f')})"
+
+
+def _size(interval: Interval | None) -> str:
+    if interval is None:
+        return DASH
+    return interval.text(".2g") if interval.low is not None else number(interval.mean, ".2g")
 
 
 def _short(interval: Interval) -> str:

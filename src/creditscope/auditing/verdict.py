@@ -16,10 +16,16 @@ QUESTIONS = {
 }
 MEANINGS: dict[Word, str] = {
     "trustworthy": "accuracy and alignment may be reported as they are",
-    "walk back": "do not claim that this method assigns credit to its layers; the codes say why",
-    "inconclusive": "a check could not run or could not decide; the codes say which",
+    "walk back": "do not claim that this method assigns credit to its layers",
+    "inconclusive": "a check could not run or could not decide",
 }
 """What a reader may do with each word."""
+UNTESTED_MEANINGS: dict[Word, str] = {
+    "trustworthy": "what was measured holds; nothing is said of what training made of the layers",
+    "walk back": "something is wrong with this net or with what was measured",
+    "inconclusive": MEANINGS["inconclusive"],
+}
+"""The same of a watched model or of random targets, which say nothing of a rule that assigns credit."""
 Answer = Literal["yes", "no", "open", "not applicable"]
 
 
@@ -49,8 +55,14 @@ class Verdict:
     fired: dict[str, str] = field(default_factory=dict)
     """When each check was first an issue in training, for those that ever were."""
 
+    @property
+    def meaning(self) -> str:
+        """What a reader may do."""
+        return (UNTESTED_MEANINGS if self.untested else MEANINGS)[self.word]
+
     def __str__(self) -> str:
-        said = [*self.codes, *([self.untested] if self.untested else [])]
+        lost = self.diverged and self.word == "inconclusive"
+        said = [*(["diverged"] if lost else self.codes), *([self.untested] if self.untested else [])]
         codes = f" ({', '.join(said)})" if said else ""
         muted = f" [muted: {', '.join(self.muted)}]" if self.muted else ""
         return f"{self.word}{codes}{muted}"
@@ -60,10 +72,17 @@ def reach_verdict(
     findings: Sequence[Finding],
     *,
     diverged: str = "",
+    all_diverged: bool = False,
     untested: str = "",
     checks: Sequence[Check] | None = None,
 ) -> Verdict:
-    """Issues walk a method back; anything skipped or undecided, or a diverged run, leaves it inconclusive."""
+    """Issues walk a method back; anything skipped or undecided, or a diverged run, leaves it inconclusive.
+
+    Where every run diverged, that alone is said: no check could look at anything.
+    """
+    if all_diverged:
+        lines = tuple(VerdictLine(question, "open", "every run diverged") for question in QUESTIONS.values())
+        return Verdict("inconclusive", (), lines, diverged=diverged, untested=untested)
     known = {check.code: check for check in checks or all_checks()}
     word, codes = choose_word(findings, diverged=bool(diverged))
     return Verdict(
@@ -93,8 +112,11 @@ def choose_word(findings: Sequence[Finding], *, diverged: bool) -> tuple[Word, t
 
 def _answer(question: str, findings: Sequence[Finding], checks: dict[str, Check]) -> VerdictLine:
     def line(answer: Answer, *chosen: Finding) -> VerdictLine:
-        said = [f"{f.code} {f.message}{f' [first at {f.fired}]' if f.is_issue and f.fired else ''}" for f in chosen]
-        return VerdictLine(question, answer, "; ".join([*said, *_meaningless(findings, checks)]), _codes(chosen))
+        said = [(f.code, f"{f.message}{f' [first at {f.fired}]' if f.is_issue and f.fired else ''}") for f in chosen]
+        # checks that could have answered but have no meaning here
+        beside = [f for f in findings if checks[f.code].sufficient and f.outcome == Outcome.NOT_APPLICABLE]
+        said += [(f.code, f.message) for f in beside]
+        return VerdictLine(question, answer, _together(said), tuple(f.code for f in chosen))
 
     issues = [f for f in findings if f.is_issue]
     unsettled = [f for f in findings if f.is_open]
@@ -108,14 +130,9 @@ def _answer(question: str, findings: Sequence[Finding], checks: dict[str, Check]
     return line("not applicable")
 
 
-def _codes(findings: Sequence[Finding]) -> tuple[str, ...]:
-    return tuple(f.code for f in findings)
-
-
-def _meaningless(findings: Sequence[Finding], checks: dict[str, Check]) -> list[str]:
-    """Checks that could have answered but have no meaning here, those of one reason together."""
-    reasons: dict[str, list[str]] = {}
-    for f in findings:
-        if checks[f.code].sufficient and f.outcome == Outcome.NOT_APPLICABLE:
-            reasons.setdefault(f.message, []).append(f.code)
-    return [f"{', '.join(codes)} {message}" for message, codes in reasons.items()]
+def _together(said: Sequence[tuple[str, str]]) -> str:
+    """Codes with what they say, those that say the same together."""
+    codes: dict[str, list[str]] = {}
+    for code, message in said:
+        codes.setdefault(message, []).append(code)
+    return "; ".join(f"{', '.join(found)} {message}" for message, found in codes.items())

@@ -1,10 +1,12 @@
 """Draw many figures from records that were loaded once."""
 
+import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from creditscope.commands._printing import say
+from creditscope.commands._printing import count, say
 from creditscope.errors import CreditscopeError
 
 if TYPE_CHECKING:
@@ -54,3 +56,41 @@ def draw_figures(
         say([f"{name}: {len(study.runs) - missing} of {len(study.runs)} runs, wrote {', '.join(map(str, paths))}"])
         say([f"  note: {note}" for note in notes])
     return drawn
+
+
+def draw_own(records: Sequence["Record"], out: Path) -> int:
+    """Draw the audit figure of whatever runs there are, one for each setting; returns how many were drawn."""
+    from creditscope.figures import save_figure
+    from creditscope.figures._selection import FREE_FIELDS
+    from creditscope.runs import Runs
+
+    settings: dict[str, list[Record]] = {}
+    for record in records:
+        if record.spec and not record.spec.frozen and record.spec.train_last == -1:
+            setting = {name: value for name, value in asdict(record.spec).items() if name not in FREE_FIELDS}
+            settings.setdefault(json.dumps(setting, sort_keys=True), []).append(record)
+    drawn = 0
+    for number, runs in enumerate(settings.values(), start=1):
+        name = f"own_{number}" if len(settings) > 1 else "own"
+        latest = _latest_texts(runs)
+        rules = dict.fromkeys(record.facts.rule.label for record in latest)
+        title = f"{name}: {runs[0].spec.task}, {runs[0].spec.net}, {', '.join(rules)}"  # pyright: ignore[reportOptionalMemberAccess]
+        try:
+            paths = save_figure(Runs(latest).plot(), out, name)
+        except CreditscopeError as error:
+            say([f"{title}: not drawn. {error}"])
+            continue
+        drawn += 1
+        say([f"{title}: wrote {', '.join(map(str, paths))}"])
+        if len(latest) < len(runs):
+            say([f"  note: left out, as their rule was edited since: {count(len(runs) - len(latest), 'run')}"])
+    return drawn
+
+
+def _latest_texts(runs: Sequence["Record"]) -> list["Record"]:
+    """Of a rule whose text was edited between runs, those of the text that was run last."""
+    last: dict[str, tuple[str, str]] = {}
+    for spec, started in ((r.spec, r.provenance.started) for r in runs):
+        assert spec is not None
+        last[spec.rule] = max(last.get(spec.rule, ("", "")), (started, spec.rule_source))
+    return [r for r in runs if r.spec and r.spec.rule_source == last[r.spec.rule][1]]

@@ -7,16 +7,31 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from creditscope.commands._settings import read_number, split_pair
+from creditscope.errors import CreditscopeError
 
 if TYPE_CHECKING:
     from creditscope.auditing import Thresholds
 
+DEFAULT_RECORDS = Path("out/records")
 Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 File = Annotated[Path, tyro.conf.arg(metavar="FILE")]
 Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
-Records = Annotated[Path, tyro.conf.arg(metavar="DIR", help="Folder of records, or a bundle of them.")]
-RecordsToAdd = Annotated[
-    Path, tyro.conf.arg(metavar="DIR", help="Folder of records; runs that are there are reused, others are added.")
+Records = Annotated[
+    tyro.conf.Positional[Path | None],
+    tyro.conf.arg(
+        metavar="[DIR]",
+        help="Folder of records, or a bundle of them.",
+        help_behavior_hint=f"(default: {DEFAULT_RECORDS})",
+    ),
+]
+RecordsByName = Annotated[
+    Path | None,
+    tyro.conf.arg(
+        name="records",
+        metavar="DIR",
+        help="The same as DIR, by name.",
+        help_behavior_hint=f"(default: {DEFAULT_RECORDS})",
+    ),
 ]
 Limits = Annotated[
     tuple[str, ...],
@@ -34,6 +49,13 @@ DataRoot = Annotated[
         help_behavior_hint="(default: CREDITSCOPE_DATA, or the user's cache)",
     ),
 ]
+
+
+def choose_records(records: Path | None, by_name: Path | None) -> Path:
+    """The folder that was given, in its place or by --records, or the usual one."""
+    if records and by_name:
+        raise CreditscopeError(f"Expected one folder of records, but got {records} and {by_name}. Leave one out.")
+    return records or by_name or DEFAULT_RECORDS
 
 
 def read_limits(settings: tuple[str, ...]) -> "Thresholds":

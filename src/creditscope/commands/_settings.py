@@ -1,5 +1,6 @@
-"""NAME=VALUE as typed on the command line."""
+"""NAME=VALUE and seeds as typed on the command line."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from creditscope.errors import CreditscopeError
@@ -38,3 +39,17 @@ def read_number(name: str, value: str) -> float:
         return int(number) if number == int(number) else number
     except (ValueError, OverflowError):
         raise CreditscopeError(f"Expected a number for threshold {name!r}, but got {value!r}.") from None
+
+
+def read_seeds(words: Sequence[str]) -> int | list[int]:
+    """As `creditscope.run` takes them: a number alone is how many; several, or one with a comma, are the seeds.
+
+    >>> read_seeds(["3"]), read_seeds(["42", "7"]), read_seeds(["42,"])
+    (3, [42, 7], [42])
+    """
+    parts = [part for word in words for part in word.split(",") if part]
+    try:
+        seeds = [int(part) for part in parts]
+    except ValueError:
+        raise CreditscopeError(f"Expected --seeds to be whole numbers, but got {' '.join(words)!r}.") from None
+    return seeds[0] if list(words) == parts and len(parts) == 1 else seeds

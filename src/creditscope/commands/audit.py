@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from creditscope.commands._options import Limits, Records, read_limits
+from creditscope.commands._options import Limits, Records, RecordsByName, choose_records, read_limits
+from creditscope.commands._printing import say
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,10 @@ class Audit:
     Example: creditscope audit out/records --set growth=20 --table
     """
 
-    records: Annotated[tyro.conf.Positional[Records], tyro.conf.arg(metavar="[DIR]")] = Path("out/records")
+    records: Records = None
+    by_name: RecordsByName = None
+    only: Annotated[str, tyro.conf.arg(metavar="TEXT", help_behavior_hint="(default: all)")] = ""
+    """Keep settings whose title, methods or verdicts hold every part of a list such as "cora, depth 6, walk back"."""
     set: Limits = ()
     mute: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[CODE ...]", help_behavior_hint="(default: none)")] = ()
     """Checks to leave out of the verdict, such as CS005; they are named beside it."""
@@ -34,15 +38,24 @@ class Audit:
         tuple[str, ...] | None, tyro.conf.arg(metavar="[METHOD ...]", help_behavior_hint="(default: exit with 0)")
     ] = None
     """Exit with 1 if a method is not trustworthy: those named, or all."""
+    explain: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[CODE ...]", help_behavior_hint="(default: none)")] = ()
+    """Judge nothing; print how these checks decide, why they matter and what to do."""
     json: bool = False
     """Print JSON: methods, per-tap intervals and decisions; with --sensitivity the ranges too."""
 
     def run(self) -> None:
         """Load, judge, print."""
+        if self.explain:
+            from creditscope.auditing.manual import describe_checks
+
+            say(describe_checks(self.explain))
+            return
         from creditscope.auditing import audit
         from creditscope.auditing.strict import expect_trust
 
-        found = audit(self.records, limits=read_limits(self.set), mute=self.mute, interval=self.interval)
+        source = choose_records(self.records, self.by_name)
+        found = audit(source, limits=read_limits(self.set), mute=self.mute, interval=self.interval)
+        found = found.only(self.only) if self.only else found
         failures = [] if self.strict is None else expect_trust(found, self.strict)
         self._print(found)
         if self.card:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from creditscope.commands._options import Folder, Name, Records
+from creditscope.commands._options import Folder, Name, Records, RecordsByName, choose_records
 from creditscope.commands._printing import say, with_problems
 from creditscope.errors import CreditscopeError
 
@@ -15,10 +15,11 @@ from creditscope.errors import CreditscopeError
 class Export:
     """Write result files in the shapes that other people's figure scripts read; needs no torch.
 
-    Example: creditscope export --records out/records --out out/export
+    Example: creditscope export out/records --out out/export
     """
 
-    records: Records = Path("out/records")
+    records: Records = None
+    by_name: RecordsByName = None
     out: Folder = Path("out/export")
     """The files go here, under the paths that the scripts expect."""
     only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[NAME ...]", help_behavior_hint="(default: all)")] = ()
@@ -31,12 +32,12 @@ class Export:
         from creditscope.exports import write_exports
         from creditscope.record import load_records
 
-        problems: list[str] = []
-        records = load_records(self.records, problems=problems)
+        source, problems = choose_records(self.records, self.by_name), []
+        records = load_records(source, problems=problems)
         written, missing = write_exports(records, self.out, scale=self.scale, names=self.only)
         say([f"wrote {path}" for path in written])
         say([f"missing: {what}" for what in missing])
         if not written:
-            message = f"Expected records of a whole study under {self.records}, but got none."
+            message = f"Expected records of a whole study under {source}, but got none."
             raise CreditscopeError(with_problems(f"{message} creditscope reproduce trains them.", problems))
         say([f"note: {problem}" for problem in problems])

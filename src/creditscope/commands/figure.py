@@ -7,24 +7,31 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from creditscope.commands._options import DataRoot, Folder, HowToTrain, RecordsToAdd
+from creditscope.commands._options import DataRoot, Folder, HowToTrain, Records, RecordsByName, choose_records
 from creditscope.commands._printing import say, with_problems
 from creditscope.errors import CreditscopeError
 
 if TYPE_CHECKING:
     from creditscope.record import Record
 
+LACKING = {
+    "all": ("at least one study", "creditscope reproduce trains"),
+    "own": ("trained runs", "creditscope run trains"),
+}
+"""What is drawn as it is, what that needs, and what makes it."""
+
 
 @dataclass(frozen=True)
 class Figure:
-    """Draw a figure, or all, from records; runs that it needs and that are missing are trained first.
+    """Draw a figure from records; runs that its study needs and that are missing are trained first.
 
-    Example: creditscope figure audit_hero --records out/records --out out/figures
+    Example: creditscope figure audit_hero out/records --out out/figures
     """
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
-    """Which figure (creditscope list figures), or all: every figure that has records."""
-    records: RecordsToAdd = Path("out/records")
+    """Which figure (creditscope list figures); all: each that has records; own: your runs. These two train nothing."""
+    records: Records = None
+    by_name: RecordsByName = None
     out: Folder = Path("out/figures")
     """NAME.png and NAME.pdf go here."""
     scale: Annotated[
@@ -37,9 +44,10 @@ class Figure:
     training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
-        """Collect the study of that name, draw, save; or do so for all."""
-        if self.name == "all":
-            self._draw_all()
+        """Collect the study of that name, draw, save; or draw what there is."""
+        source = choose_records(self.records, self.by_name)
+        if self.name in LACKING:
+            self._draw_what_is_there(source)
             return
         from creditscope.figures import describe_figure, save_figure
         from creditscope.record import load_records
@@ -47,11 +55,9 @@ class Figure:
         from creditscope.studies import collect, resolve_study
 
         plot, problems = FIGURES.get(self.name), []
-        records = load_records(self.records, problems=problems) if self.records.is_dir() else []
+        records = load_records(source, problems=problems) if source.exists() else []
         study = resolve_study(self.name, self._choose_scales([self.name], records)[self.name])
-        found = collect(
-            study, self.records, records=records, train=self.train, problems=problems, **self.training.options()
-        )
+        found = collect(study, source, records=records, train=self.train, problems=problems, **self.training.options())
         say(describe_figure(plot, found).splitlines())
         say([f"wrote {path}" for path in save_figure(plot(found), self.out, self.name)])
         say([f"note: {problem}" for problem in problems])
@@ -69,35 +75,27 @@ class Figure:
                 say([f"scale {scale} ({why}): {', '.join(n for n in names if found[n] == (scale, there))}"])
         return {name: scale for name, (scale, _) in found.items()}
 
-    def _draw_all(self) -> None:
-        from creditscope.commands._drawing import draw_figures, drawable
+    def _draw_what_is_there(self, source: Path) -> None:
+        from creditscope.commands._drawing import draw_own
         from creditscope.record import load_records
-        from creditscope.studies import resolve_study, studies_at
 
-        problems, names = [], drawable()
-        if self.scale:
+        if self.name == "all" and self.scale:
+            from creditscope.studies import studies_at
+
             studies_at(self.scale)  # an unknown scale is refused once, not by every figure
-        found = self.records.is_dir() or not self.train
-        records = load_records(self.records, problems=problems) if found else []
-        scales = self._choose_scales(names, records)
-        if self.train:
-            from creditscope.studies._union import plan_union, train_union
-
-            specs = plan_union([resolve_study(name, scales[name]) for name in names], records)
-            records += train_union(specs, self.records, problems=problems, **self.training.options())
-        drawn = draw_figures(
-            names,
-            records,
-            self.records,
-            self.out,
-            find_study=lambda name: resolve_study(name, scales[name]),
-            measure=self.train,
-            device=self.training.device,
-        )
+        problems: list[str] = []
+        records = load_records(source, problems=problems)
+        drawn = draw_own(records, self.out) if self.name == "own" else self._draw_studies(records, source)
         if not drawn:
-            message = (
-                f"Expected records of at least one study under {self.records}, but got none that can be drawn. Without "
-                "--no-train runs are trained."
-            )
+            wanted, trains = LACKING[self.name]
+            message = f"Expected records of {wanted} under {source}, but got none that can be drawn. {trains} them."
             raise CreditscopeError(with_problems(message, problems))
         say([f"note: {problem}" for problem in problems])
+
+    def _draw_studies(self, records: Sequence["Record"], source: Path) -> int:
+        from creditscope.commands._drawing import draw_figures, drawable
+        from creditscope.studies import resolve_study
+
+        names = drawable()
+        scales = self._choose_scales(names, records)
+        return draw_figures(names, records, source, self.out, find_study=lambda name: resolve_study(name, scales[name]))

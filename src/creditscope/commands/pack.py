@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from creditscope.commands._options import Folder, Name, Records
+from creditscope.commands._options import Folder, Name, Records, RecordsByName, choose_records
 from creditscope.commands._printing import count, say
 
 
@@ -11,10 +11,11 @@ from creditscope.commands._printing import count, say
 class Pack:
     """Pack records into bundles, one compressed file a study: rounded, thinned, without weights; needs no torch.
 
-    Example: creditscope pack --records out/records --out results/paper
+    Example: creditscope pack out/records --out results/paper
     """
 
-    records: Records = Path("out/records")
+    records: Records = None
+    by_name: RecordsByName = None
     out: Folder = Path("results/paper")
     """STUDY.jsonl.xz go here; every command that reads records reads them, too."""
     scale: Name = "paper"
@@ -27,11 +28,9 @@ class Pack:
         from creditscope.record import load_records
         from creditscope.studies._packing import pack_studies
 
-        problems: list[str] = []
-        records = load_records(self.records, problems=problems)
-        packed = pack_studies(
-            records, self.records, self.out, scale=self.scale, replace=self.replace, problems=problems
-        )
+        source, problems = choose_records(self.records, self.by_name), []
+        records = load_records(source, problems=problems)
+        packed = pack_studies(records, source, self.out, scale=self.scale, replace=self.replace, problems=problems)
         for share in packed.shares:
             runs = len(share.study.runs)
             say([f"{share.study.name}: {runs - share.missing} of {count(runs, 'wanted run')}"])

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from creditscope.commands._options import File, Limits, Records, read_limits
+from creditscope.commands._options import File, Limits, Records, RecordsByName, choose_records, read_limits
 from creditscope.commands._printing import say
 
 
@@ -14,10 +14,11 @@ from creditscope.commands._printing import say
 class Report:
     """Write one HTML page about stored records, to look at, mail or print; needs no torch.
 
-    Example: creditscope report --records out/records --out report.html
+    Example: creditscope report out/records --out report.html
     """
 
-    records: Records = Path("out/records")
+    records: Records = None
+    by_name: RecordsByName = None
     out: File = Path("report.html")
     """The page; nothing else is needed to read it."""
     against: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
@@ -29,7 +30,7 @@ class Report:
         from creditscope.report import gather, write_report
 
         limits = read_limits(self.set)
-        material = gather(self.records, limits)
+        material = gather(choose_records(self.records, self.by_name), limits)
         before = gather(self.against, limits) if self.against else None
         size = write_report(material, self.out, against=before)
         say([f"note: {problem}" for problem in material.problems])

@@ -48,6 +48,7 @@ class Reproduce:
         """Plan the union, train it, draw, sum up."""
         from creditscope.record import load_records
         from creditscope.studies import resolve_study, studies_at
+        from creditscope.studies._study import find_wanted
         from creditscope.studies._union import plan_union, train_union
 
         asked = {"scale": self.scale, "only": sorted(set(self.only))}
@@ -56,10 +57,12 @@ class Reproduce:
         there = self.records.is_dir() or not self.train
         records = load_records(self.records, problems=problems) if there else []
         specs = plan_union(studies, records) if self.train else []
-        trained = count(len(specs), "run")
-        say([f"{count(len(studies), 'study', 'studies')} at scale {self.scale!r}: {trained} to train"])
+        reused = len({id(record) for study in studies for record in find_wanted(study, records)})
+        todo = f"{count(reused, 'run')} on record, {count(len(specs), 'run')} to train, records in {self.records}"
+        say([f"{count(len(studies), 'study', 'studies')} at scale {self.scale!r}: {todo}"])
+        how = self.training.options()
         with clock.timed(bool(specs)):
-            records += train_union(specs, self.records, problems=problems, **self.training.options())
+            records += train_union(specs, self.records, problems=problems, reused=reused, **how)
             self._draw(studies, records)
             clock.summary = self._sum_up(studies, records)
         say([f"note: {problem}" for problem in problems])

@@ -3,20 +3,20 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from creditscope.commands._options import File, Folder
+from creditscope.commands._options import File, Records, RecordsByName, choose_records
 from creditscope.commands._printing import say, with_problems
 from creditscope.errors import CreditscopeError
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Write the page of published numbers beside measured ones; needs no torch.
+    """Write the page of published numbers beside those measured by the studies at scale paper; needs no torch.
 
-    Example: creditscope reproduction --records results/paper --out docs/reproduction.md
+    Example: creditscope reproduction results/paper --out docs/reproduction.md
     """
 
-    records: Folder = Path("out/records")
-    """Folder of records of the studies at scale paper."""
+    records: Records = None
+    by_name: RecordsByName = None
     out: File = Path("out/reproduction.md")
     """The page, in Markdown."""
 
@@ -26,13 +26,11 @@ class Reproduction:
         from creditscope.reproduction import write_reproduction
         from creditscope.reproduction.page import count_line
 
-        problems: list[str] = []
-        records = load_records(self.records, problems=problems)
+        source, problems = choose_records(self.records, self.by_name), []
+        records = load_records(source, problems=problems)
         if not records:
-            message = (
-                f"Expected records under {self.records}, but got none. creditscope reproduce --scale paper trains them."
-            )
+            message = f"Expected records under {source}, but got none. creditscope reproduce --scale paper trains them."
             raise CreditscopeError(with_problems(message, problems))
-        path = write_reproduction(records, self.out, root=self.records)
+        path = write_reproduction(records, self.out, root=source)
         say([count_line(records), f"wrote {path}"])
         say([f"note: {problem}" for problem in problems])

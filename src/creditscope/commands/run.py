@@ -1,7 +1,6 @@
 """`creditscope run`."""
 
 import json
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ import tyro
 
 from creditscope.commands._options import DataRoot, Folder, HowToTrain
 from creditscope.commands._printing import say, show_audit
-from creditscope.commands._settings import parse_settings
+from creditscope.commands._settings import parse_settings, read_seeds
 from creditscope.errors import CreditscopeError
 from creditscope.record.spec import Recipe
 
@@ -19,7 +18,7 @@ Size = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(d
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Train one rule over seeds, measure it, and judge it.
+    """Train rules over seeds, measure them, and judge them.
 
     Example: creditscope run --task mnist1d --rule dfa --epochs 60 --baselines
     """
@@ -28,10 +27,14 @@ class Run:
     """Data to learn (creditscope list tasks)."""
     net: str = "resmlp"
     """Network (creditscope list nets)."""
-    rule: str = "bp"
-    """Learning rule (creditscope list rules), or your own: path/to/file.py:Class."""
-    seeds: tuple[int, ...] = (42, 123, 456)
-    """The seeds themselves, each once (not their number)."""
+    rule: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: bp)")] = (
+        "bp",
+    )
+    """Learning rules (creditscope list rules), or your own: path/to/file.py:Class."""
+    seeds: Annotated[tuple[str, ...], tyro.conf.arg(metavar="N | SEED SEED ...", help_behavior_hint="(default: 3)")] = (
+        "3",
+    )
+    """How many (the first three are 42, 123, 456), or which: several numbers, or one with a comma (7,)."""
     depth: Size = None
     """Blocks of the net."""
     width: Size = None
@@ -84,7 +87,6 @@ class Run:
                 raise CreditscopeError(
                     f"Expected --frozen or {added}, which adds the frozen runs itself, but got both. Leave one out."
                 )
-        if len(self.seeds) == 1 and self.seeds[0] < 20:
-            print(f"one seed, the number {self.seeds[0]}; several are written --seeds 42 123 456", file=sys.stderr)
-        names = ("task", "net", "rule", "seeds", "baselines", "ladder", "controls", "out")
-        return {**{name: getattr(self, name) for name in names}, **recipe, **options}
+        names = ("task", "net", "rule", "baselines", "ladder", "controls", "out")
+        asked = {name: getattr(self, name) for name in names}
+        return {**asked, "seeds": read_seeds(self.seeds), **recipe, **options}

@@ -5,7 +5,7 @@ from pathlib import Path
 from creditscope.errors import CreditscopeError
 from creditscope.memory import collection_paused
 from creditscope.record.bundle import SUFFIX, read_bundle
-from creditscope.record.store import PROVENANCE, SPEC, Record, is_unfinished, read_record
+from creditscope.record.store import FAILURE, PROVENANCE, SPEC, Record, is_unfinished, read_record
 
 
 def load_records(root: str | Path, *, problems: list[str] | None = None) -> list[Record]:
@@ -22,7 +22,7 @@ def load_records(root: str | Path, *, problems: list[str] | None = None) -> list
     if root.is_file() and root.name.endswith(SUFFIX):
         return read_bundle(root, problems=problems)
     if not root.is_dir():
-        lacks = "is none" if root.exists() else "does not exist"
+        lacks = f"is a file, and no bundle of them (*{SUFFIX})" if root.exists() else "does not exist"
         raise CreditscopeError(
             f"Expected a folder of records, but {root} {lacks}. Train runs first, or name another folder."
         )
@@ -51,5 +51,13 @@ def _load_folders(root: Path, problems: list[str] | None) -> list[Record]:
         if record is not None and record.finished:
             records.append(record)
         elif problems is not None:
-            problems.append(f"Record {folder.name} is incomplete: its run did not finish. Run it again.")
+            problems.append(f"Record {folder.name} is incomplete: {_why_unfinished(folder)}")
     return records
+
+
+def _why_unfinished(folder: Path) -> str:
+    try:
+        why = (folder / FAILURE).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return "its run did not finish. Run it again."
+    return f"its run failed: {why.rstrip('.')}. Mend that and run it again, or delete its folder."

@@ -3,23 +3,24 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from creditscope.errors import CreditscopeError
 from creditscope.record.schema import SCHEMA_VERSION, Facts, Provenance, Snapshot
 from creditscope.record.spec import LATER_FIELDS, RunSpec
 from creditscope.record.whole import check_whole
 
-SPEC, SNAPSHOTS, PROVENANCE, WEIGHTS, LOCK = (
+SPEC, SNAPSHOTS, PROVENANCE, WEIGHTS, LOCK, FAILURE = (
     "spec.json",
     "snapshots.jsonl",
     "provenance.json",
     "weights.safetensors",
     "lock",
+    "failure.txt",
 )
 WATCHED = "watch"
 """The engine of a watched model, which has no spec."""
@@ -96,6 +97,7 @@ class RecordWriter:
                     f"Expected {self.folder} to be empty or to hold this run, but it holds a record of "
                     "another spec. Choose another output folder; nothing was overwritten."
                 )
+            (self.folder / FAILURE).unlink(missing_ok=True)
             yield self
 
     def finished_meanwhile(self) -> str | None:
@@ -143,6 +145,14 @@ class RecordWriter:
         return self.folder / WEIGHTS
 
 
+def keep_failure(root: Path, spec: RunSpec, reason: str) -> None:
+    """Leave in a run's folder, if it has one, why it failed: the last line of the reason, until it is tried again."""
+    lines = [line.strip() for line in reason.splitlines() if line.strip()]
+    with suppress(OSError):  # a full disk, say, which may be the reason
+        if lines and run_folder(root, spec).is_dir():
+            write_atomically(run_folder(root, spec) / FAILURE, lines[-1] + "\n")
+
+
 def write_watched(folder: Path, record: Record) -> None:
     """Write the record of a watched model, which has no spec; refuses a folder that holds a run."""
     stored = folder / SPEC
@@ -169,21 +179,36 @@ def _dump(value: Any) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """An advisory lock that the system releases when the process ends, however it ends."""
+    """An advisory lock that the system releases when the process ends, however it ends; its file goes with it."""
     try:
         import fcntl
     except ImportError:  # not a POSIX system: two writers are then the user's to avoid
         yield
         return
-    with open(path, "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CreditscopeError(
-                f"Expected run {path.parent.name} to be free, but another process is writing it. "
-                "Wait for it or choose another output folder."
-            ) from None
-        yield
+    while True:
+        with open(path, "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CreditscopeError(
+                    f"Expected run {path.parent.name} to be free, but another process is writing it. "
+                    "Wait for it or choose another output folder."
+                ) from None
+            if not _is_at(file, path):
+                continue  # another process removed it between our opening it and our locking it
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    """Whether an open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _refuse(constant: str) -> None:

@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.findings import Outcome
+from creditscope.auditing.reason import explain
 from creditscope.auditing.symbols import OF_WORD
-from creditscope.auditing.verdict import MEANINGS
 from creditscope.record import Record
 from creditscope.report.model import Row
 from creditscope.report.numbers import counted
@@ -34,22 +33,6 @@ def verdict_row(key: int, found: MethodAudit) -> Row:
         n=n,
         because=explain(found),
     )
-
-
-def explain(found: MethodAudit) -> str:
-    """One sentence: what the first check behind the word found, and how many more there are."""
-    verdict = found.verdict
-    if verdict.word == "trustworthy":
-        said = "what was measured holds" if verdict.untested else MEANINGS[verdict.word]
-        return f"{said[0].upper()}{said[1:]}."
-    behind = [f for f in found.findings if f.code in verdict.codes]
-    if verdict.diverged and (found.accuracy is None or not behind):
-        return f"Diverged: {verdict.diverged}; the method cannot be judged."
-    first = behind[0]
-    more = f" ({count(len(behind) - 1, 'further check')} behind it)" if len(behind) > 1 else ""
-    asked = f"{first.title[0].upper()}{first.title[1:]}"
-    asked += {Outcome.SKIPPED: "? Could not be checked", Outcome.UNDECIDED: "? Undecided"}.get(first.outcome, "")
-    return f"{asked}: {first.message.rstrip('.')}{more}."
 
 
 def count_words(methods: Sequence[MethodAudit]) -> tuple[tuple[str, str, int], ...]:

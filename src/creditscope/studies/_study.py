@@ -123,6 +123,7 @@ def collect(
     if records is None:
         records = load_records(root, problems=problems) if root.is_dir() else []
     missing, unread = find_missing(study, records), list(problems)
+    reused = len(study.runs) - len(missing)
     if missing and train:
         from creditscope.train.plan import plan_run
         from creditscope.train.progress import choose_progress
@@ -130,15 +131,15 @@ def collect(
 
         specs = [plan_run(**wanted) for wanted in missing]
         progress = choose_progress(quiet=quiet)
-        records = [*records, *run_all(specs, root, progress=progress, problems=problems, **how)]
+        records = [*records, *run_all(specs, root, progress=progress, problems=problems, reused=reused, **how)]
     elif missing:
         problems.append(f"{len(missing)} of {len(study.runs)} runs are not on record: {_words(missing)}.")
     found = find_wanted(study, records)
     if not found:
         message = (
             f"Expected records of study {study.name!r} under {root}, but got none. It needs "
-            f"{_words(study.runs)}; without --no-train they are trained. Runs of your own are drawn by "
-            "creditscope.run(...).plot()."
+            f"{_words(study.runs)}; creditscope figure {study.name} trains them. Runs of your own are drawn by "
+            "creditscope figure own."
         )
         raise CreditscopeError(" ".join([message, *unread]))
     if study.derive is not None:

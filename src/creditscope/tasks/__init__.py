@@ -29,6 +29,18 @@ def register_task(name: str, *, version: str) -> Callable[[Callable[..., AnyTask
     return keep
 
 
+def declared_kinds(factory: Callable[..., AnyTask]) -> tuple[Kind, ...]:
+    """What a function that makes a task says it returns, known without its data; any kind if it does not say.
+
+    >>> declared_kinds(TASKS.get("cora"))
+    ('graph',)
+    """
+    returned = getattr(factory, "__annotations__", {}).get("return")
+    if returned is GraphTask:
+        return (GraphTask.kind,)
+    return tuple(kind for kind in KINDS if kind != GraphTask.kind) if returned is Task else KINDS
+
+
 def load_task(name: str, **options: Scalar) -> AnyTask:
     """The task called `name`, checked: finite inputs, labels inside the classes, no empty split."""
     return _load(TASKS.get(name), tuple(sorted(options.items())))
@@ -47,6 +59,7 @@ __all__ = [
     "Kind",
     "Task",
     "check_task",
+    "declared_kinds",
     "load_task",
     "register_task",
 ]

@@ -5,7 +5,7 @@ each is cropped) is planned on the CPU from the seed's own streams, so that it i
 engine.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from creditscope.record.spec import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator
 from creditscope.stack import PerSeed
-from creditscope.tasks import AnyTask, GraphTask, Task
+from creditscope.tasks import AnyTask, GraphTask, Kind, Task
 from creditscope.train.augment import add_border, crop_and_flip, draw_crops, normalise_pixels, pixel_scale
 from creditscope.train.optimiser import number_format
 
@@ -148,13 +148,7 @@ def place_data(task: AnyTask, spec: RunSpec, device: torch.device) -> Data:
 
 def check_data(task: AnyTask, spec: RunSpec) -> None:
     """Refuse a net that the task does not fit, and a batch that its rows cannot fill."""
-    kinds = accepted_kinds(NETS.get(spec.net))
-    if task.kind not in kinds:
-        fitting = [name for name in NETS.names() if task.kind in accepted_kinds(NETS.get(name))]
-        raise CreditscopeError(
-            f"Expected a net for {task.kind} to learn task {spec.task!r}, but got {spec.net!r}, which takes "
-            f"{' or '.join(kinds)}. Nets that fit: {', '.join(fitting)}."
-        )
+    check_kind(spec, (task.kind,))
     if isinstance(task, GraphTask) and spec.targets == "random":
         raise CreditscopeError(
             "Expected true targets for a graph, whose few labelled nodes anything fits, but got random ones. Use true."
@@ -163,4 +157,15 @@ def check_data(task: AnyTask, spec: RunSpec) -> None:
         raise CreditscopeError(
             f"Expected a batch of at most the {task.training_rows} training rows of {spec.task!r}, "
             f"but got {spec.batch}."
+        )
+
+
+def check_kind(spec: RunSpec, kinds: Sequence[Kind]) -> None:
+    """Refuse a net that takes none of the kinds which the task can be of."""
+    taken = accepted_kinds(NETS.get(spec.net))
+    if not set(kinds) & set(taken):
+        fitting = [name for name in NETS.names() if set(kinds) & set(accepted_kinds(NETS.get(name)))]
+        raise CreditscopeError(
+            f"Expected a net for {' or '.join(kinds)} to learn task {spec.task!r}, but got {spec.net!r}, which takes "
+            f"{' or '.join(taken)}. Nets that fit: {', '.join(fitting)}."
         )

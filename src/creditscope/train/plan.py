@@ -11,7 +11,9 @@ from creditscope.options import declared_options, resolve_options
 from creditscope.record.spec import Recipe, RunSpec, listed_epochs
 from creditscope.registry import NETS, TASKS
 from creditscope.rules import rule_class, rule_source
+from creditscope.tasks import declared_kinds
 from creditscope.train.comparisons import add_controls, depth_ladder, plain_bp, with_frozen
+from creditscope.train.data import check_kind
 
 WHOLE = ("epochs", "batch", "eval_rows", "snapshot_every", "train_last")
 DEFAULT_SEEDS = (42, 123, 456)
@@ -61,6 +63,7 @@ def plan_run(
         rule_source=rule_source(rule),
         **fields,
     )
+    check_kind(spec, declared_kinds(factory))  # before data are fetched
     return check_spec(spec)
 
 

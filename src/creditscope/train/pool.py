@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from creditscope.record import RunSpec
+from creditscope.record import RunSpec, keep_failure
 from creditscope.train.engines import Group
 from creditscope.train.progress import Progress
 
@@ -201,6 +201,7 @@ class _Worker(threading.Thread):
     def _end(self, spec: RunSpec, outcome: str, reason: str | None) -> None:
         if reason is not None:
             self.failures.append(f"Run {spec.name()} failed: {reason}")
+            keep_failure(self.root, spec, reason)
         self.progress.end_run(spec, outcome)
 
     def _launch(self) -> "subprocess.Popen[str]":

@@ -1,18 +1,24 @@
 """Show how far a set of runs is: a live bar on a terminal, plain lines in a log, or nothing."""
 
+import math
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Protocol
 
 from creditscope.record.spec import RunSpec
+
+UNTIMED = 0.02
+"""Share of the epochs that are trained before the clock of the speed starts: until then workers start, and measure
+their nets for the first time. As many again are timed before a speed is said."""
 
 
 class Progress(Protocol):
     """What the runner tells as it goes; called from several threads."""
 
-    def begin(self, runs: list[RunSpec], reused: int) -> None:
-        """So many runs to train, so many found on record."""
+    def begin(self, runs: list[RunSpec], reused: int, root: Path) -> None:
+        """So many runs to train, none perhaps, so many found on record, and where records are."""
         ...
 
     def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
@@ -38,7 +44,7 @@ def choose_progress(*, quiet: bool = False) -> "Progress":
 class Silent:
     """Says nothing."""
 
-    def begin(self, runs: list[RunSpec], reused: int) -> None:
+    def begin(self, runs: list[RunSpec], reused: int, root: Path) -> None:
         """Nothing."""
 
     def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
@@ -57,13 +63,17 @@ class Tally(Silent):
     interval = 0.1
     """Seconds between two refreshments."""
 
-    def begin(self, runs: list[RunSpec], reused: int) -> None:
+    def begin(self, runs: list[RunSpec], reused: int, root: Path) -> None:
         """Start counting."""
         self.lock, self.started = threading.RLock(), time.monotonic()
-        self.runs, self.ended, self.reused = len(runs), 0, reused
+        self.runs, self.ended = len(runs), 0
         self.epochs, self.trained = sum(spec.epochs for spec in runs), 0
         self.last: dict[str, int] = {}
+        self.timed_from: tuple[float, int] | None = None
         self.latest, self.shown_at = "", self.started
+        seeds = len({spec.seed for spec in runs})
+        sizes = f" (seeds {seeds}, epochs {self.epochs})" if runs else ""
+        self.todo = f"runs on record: {reused}, to train: {len(runs)}{sizes}, records in {root}"
 
     def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
         """Runs that are resumed begin at the epoch they were stopped in; what was done before has no speed."""
@@ -73,6 +83,8 @@ class Tally(Silent):
             if before is None:
                 self.epochs -= done - 1
             self.trained += 1
+            if self.timed_from is None and self.trained >= UNTIMED * self.epochs:
+                self.timed_from = time.monotonic(), self.trained
             frozen = " frozen" if spec.frozen else ""
             self.latest = f"{spec.rule}{frozen} seed {spec.seed}: epoch {done}/{spec.epochs}, loss {loss:.3f}"
             if time.monotonic() - self.shown_at >= self.interval:
@@ -93,10 +105,12 @@ class Tally(Silent):
         return time.monotonic() - self.started
 
     def pace(self) -> str:
-        """Speed and time left, in words."""
-        speed = self.trained / max(self.spent, 1e-9)
-        if not self.trained:
+        """Speed and time left, in words, once enough epochs were timed."""
+        since, before = self.timed_from or (math.inf, 0)
+        seconds, timed = time.monotonic() - since, self.trained - before
+        if seconds <= 0 or timed < UNTIMED * self.epochs:
             return "speed not known yet"
+        speed = timed / seconds
         left = (self.epochs - self.trained) / speed
         return f"{speed:.3g} epochs/s, about {duration(left)} left"
 
@@ -121,11 +135,10 @@ class Lines(Tally):
 
     interval = 30.0
 
-    def begin(self, runs: list[RunSpec], reused: int) -> None:
+    def begin(self, runs: list[RunSpec], reused: int, root: Path) -> None:
         """How much there is to do."""
-        super().begin(runs, reused)
-        seeds = len({spec.seed for spec in runs})
-        self.say(f"to train: runs {len(runs)}, seeds {seeds}, epochs {self.epochs}; on record: {reused}")
+        super().begin(runs, reused, root)
+        self.say(self.todo)
 
     def end_run(self, spec: RunSpec, outcome: str) -> None:
         """Which run ended how, and the time left at this pace."""
@@ -146,23 +159,25 @@ class Lines(Tally):
 class LiveBar(Tally):
     """A rich bar over all epochs of all runs."""
 
-    def begin(self, runs: list[RunSpec], reused: int) -> None:
-        """Start the bar."""
+    def begin(self, runs: list[RunSpec], reused: int, root: Path) -> None:
+        """Start the bar, if there is something to train."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as RichProgress
 
-        super().begin(runs, reused)
+        super().begin(runs, reused, root)
+        console = Console(stderr=True)
+        console.print(self.todo, highlight=False, soft_wrap=True)
+        if not runs:
+            return
         self.bar = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("epochs, {task.fields[pace]} · {task.fields[latest]}"),
-            console=Console(stderr=True),
+            console=console,
         )
-        seeds = len({spec.seed for spec in runs})
-        words = f"{len(runs)} runs, {seeds} seeds ({reused} on record)"
-        self.task = self.bar.add_task(words, total=self.epochs, latest="", pace="starting")
+        self.task = self.bar.add_task(f"{len(runs)} runs", total=self.epochs, latest="", pace="starting")
         self.bar.start()
 
     def show(self) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from creditscope.errors import CreditscopeError, UnfinishedError
-from creditscope.record import Record, RunSpec, stored_record
+from creditscope.record import Record, RunSpec, keep_failure, stored_record
 from creditscope.registry import NETS, RULES, TASKS
+from creditscope.rng import global_stream
 from creditscope.tasks import load_task
 from creditscope.train.data import check_data
 from creditscope.train.engines import Group, choose_device, group_runs
@@ -34,22 +35,25 @@ def run_all(
     time_limit: float | None = None,
     device: str = "auto",
     engine: str = "auto",
+    reused: int = 0,
 ) -> list[Record]:
-    """Records of all `specs`, in their order; data are checked before the first run starts.
+    """Records of all `specs`, in their order; data and nets are checked before the first run starts.
 
     Runs that differ only in seed are stacked where that is faster (see `engines`). A run that fails does not stop the
     others; its error is raised after they are done. After `time_limit` seconds every run stops at the end of its epoch
-    with a checkpoint, and `UnfinishedError` is raised.
+    with a checkpoint, and `UnfinishedError` is raised. `reused` more runs are on record, which `progress` says.
     """
     root, progress = Path(root), progress or Silent()
     if jobs is not None and jobs < 1:
         raise CreditscopeError(f"Expected jobs >= 1, but got {jobs}.")
+    if time_limit is not None and not time_limit >= 0:
+        raise CreditscopeError(f"Expected time_limit >= 0 seconds, but got {time_limit:g}.")
     problems = problems if problems is not None else []
     unique = list({spec.digest(): spec for spec in specs}.values())
     found = {spec.digest(): stored_record(root, spec, problems=problems) for spec in unique}
     missing = [spec for spec in unique if found[spec.digest()] is None]
-    for spec in {str((s.task, s.task_options, s.net, s.batch)): s for s in missing}.values():
-        check_data(load_task(spec.task, **spec.task_options), spec)
+    for spec in {str((s.task, s.task_options, s.net, s.net_options, s.batch)): s for s in missing}.values():
+        _check(spec)
     root.mkdir(parents=True, exist_ok=True)
     place = choose_device(device)
     cores = jobs or choose_jobs(place)
@@ -57,8 +61,8 @@ def run_all(
     groups = group_runs(missing, root, device=place, engine=engine, workers=1 if here else cores)
     failures: list[str] = []
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    progress.begin(missing, len(unique) - len(missing) + reused, root)
     if missing:
-        progress.begin(missing, len(unique) - len(missing))
         try:
             if here or len(groups) == 1:
                 _run_here(groups, root, progress, failures, deadline, place)
@@ -77,6 +81,19 @@ def run_all(
             left=left,
         )
     return [record for spec in specs if (record := found[spec.digest()]) is not None]
+
+
+def _check(spec: RunSpec) -> None:
+    """Refuse data that do not fit, and sizes that the net itself refuses; what else goes wrong is its run's failure."""
+    task = load_task(spec.task, **spec.task_options)
+    check_data(task, spec)
+    try:
+        with global_stream(spec.seed, "init"):
+            NETS.get(spec.net)(task.input_shape, task.classes, **spec.net_options)
+    except CreditscopeError:
+        raise
+    except Exception:
+        return
 
 
 def _merged(failures: list[str]) -> list[str]:
@@ -105,6 +122,7 @@ def _run_here(
     def end(spec: RunSpec, outcome: Outcome) -> None:
         if isinstance(outcome, Exception):
             failures.append(f"Run {spec.name()} failed: {reason_of(outcome)}")
+            keep_failure(root, spec, reason_of(outcome))
         progress.end_run(spec, "failed" if isinstance(outcome, Exception) else outcome)
 
     threads = torch.get_num_threads()

@@ -7,6 +7,7 @@ from creditscope.auditing.stats import holm, t_as_z
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts, Snapshot
 from creditscope.record.schema import DESCENT_TURNS
+from creditscope.words import name_all
 
 
 def informed_taps(facts: Facts, snapshot: Snapshot, limits: Thresholds) -> dict[int, bool]:
@@ -39,10 +40,17 @@ def _above(z: Mapping[int, float | None], limits: Thresholds) -> dict[int, bool]
     return dict(zip(known, holm(list(known.values()), level=limits.orientation), strict=True))
 
 
-def not_about_gradients(facts: Facts) -> str | None:
+def cut_off_taps(facts: Facts, snapshot: Snapshot) -> list[int]:
+    """Taps that would be handed the exact gradient, but no row has one there."""
+    about = facts.rule.approximates == "gradient"
+    return [tap for tap in facts.exact_taps if about and not snapshot.taps.rows_used[tap]]
+
+
+def not_about_gradients(facts: Facts, snapshot: Snapshot) -> str | None:
     """Why alignment with the gradient is no question here, or None."""
     if facts.rule.approximates != "gradient":
         return f"the rule approximates {facts.rule.approximates}, not the gradient"
     if not facts.inexact_taps:
-        return "every tap is handed the exact gradient"
+        lost = cut_off_taps(facts, snapshot)
+        return f"no gradient arrives at {name_all('tap', lost)}" if lost else "every tap is handed the exact gradient"
     return None

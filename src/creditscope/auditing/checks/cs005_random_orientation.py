@@ -1,13 +1,16 @@
 """CS005, credit not distinguishable from a random orientation: z against the rotation null, Holm over taps."""
 
 from creditscope.auditing.checks import RunCheck, register_check
-from creditscope.auditing.checks._orientation import informed_taps, not_about_gradients
+from creditscope.auditing.checks._orientation import cut_off_taps, informed_taps, not_about_gradients
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import z_limit
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts
-from creditscope.words import name_all, number
+from creditscope.words import first_few, name_all, number
+
+MOST = 6
+"""Taps that a message gives the numbers of."""
 
 
 @register_check("cs005_random_orientation")
@@ -34,7 +37,10 @@ class RandomOrientation(RunCheck):
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Issue if any tap without exact credit is not above its null."""
         facts, snapshot = moment.facts, moment.snapshot
-        reason = not_about_gradients(facts)
+        reason = not_about_gradients(facts, snapshot)
+        lost = cut_off_taps(facts, snapshot)
+        if lost:
+            return self.skipped(f"no gradient arrives at {name_all('tap', lost)}")
         if reason:
             return self.not_applicable(reason)
         informed = informed_taps(facts, snapshot, limits)
@@ -45,6 +51,7 @@ class RandomOrientation(RunCheck):
         lowest = min(z for tap in informed if (z := snapshot.taps.z[tap]) is not None)
         if blind:
             taps = snapshot.taps
-            effects = ", ".join(f"cos {number(taps.cos[t], '+.3f')}, z {number(taps.z[t], '+.1f')}" for t in blind)
-            return self.issue(f"{name_all('tap', blind)} ({effects}): no better than chance", value=lowest)
+            said = [f"{t} (cos {number(taps.cos[t], '+.3f')}, z {number(taps.z[t], '+.1f')})" for t in blind]
+            noun = "tap" if len(said) == 1 else "taps"
+            return self.issue(f"{noun} {first_few(said, MOST)}: no better than chance", value=lowest)
         return self.passed(f"all {len(informed)} taps without exact credit are above chance", value=lowest)

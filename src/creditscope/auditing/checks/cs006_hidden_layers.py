@@ -24,7 +24,7 @@ class HiddenLayers(RunCheck):
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Counts informed taps among those of Γ without exact credit."""
         facts, snapshot = moment.facts, moment.snapshot
-        reason = not_about_gradients(facts)
+        reason = not_about_gradients(facts, snapshot)
         if reason:
             return self.not_applicable(reason)
         taps = [tap for tap in facts.gamma_taps if tap in facts.inexact_taps]

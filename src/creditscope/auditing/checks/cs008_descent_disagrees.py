@@ -46,7 +46,7 @@ class DescentDisagrees(RunCheck):
         issue; positive but not above its null: undecided, since weak alignment explains both.
         """
         facts, snapshot = moment.facts, moment.snapshot
-        reason = not_about_gradients(facts)
+        reason = not_about_gradients(facts, snapshot)
         if reason:
             return self.not_applicable(reason + _descent_alone(facts, snapshot, limits))
         if not snapshot.taps.descent:

@@ -1,0 +1,46 @@
+"""Why a method has its verdict, in a sentence: one source for the terminal and the report."""
+
+from creditscope.auditing.audit import MethodAudit
+from creditscope.auditing.findings import Finding, Outcome
+from creditscope.auditing.verdict import Verdict
+from creditscope.words import count
+
+NOT_SETTLED = {Outcome.SKIPPED: "? Could not be checked", Outcome.UNDECIDED: "? Undecided"}
+
+
+def explain(found: MethodAudit) -> str:
+    """One sentence: what the first check behind the word found, and how many more there are."""
+    behind = _behind(found)
+    if not rests_on_checks(found):
+        return _without_checks(found.verdict)
+    return f"{_headline(behind[0])}: {behind[0].message.rstrip('.')}{_more(behind)}."
+
+
+def explain_briefly(found: MethodAudit) -> str:
+    """The same without the numbers and the other checks."""
+    return f"{_headline(_behind(found)[0])}." if rests_on_checks(found) else _without_checks(found.verdict)
+
+
+def rests_on_checks(found: MethodAudit) -> bool:
+    """Whether a check is needed to explain it: not if all is well, or if divergence left nothing to judge."""
+    verdict = found.verdict
+    return bool(verdict.codes) and not (verdict.diverged and (verdict.word == "inconclusive" or verdict.untested))
+
+
+def _behind(found: MethodAudit) -> list[Finding]:
+    return [f for f in found.findings if f.code in found.verdict.codes]
+
+
+def _without_checks(verdict: Verdict) -> str:
+    if verdict.diverged:
+        return f"Diverged: {verdict.diverged}; the method cannot be judged."
+    said = "what was measured holds" if verdict.untested else verdict.meaning
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def _headline(finding: Finding) -> str:
+    return f"{finding.title[0].upper()}{finding.title[1:]}{NOT_SETTLED.get(finding.outcome, '')}"
+
+
+def _more(behind: list[Finding]) -> str:
+    return f" ({count(len(behind) - 1, 'further check')} behind it)" if len(behind) > 1 else ""

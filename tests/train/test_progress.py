@@ -1,0 +1,48 @@
+"""What is said of the speed: nothing before it is known, then that of training without what comes before it."""
+
+import pytest
+
+from creditscope.train.plan import plan_run
+from creditscope.train.progress import Lines, LiveBar, Tally
+
+EPOCHS = 100
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that is set by hand."""
+    now = [0.0]
+    monkeypatch.setattr("creditscope.train.progress.time.monotonic", lambda: now[0])
+    return now
+
+
+def specs(count: int) -> list:
+    return [plan_run(task="digits", epochs=EPOCHS, seed=seed) for seed in range(count)]
+
+
+def test_start_and_first_measurement_are_not_in_the_speed(clock, tmp_path):
+    tally, (spec,) = Tally(), specs(1)
+    tally.begin([spec], 0, tmp_path)
+    for epoch in range(1, EPOCHS // 2 + 1):
+        clock[0] += 500 if epoch == 1 else 2
+        tally.epoch(spec, epoch, 1.0)
+        assert (tally.pace() == "speed not known yet") == (epoch < 4)  # two to start the clock, two to read it
+    assert tally.pace() == "0.5 epochs/s, about 1 min 40 s left"
+
+
+def test_seeds_that_are_trained_as_one_come_at_once(clock, tmp_path):
+    tally, stack = Tally(), specs(20)
+    tally.begin(stack, 0, tmp_path)
+    for epoch in range(1, 11):
+        clock[0] += 500 if epoch == 1 else 2
+        for spec in stack:
+            tally.epoch(spec, epoch, 1.0)
+    told = tally.pace()
+    assert told.startswith("10 epochs/s, about 3 min 0 s left")
+
+
+@pytest.mark.parametrize("progress", [Lines, LiveBar])
+def test_what_is_on_record_and_where_is_said_even_if_nothing_is_left(progress, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    progress().begin([], 30, tmp_path)
+    assert capsys.readouterr().err == f"runs on record: 30, to train: 0, records in {tmp_path}\n"
