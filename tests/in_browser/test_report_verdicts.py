@@ -3,8 +3,13 @@
 import re
 
 import pytest
+from builders import make_record
 from looking import PHONE
 from reports import HOSTILE
+
+from creditscope.auditing import Thresholds
+from creditscope.record import RuleFacts
+from creditscope.report import judge_records, write_report
 
 SHOWN = "rows => rows.map(e => [e.dataset.method, e.dataset.verdict, e.innerText])"
 
@@ -144,3 +149,16 @@ def test_a_phone_shows_a_verdict_without_scrolling_sideways(visit, report):
             assert box["x"] + box["width"] <= PHONE["width"]
     assert page.locator(".verdicts").first.evaluate("e => e.parentElement.scrollWidth <= e.parentElement.clientWidth")
     assert page.get_by_role("table", name="Accuracy").first.get_by_role("cell").count() >= 6
+
+
+def test_a_long_name_leaves_the_protocol_in_sight(visit, tmp_path):
+    label = "direct feedback alignment with a penalty on what every block adds, and normalised per sample"
+    rule = RuleFacts(name="dfa", label=label)
+    records = [make_record(seed=seed, facts={"rule": rule}) for seed in (1, 2)]
+    write_report(judge_records(records, "here", Thresholds(), []), tmp_path / "report.html")
+    page = visit(tmp_path / "report.html", viewport={"width": 1280, "height": 800})
+    cell = page.locator(".matrix tbody td").first
+    frame = page.locator(".decisions .scroll").first.bounding_box()
+    box = cell.bounding_box()
+    assert cell.inner_text()
+    assert box["x"] + box["width"] <= frame["x"] + frame["width"]

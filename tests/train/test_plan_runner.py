@@ -329,7 +329,7 @@ class TestProgress:
         monkeypatch.setenv("COLUMNS", "200")
         self.told(LiveBar())
         said = " ".join(capsys.readouterr().err.split())
-        assert "2 runs, 2 seeds (3 on record)" in said
+        assert "runs on record: 3, to train: 2 (seeds 2, epochs 8), records in here" in said
         assert "5/5 epochs," in said
         assert said.count("diverged") == 1
         assert "complete" not in said

@@ -53,6 +53,7 @@ def _compose(grid: Grid) -> Figure:
     key_top = box_top + 0.1 + max(map(_style.key_height, keys))
     places, top = _arrange(grid.tasks, bottom=key_top + 0.36)
     fig = Figure(figsize=(WIDTH, top + 0.26))
+    several = len(grid.tasks) > 1
     for (task, kind), place in places.items():
         ax = add_axes(fig, *place, label=f"{task} {kind}")
         PANELS[kind](ax, grid, task, first=task in grid.tasks[:1])
@@ -60,7 +61,7 @@ def _compose(grid: Grid) -> Figure:
             ax.set_xlabel("")
         if kind == "rules":
             style = {"transform": fig.dpi_scale_trans, "weight": "bold", "va": "bottom", "size": BODY}
-            letter = f"{LETTERS[grid.tasks.index(task)]}   " if len(grid.tasks) > 1 else ""
+            letter = f"{LETTERS[grid.tasks.index(task)]}   " if several else ""
             fig.text(place[0], top + 0.06, f"{letter}{graph_name(task)}", **style)
     for x, group in zip((0.1, 2.45, 4.15), keys, strict=True):
         _style.draw_key(fig.axes[0], group, x=MARGIN + x, y=key_top, loc="upper left")
