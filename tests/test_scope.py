@@ -8,6 +8,7 @@ from torch import nn
 import creditscope as cs
 from creditscope.cli import main
 from creditscope.errors import CreditscopeError
+from creditscope.rules import rule_class
 
 
 class Classifier(nn.Module):
@@ -175,7 +176,7 @@ def test_frozen_parameters_are_listed_and_measured_around():
     taken = scope.snapshot(x, y)
     assert taken.taps.rows_used == (12, 12, 12)
     assert [w.name for w in scope.records[0].facts.weights] == ["head.weight", "head.bias"]
-    assert len(scope.report.names("frozen")) == sum(1 for _ in model.encoder.parameters())
+    assert len(scope.parameters.names("frozen")) == sum(1 for _ in model.encoder.parameters())
     model.encoder.layers[0].linear1.weight.requires_grad_(True)
     with pytest.raises(CreditscopeError, match="same trainable parameters at every snapshot"):
         scope.snapshot(x, y)
@@ -195,6 +196,45 @@ def test_snapshots_pile_up_and_carry_their_epoch():
     assert "First an issue in training: CS010 at epoch 3" in said
 
 
+def test_snapshots_go_forward():
+    scope = cs.watch(nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3)), taps="0")
+    x, y = torch.randn(10, 4), torch.arange(10) % 3
+    scope.snapshot(x, y, epoch=5, tier="quick")
+    scope.snapshot(x, y, tier="quick")
+    for epoch in (2, 6):
+        with pytest.raises(CreditscopeError, match=f"Expected an epoch after 6, .* but got {epoch}"):
+            scope.snapshot(x, y, epoch=epoch, tier="quick")
+    with pytest.raises(CreditscopeError, match=r"Expected epoch to be a whole number, but got 7\.5"):
+        scope.snapshot(x, y, epoch=7.5, tier="quick")  # pyright: ignore[reportArgumentType]
+    assert [s.epoch for s in scope.snapshots] == [5, 6]
+
+
+def test_a_printed_snapshot_is_a_table_of_taps():
+    scope = cs.watch(nn.Sequential(nn.Linear(4, 6), Detached(), nn.Linear(6, 3)), taps="1", stem="0")
+    x, y = torch.randn(30, 4), torch.arange(30) % 3
+    title, header, *rows = str(scope.snapshot(x, y, tier="quick")).splitlines()
+    taken = scope.snapshots[0]
+    assert title.startswith("epoch 0 · loss ")
+    assert header.split() == ["tap", "‖h‖", "growth", "‖g‖", "noise", "cos", "z"]
+    for tap, row in enumerate(rows):
+        cells, (low, high) = row.split(), taken.taps.h_rms
+        assert (len(cells), cells[0], cells[4]) == (7, str(tap), "–")  # the quick tier measures no noise
+        assert float(cells[1]) == pytest.approx(taken.taps.h_norm[tap], rel=0.01)
+        assert float(cells[3]) == pytest.approx(taken.taps.g_norm[tap], rel=0.05)
+        assert cells[2] == (f"{high / low:.2f}" if tap else "–")  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+    assert len(rows) == len({len(row) for row in (header, *rows)}) + 1
+    assert len(repr(taken)) > 10 * len(str(taken))
+
+
+def test_a_printed_snapshot_holds_where_a_tap_has_no_gradient():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3))
+    nn.init.zeros_(model[1].weight)
+    taken = cs.watch(model, taps="0").snapshot(torch.randn(10, 4), torch.arange(10) % 3)
+    assert (taken.taps.cos, taken.taps.rows_no_gradient) == ((None,), (10,))
+    cells = str(taken).splitlines()[2].split()
+    assert [cells[0], *cells[4:]] == ["0", "–", "–", "–"]
+
+
 def test_bad_input_is_explained():
     model, x, y = conv_net(), torch.randn(16, 3, 6, 6), torch.randint(4, (16,))
     with pytest.raises(CreditscopeError, match=r"Expected the name of a tap, but got 'block\.\*'"):
@@ -205,6 +245,12 @@ def test_bad_input_is_explained():
         cs.watch(model, taps="0", rule="fa")
     with pytest.raises(CreditscopeError, match="a rule or a credit function, but got both"):
         cs.watch(model, taps="0", rule="dfa", credit=lambda ctx: [])
+    with pytest.raises(
+        CreditscopeError, match=r"target to be a tensor, but got ndarray. Use torch\.as_tensor\(target\)"
+    ):
+        cs.watch(model, taps="0").snapshot(x, y.numpy())
+    with pytest.raises(CreditscopeError, match="mask to be a tensor, but got list"):
+        cs.watch(model, taps="0").snapshot(x, y, mask=[True] * 16)  # pyright: ignore[reportArgumentType]
     with pytest.raises(CreditscopeError, match="at least 2 rows"):
         cs.watch(model, taps="0").snapshot(x[:1], y[:1])
     sequence_first = nn.TransformerEncoderLayer(16, 4, 32)
@@ -243,7 +289,7 @@ class Detached(nn.Module):
 def test_a_detached_branch_is_named():
     scope = cs.watch(nn.Sequential(nn.Linear(4, 6), Detached(), nn.Linear(6, 3)), taps="1", stem="0")
     scope.snapshot(torch.randn(30, 4), torch.arange(30) % 3)
-    assert scope.report.names("unused") == ["1.branch.weight", "1.branch.bias"]
+    assert scope.parameters.names("unused") == ["1.branch.weight", "1.branch.bias"]
     (found,) = [f for f in scope.audit().methods[0].findings if f.code == "CS007"]
     assert "nothing reaches 1.branch.weight, 1.branch.bias: detached, or not used" in found.message
 
@@ -257,6 +303,33 @@ def test_a_diverged_model_is_called_so_and_its_rows_do_not_interact():
     assert not scope.records[0].facts.rows_interact
     (found,) = [f for f in scope.audit().methods[0].findings if f.code == "CS002"]
     assert "the state is not finite at tap 0: the net has diverged" in found.message
+
+
+WAY = r"@creditscope\.register_net, and call creditscope\.run\(net=…, rule='dfa'\)\.$"
+
+
+class TestConvert:
+    def model(self) -> nn.Sequential:
+        return nn.Sequential(nn.Linear(4, 6), nn.Sequential(nn.Linear(6, 6), nn.Tanh()), nn.Linear(6, 3))
+
+    def test_both_refusals_tell_how_to_train_by_a_tap_rule(self):
+        with pytest.raises(CreditscopeError, match=WAY):
+            cs.convert(conv_net(), "fa", taps="0", inputs=torch.randn(4, 3, 6, 6))
+        with pytest.raises(CreditscopeError, match=f"such as 'fa' to convert a model to, but got 'dfa'.*{WAY}"):
+            cs.convert(conv_net(), "dfa", taps="0", inputs=torch.randn(4, 3, 6, 6))
+
+    def test_a_stem_and_a_class_as_for_watch(self):
+        x, y = torch.randn(12, 4), torch.arange(12) % 3
+        plain, other = self.model(), self.model()
+        cs.convert(plain, "fa", taps="1", stem="0", inputs=x)
+        report = cs.convert(other, rule_class("fa"), taps="1", stem="0", inputs=x, head="exact")
+        assert report.names("rule") == ["0.weight", "0.bias"]
+        assert [type(layer).__name__ for layer in (plain[2], other[2])] == ["FeedbackLinear", "Linear"]
+        assert len(cs.watch(plain, taps="1", stem="0").snapshot(x, y, tier="quick").taps.cos) == 2
+
+    def test_an_unknown_option_is_named(self):
+        with pytest.raises(CreditscopeError, match=r"option of rule 'fa', but got 'heead'\. Choices: head, scale"):
+            cs.convert(self.model(), "fa", taps="1", inputs=torch.randn(12, 4), heead=1)
 
 
 class TestSave:
@@ -291,3 +364,9 @@ class TestSave:
         with pytest.raises(cs.CreditscopeError, match="but it holds a run"):
             self.watched().save(folder)
         assert cs.load_records(folder)[0].spec == runs.records[0].spec
+
+    def test_its_record_is_drawn_as_a_report(self):
+        runs = cs.Runs(self.watched().records)
+        assert repr(runs) == "Runs(1: watched model)"
+        with pytest.raises(CreditscopeError, match=r"watched models only.*scope\.save\(folder\).*creditscope report"):
+            runs.plot()

@@ -13,7 +13,7 @@ class CreditscopeError(ValueError):
     >>> import creditscope as cs
     >>> cs.run(rule="nope")
     Traceback (most recent call last):
-    creditscope.errors.UnknownNameError: Expected the name of a rule, but got 'nope'. Choices: block_fa, bp, dfa, ...
+    creditscope.errors.UnknownNameError: Expected the name of a rule, but got 'nope'. Choices: ..., bp, ...
     """
 
 

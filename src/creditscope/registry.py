@@ -1,7 +1,8 @@
 """Names to things: a file in a package is an entry, and outsiders add theirs by decorator or entry point.
 
 `rules/dfa.py` is the rule "dfa": adding a file adds a rule and nothing else is edited. Listing names
-and summaries reads files without importing them, so it costs no torch.
+and summaries reads files without importing them, so it costs no torch. A rule or a net may also be named by its file,
+`path/to/file.py:Class`, or be the class itself.
 """
 
 import ast
@@ -10,9 +11,12 @@ import importlib
 import inspect
 import pkgutil
 import secrets
+import sys
 from collections.abc import Callable
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from creditscope.errors import CreditscopeError, UnknownNameError
@@ -25,12 +29,34 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class Registry:
-    """The names of one kind of thing (`kind`), found in `package` and in the entry points of that name."""
+@cache
+def _run_file(file: Path, source: bytes) -> ModuleType:
+    """A user's file as a module, run once for each content; it may import from its own folder."""
+    module = ModuleType(f"creditscope_user_{file.stem}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module
+    sys.path.insert(0, str(file.parent))
+    try:
+        exec(compile(source, str(file), "exec"), vars(module))
+    except Exception as error:
+        raise CreditscopeError(
+            f"Expected {file} to be a Python file that can be imported, but it failed: {type(error).__name__}: {error}."
+        ) from error
+    finally:
+        sys.path.remove(str(file.parent))
+    return module
 
-    def __init__(self, kind: str, package: str):
+
+class Registry:
+    """The names of one kind of thing (`kind`), found in `package` and in the entry points of that name.
+
+    With `own_files` also things in users' files; the package then has a function `check_<kind>` that refuses others.
+    """
+
+    def __init__(self, kind: str, package: str, *, own_files: bool = False):
         self.kind = kind
         self.package = package
+        self.own_files = own_files
         self._registered: dict[str, Any] = {}
         self._unreadable: dict[str, str] = {}
 
@@ -62,7 +88,9 @@ class Registry:
         return sorted({*self._files(), *self._registered, *outside})
 
     def get(self, name: str) -> Any:
-        """The thing called `name`; importing its file on the first use."""
+        """The thing called `name`, importing its file on the first use; or the one in `path/to/file.py:Class`."""
+        if self.own_files and (":" in name or name.endswith(".py")):
+            return self._from_file(name)
         if name not in self._registered:
             if name in self._files():
                 importlib.import_module(f"{self.package}.{name}")
@@ -78,6 +106,21 @@ class Registry:
             raise UnknownNameError(self.kind, name, self.names())
         return self._registered[name]
 
+    def name_of(self, thing: Any) -> str:
+        """The name of a thing that is given by name or as a class; a new class is made known by its own name."""
+        if isinstance(thing, str):
+            return thing
+        if not isinstance(thing, type):
+            raise CreditscopeError(
+                f"Expected a {self.kind} as a name, as path/to/file.py:Class or as a class, but got {thing!r}. Pass "
+                f"its class, and its options as {self.kind}_options={{…}}."
+            )
+        for name, known in self._registered.items():
+            if known is thing:
+                return name
+        self._in_package("register")(thing.__name__)(thing)
+        return thing.__name__
+
     def is_built_in(self, name: str) -> bool:
         """Whether `name` is one of the files that ship with the package."""
         return name in self._files()
@@ -85,10 +128,13 @@ class Registry:
     def source(self, name: str) -> str:
         """A digest of a user's own thing, so that an edited one is told from the one before; empty if built in.
 
-        Without readable source (typed into a prompt) every registration is one of its own, the same for all its seeds.
+        A thing in a user's file is told by the whole file. Without readable source (typed into a prompt) every
+        registration is one of its own, the same for all its seeds.
         """
         if self.is_built_in(name):
             return ""
+        if ":" in name:
+            return text_digest(Path(name.rpartition(":")[0]).read_text(encoding="utf-8"))
         try:
             return text_digest(inspect.getsource(self.get(name)))
         except (OSError, TypeError):
@@ -96,7 +142,7 @@ class Registry:
 
     def is_local(self, name: str) -> bool:
         """Whether `name` is known in this process alone, through a decorator in the user's own code."""
-        return not self.is_built_in(name) and not entry_points(group=self.package, name=name)
+        return ":" not in name and not self.is_built_in(name) and not entry_points(group=self.package, name=name)
 
     def summary(self, name: str) -> str:
         """The first line of the entry's docstring, read without importing the file."""
@@ -124,6 +170,40 @@ class Registry:
         root = Path(__file__).parent
         return root.joinpath(*self.package.split(".")[1:])
 
+    def _from_file(self, name: str) -> Any:
+        path, _, attribute = name.rpartition(":")
+        if name.endswith(".py"):
+            raise CreditscopeError(
+                f"Expected the class too, as in {name}:My{self.kind.capitalize()}, but got {name!r}."
+            )
+        file = Path(path)
+        if not file.is_file():
+            raise CreditscopeError(
+                f"Expected a Python file with the {self.kind} {attribute!r}, but {path!r} does not exist. "
+                "Is the path right?"
+            )
+        module, check = _run_file(file.resolve(), file.read_bytes()), self._in_package("check")
+
+        def fits(name: str, thing: Any) -> bool:
+            try:
+                return isinstance(thing, type) and check(name, thing) is None
+            except CreditscopeError:
+                return False
+
+        if not hasattr(module, attribute):
+            there = ", ".join(name for name, thing in vars(module).items() if fits(name, thing))
+            raise CreditscopeError(
+                f"Expected {file} to define a {self.kind} class {attribute!r}, but got nothing of that name. "
+                f"{self.kind.capitalize()} classes there: {there or 'none'}."
+            )
+        thing = getattr(module, attribute)
+        check(attribute, thing)
+        return thing
+
+    def _in_package(self, verb: str) -> Callable[..., Any]:
+        """`register_rule`, `check_net` and so on."""
+        return getattr(importlib.import_module(self.package), f"{verb}_{self.kind}")
+
     def _files(self) -> list[str]:
         return [m.name for m in pkgutil.iter_modules([str(self._folder())]) if not m.name.startswith("_")]
 
@@ -135,8 +215,8 @@ def _is_registered(node: ast.AST) -> bool:
 
 
 TASKS = Registry("task", "creditscope.tasks")
-NETS = Registry("net", "creditscope.nets")
-RULES = Registry("rule", "creditscope.rules")
+NETS = Registry("net", "creditscope.nets", own_files=True)
+RULES = Registry("rule", "creditscope.rules", own_files=True)
 CHECKS = Registry("check", "creditscope.auditing.checks")
 STUDIES = Registry("study", "creditscope.studies")
 FIGURES = Registry("figure", "creditscope.figures")

@@ -1,13 +1,17 @@
 """Train runs from Python and look at them: `creditscope.run`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from creditscope.auditing import Audit, audit
+from creditscope.errors import CreditscopeError
 from creditscope.record import Record
 from creditscope.record.view import to_xarray
+
+if TYPE_CHECKING:
+    from creditscope.rules import Rule
 
 
 @dataclass(frozen=True)
@@ -47,13 +51,18 @@ class Runs:
         """The audit figure of these runs, as a matplotlib Figure."""
         from creditscope.figures.audit_hero import plot_audit_hero
 
+        if self.records and not any(r.spec for r in self.records):
+            raise CreditscopeError(
+                "Expected runs of creditscope.run to draw, but got watched models only, which have no baselines. Call "
+                "scope.save(folder), then: creditscope report --records folder."
+            )
         drawn = dict.fromkeys(r.spec.rule for r in self.records if r.spec and not r.spec.frozen)
         return plot_audit_hero(self.records, rules=tuple(drawn))
 
 
 def run(
     *,
-    rule: str | Sequence[str] = "bp",
+    rule: "str | type[Rule] | Sequence[str | type[Rule]]" = "bp",
     seeds: int | Sequence[int] = 3,
     baselines: bool = False,
     ladder: bool = False,
@@ -68,10 +77,11 @@ def run(
 ) -> Runs:
     """Train and measure a rule (or several) over seeds; runs that are on record under `out` are reused.
 
-    `rule` is a name, `path/to/file.py:Class`, or a list of them; `seeds` how many, or which. `baselines` adds what use
-    of depth is judged against: frozen blocks under the same rule, BP, and frozen BP; `ladder` adds runs with only the
-    last k blocks trained; `controls` are among "random targets", "sgd" and "norms". Other arguments are those of the
-    run spec (task, net, epochs, lr, penalty, …; `creditscope run --help` tells them) and of the net (depth, width).
+    `rule` is a name, `path/to/file.py:Class`, a class, or a list of them; `net` likewise; `seeds` how many, or which.
+    `baselines` adds what use of depth is judged against: frozen blocks under the same rule, BP, and frozen BP; `ladder`
+    adds runs with only the last k blocks trained; `controls` are among "random targets", "sgd" and "norms". Other
+    arguments are those of the run spec (task, epochs, lr, penalty, …; `creditscope run --help` tells them) and options
+    of the net (depth, width); those of rule and task go into `rule_options` and `task_options`.
 
     `device` is auto (CUDA where there is one), cpu or cuda; `engine` trains seeds one by one (loop), all at once
     (stacked), or by what is faster (auto); `jobs` is the number of worker processes, by default one per core. A run
@@ -85,7 +95,7 @@ def run(
     from creditscope.train.progress import choose_progress
     from creditscope.train.runner import run_all
 
-    rules = [rule] if isinstance(rule, str) else list(rule)
+    rules = [rule] if isinstance(rule, str | type) or not isinstance(rule, Iterable) else list(rule)
     compared = {"baselines": baselines, "ladder": ladder, "controls": controls}
     specs = plan_runs(rules=rules, seeds=choose_seeds(seeds), **compared, **fields)
     problems: list[str] = []

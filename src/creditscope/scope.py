@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +20,11 @@ from creditscope.measure.probe import spread_rows
 from creditscope.measure.snapshot import take_snapshots
 from creditscope.measure.subject import Subject, subjects_of
 from creditscope.record import Facts, Record, Snapshot
-from creditscope.record.spec import Tier
+from creditscope.record.spec import TIERS, Tier
 from creditscope.record.store import WATCHED, write_watched
 from creditscope.rng import generator
 from creditscope.rules import (
+    BY_TAP_RULE,
     Application,
     ConversionReport,
     CreditContext,
@@ -30,7 +32,7 @@ from creditscope.rules import (
     TapRule,
     WeightRule,
     apply_rule,
-    rule_class,
+    make_rule,
     transport_of,
 )
 from creditscope.taps import resolve_taps
@@ -86,10 +88,18 @@ class Scope:
         `inputs` is a tensor or a tuple of arguments; rows outside `mask` carry no loss; `noise` also recomputes
         the gradients in float64 to see whether they are resolved. `tier` says how much is measured: "quick" neither
         that nor controls, "standard" the cheap controls too, "full" also what runs the model many times (fresh
-        feedback, rho, descent, skipped blocks, a linear probe trained on half of the rows and tested on the others).
+        feedback, rho, descent, skipped blocks, a linear probe trained on half of the rows and tested on the others):
+        over 200 forward passes a tap in float64, and 1,000 more where rows interact (batch norm in train mode), which
+        are minutes for a small convolutional net on a CPU. Take it once or twice, on a few hundred rows.
         """
-        if tier not in ("quick", "standard", "full"):
-            raise CreditscopeError(f"Expected tier to be one of quick, standard, full, but got {tier!r}.")
+        if tier not in TIERS:
+            raise CreditscopeError(f"Expected tier to be one of {', '.join(TIERS)}, but got {tier!r}.")
+        epoch = self._check_epoch(epoch)
+        for name, given in (("target", target), ("mask", target if mask is None else mask)):
+            if not isinstance(given, Tensor):
+                raise CreditscopeError(
+                    f"Expected {name} to be a tensor, but got {type(given).__name__}. Use torch.as_tensor({name})."
+                )
         rows = len(target)
         if rows < 2:
             raise CreditscopeError(f"Expected at least 2 rows to measure, but got {rows}.")
@@ -108,7 +118,7 @@ class Scope:
         if self.loss is None:
             hits = (seen.output.argmax(-1) == target) & seen.errors.covered
             scalars["accuracy"] = hits.sum() / seen.errors.count
-        taken = take_snapshots(seen, facts, epoch=len(self.snapshots) if epoch is None else epoch, scalars=scalars)
+        taken = take_snapshots(seen, facts, epoch=epoch, scalars=scalars)
 
         def subjects() -> list[Subject]:
             given = {"inputs": inputs, "target": target, "mask": mask, "loss": self.loss}
@@ -121,10 +131,12 @@ class Scope:
         return taken
 
     @property
-    def report(self) -> ConversionReport:
+    def parameters(self) -> ConversionReport:
         """Which parameters the watched rule trains, which get exact gradients, which are frozen."""
         if self._application is None:
-            raise CreditscopeError("Expected a snapshot before the report, but got none. Call snapshot(x, y) first.")
+            raise CreditscopeError(
+                "Expected a snapshot before the list of parameters, but got none. Call snapshot(x, y) first."
+            )
         return self._application.report
 
     @property
@@ -159,6 +171,20 @@ class Scope:
     def audit(self, **options: Any) -> Audit:
         """The verdict, layer by layer; use of depth is not tested, because a watched model has no trainer."""
         return audit(self.records, **options)
+
+    def _check_epoch(self, epoch: int | None) -> int:
+        """The one given, or the one after the last snapshot's; snapshots of a record go forward."""
+        last = self.snapshots[-1].epoch if self.snapshots else None
+        if epoch is None:
+            return 0 if last is None else last + 1
+        if not isinstance(epoch, SupportsIndex):
+            raise CreditscopeError(f"Expected epoch to be a whole number, but got {epoch!r}.")
+        if last is not None and index(epoch) <= last:
+            raise CreditscopeError(
+                f"Expected an epoch after {last}, that of the last snapshot, but got {epoch}. "
+                "Start a new watch for another training."
+            )
+        return index(epoch)
 
     def _check(self, application: Application, target: Tensor, mask: Tensor | None) -> None:
         """Refuse targets that the default loss cannot be taken of."""
@@ -243,9 +269,9 @@ def watch(
     """A scope on `model` at the modules that `taps` name (globs such as "blocks.*"), and `stem` as tap 0.
 
     Without a rule the credit is what backprop gives (for a model converted by `convert`, what its feedback
-    gives). `rule` is a tap rule by name or instance; `credit` a function from `CreditContext` to one tensor per
-    tap. `loss` maps (output, target) to one loss per row; the default is cross-entropy on class labels. `seed` is
-    that of feedback and controls.
+    gives). `rule` is a tap rule: a name, `path/to/file.py:Class`, a class or an instance; `credit` a function from
+    `CreditContext` to one tensor per tap. `loss` maps (output, target) to one loss per row; the default is
+    cross-entropy on class labels. `seed` is that of feedback and controls.
 
     >>> import torch
     >>> from torch import nn
@@ -262,9 +288,9 @@ def watch(
     if credit is not None:
         chosen: Rule = _GivenCredit(credit)
     elif rule is None:
-        chosen = transport.rule if transport else rule_class("bp")()
+        chosen = transport.rule if transport else make_rule("bp")
     else:
-        chosen = rule_class(rule)() if isinstance(rule, str) else rule() if isinstance(rule, type) else rule
+        chosen = make_rule(rule)
         if transport and isinstance(chosen, WeightRule):
             if type(chosen) is not type(transport.rule):
                 raise CreditscopeError(
@@ -277,9 +303,7 @@ def watch(
                 f"Expected a model converted to rule {chosen.name!r} before it is watched under it, but it has "
                 f"no feedback. Call creditscope.convert(model, {chosen.name!r}, ...) first."
             )
-    if not set(resolve_taps(model, taps)) - {stem}:
-        raise CreditscopeError(f"Expected at least one tap besides the stem {stem!r}, but got none. Name a block.")
-    names = resolve_taps(model, [*([stem] if stem else []), *([taps] if isinstance(taps, str) else taps)])
+    names = _name_taps(model, taps, stem)
     if isinstance(chosen, TapRule) and chosen.learns_feedback:
         raise CreditscopeError(
             f"Expected a rule whose feedback is fixed, but {chosen.name!r} learns it in training, and a watched model "
@@ -289,12 +313,20 @@ def watch(
 
 
 def convert(
-    model: nn.Module, rule: str, *, taps: str | Sequence[str], inputs: Any, seed: int = 0, **options: Any
+    model: nn.Module,
+    rule: str | Rule | type[Rule],
+    *,
+    taps: str | Sequence[str],
+    inputs: Any,
+    stem: str | None = None,
+    seed: int = 0,
+    **options: Any,
 ) -> ConversionReport:
     """Give the linear layers of `model` the feedback of a weight rule, in place; then train it as usual.
 
-    `inputs` are a few rows that the model can be called with, `options` those of the rule, `seed` that of its feedback.
-    The report lists every parameter as rule-trained, exact or frozen; what cannot be converted is refused.
+    `rule`, `taps` and `stem` are as for `watch`; `inputs` are a few rows that the model can be called with, `options`
+    those of the rule, `seed` that of its feedback. The report lists every parameter as rule-trained, exact or frozen;
+    what cannot be converted is refused.
 
     >>> import torch
     >>> from torch import nn
@@ -306,14 +338,20 @@ def convert(
       rule-trained (4): 0.weight, 0.bias, 1.0.weight, 1.0.bias
       exact gradient (2): 2.weight, 2.bias
     """
-    chosen = rule_class(rule)(**options)
+    chosen = make_rule(rule, options)
     if not isinstance(chosen, WeightRule) or not chosen.needs_feedback:
         raise CreditscopeError(
-            f"Expected a weight rule such as 'fa' to convert a model to, but got {rule!r}. Tap rules need no "
-            "conversion: watch the model under them, or train by creditscope.run."
+            f"Expected a weight rule such as 'fa' to convert a model to, but got {chosen.name!r}. {BY_TAP_RULE}"
         )
-    names, feedback_stream = resolve_taps(model, taps), generator(seed, "feedback")
+    names, feedback_stream = _name_taps(model, taps, stem), generator(seed, "feedback")
     return apply_rule(chosen, model, names, _few_rows(inputs), feedback_stream).report
+
+
+def _name_taps(model: nn.Module, taps: str | Sequence[str], stem: str | None) -> tuple[str, ...]:
+    """The modules that the taps name, the stem first."""
+    if not set(resolve_taps(model, taps)) - {stem}:
+        raise CreditscopeError(f"Expected at least one tap besides the stem {stem!r}, but got none. Name a block.")
+    return resolve_taps(model, [*([stem] if stem else []), *([taps] if isinstance(taps, str) else taps)])
 
 
 def _few_rows(inputs: Any) -> tuple:

@@ -1,70 +1,77 @@
 """A test kit for rules: `assert_rule` checks a rule of your own as the built-in ones are checked."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from creditscope.losses import row_errors
 from creditscope.measure.observation import Observation, observe
 from creditscope.nets.resmlp import ResMLP
+from creditscope.nets.vit import ViT
 from creditscope.rng import generator, global_stream
-from creditscope.rules import Application, Rule, apply_rule, block_parameters, feedback_state, rule_class
+from creditscope.rules import Application, Rule, apply_rule, block_parameters, feedback_state, make_rule
 from creditscope.stack import pattern_of
 from creditscope.taps import resolve_taps
 
-ROWS, INPUTS, CLASSES, DEPTH, WIDTH = 16, 10, 5, 3, 12
+ROWS, CLASSES, DEPTH, WIDTH = 16, 5, 3, 12
+Net = type[ResMLP] | type[ViT]
+INPUTS: dict[type, tuple[int, ...]] = {ResMLP: (10,), ViT: (1, 4, 8)}
+"""The nets rules are tried on, with the shape of an input: states are vectors in the one, tokens in the other."""
 
 
-def assert_rule(rule: str | type[Rule] | Rule) -> None:
+def assert_rule(rule: str | type[Rule] | Rule, *, tokens: bool = True) -> None:
     """Raise AssertionError if a rule breaks what training and measuring rely on.
 
-    Checked on a small residual MLP: the same seed gives the same feedback and credit; one credit per tap of the
-    state's shape; credit is per sample (a row's credit does not depend on how many rows there are); taps it
+    Checked on a small residual MLP and on a small ViT: the same seed gives the same feedback and credit; one credit per
+    tap of the state's shape; credit is per sample (a row's credit does not depend on how many rows there are); taps it
     declares exact are; every trained parameter gets a finite gradient; frozen parts do not move; the global random
-    stream is untouched.
+    stream is untouched. `tokens=False` leaves out the ViT, for a rule that is not for states (rows, tokens, features).
 
     >>> from creditscope.testing import assert_rule
     >>> assert_rule("dfa")
     """
-    make = _maker(rule)
+    _check_on(ResMLP, rule)
+    if tokens:
+        try:
+            _check_on(ViT, rule)
+        except Exception as error:
+            raise AssertionError(
+                "Expected a rule that also holds where states are tokens, (rows, tokens, features), but got: "
+                f"{error} A rule for vectors alone is checked by assert_rule(…, tokens=False)."
+            ) from error
+
+
+def _check_on(net: Net, rule: str | type[Rule] | Rule) -> None:
     before = torch.get_rng_state()
-    first, second = _apply(make()), _apply(make())
+    first, second = _apply(net, make_rule(rule)), _apply(net, make_rule(rule))
     _check_determinism(first, second)
     seen = _observe(first, ROWS)
     _check_per_sample(seen, _observe(first, ROWS // 2))
     _check_exact_taps(first, seen)
     _check_gradients(first)
-    _check_frozen(make())
+    _check_frozen(_apply(net, make_rule(rule), train_last=0))
     assert torch.equal(before, torch.get_rng_state()), (
         "Expected the global random stream to stay untouched, but the rule drew from it; use the generator it is given."
     )
 
 
-def _maker(rule: str | type[Rule] | Rule) -> Callable[[], Rule]:
-    if isinstance(rule, Rule):
-        return lambda: rule
-    return rule_class(rule) if isinstance(rule, str) else rule
-
-
-def _data() -> tuple[Tensor, Tensor]:
+def _data(net: type) -> tuple[Tensor, Tensor]:
     stream = generator(0, "testing")
-    x = torch.randn(ROWS, INPUTS, generator=stream)
+    x = torch.randn(ROWS, *INPUTS[net], generator=stream)
     return x, torch.randint(CLASSES, (ROWS,), generator=stream)
 
 
-def _apply(rule: Rule, *, train_last: int = -1) -> Application:
+def _apply(net_class: Net, rule: Rule, *, train_last: int = -1) -> Application:
     with global_stream(0, "init"):
-        net = ResMLP((INPUTS,), CLASSES, depth=DEPTH, width=WIDTH)
+        net = net_class(INPUTS[net_class], CLASSES, depth=DEPTH, width=WIDTH)
         for name, parameter in net.named_parameters():
             if name.endswith("w2.weight"):  # away from the near-identity start, so that the blocks matter
                 torch.nn.init.normal_(parameter, std=0.2)
-    taps = resolve_taps(net, ["stem", "blocks.*"])
-    return apply_rule(rule, net, taps, _data()[0], generator(0, "feedback"), train_last=train_last)
+    taps = resolve_taps(net, [net.stem_tap, net.block_taps])
+    return apply_rule(rule, net, taps, _data(net_class)[0], generator(0, "feedback"), train_last=train_last)
 
 
 def _observe(application: Application, rows: int) -> Observation:
-    x, y = _data()
+    x, y = _data(type(pattern_of(application.applied.net)))
     return observe(application.applied.net, application.applied, x[:rows], y[:rows], noise=False)
 
 
@@ -94,7 +101,7 @@ def _check_exact_taps(application: Application, seen: Observation) -> None:
 
 
 def _backward(application: Application) -> None:
-    x, y = _data()
+    x, y = _data(type(pattern_of(application.applied.net)))
     application.applied.backward(x, lambda output: row_errors(output, y))
 
 
@@ -105,8 +112,7 @@ def _check_gradients(application: Application) -> None:
         assert torch.isfinite(parameter.grad).all(), f"Expected a finite gradient for {name!r}, but got NaN."
 
 
-def _check_frozen(rule: Rule) -> None:
-    application = _apply(rule, train_last=0)
+def _check_frozen(application: Application) -> None:
     net = pattern_of(application.applied.net)
     before = {name: p.detach().clone() for name, p in net.named_parameters()}
     optimiser = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=1.0)

@@ -97,6 +97,14 @@ class TestRead:
         assert problems[0].startswith(f"Record {folders[1].name} ")
         assert re.search(message, problems[0])
 
+    def test_without_a_list_what_cannot_be_read_is_raised_and_what_is_unfinished_left_out(self, tmp_path):
+        folders = [write_record(tmp_path, make_record(seed=s)) for s in (1, 2)]
+        edit(folders[1] / "provenance.json", status="running")
+        assert [r.path for r in load_records(tmp_path)] == folders[:1]
+        (folders[1] / "provenance.json").write_text("[]")
+        with pytest.raises(CreditscopeError, match="cannot be read"):
+            load_records(tmp_path)
+
     def test_a_folder_without_a_spec_is_no_record(self, tmp_path):
         folder = write_record(tmp_path, make_record())
         (folder / "spec.json").unlink()

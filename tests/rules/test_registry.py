@@ -1,5 +1,6 @@
 """Users' own rules: registered, checked by the test kit, refused with reasons."""
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -8,19 +9,25 @@ from torch import Tensor
 
 import creditscope as cs
 from creditscope.errors import CreditscopeError
-from creditscope.registry import RULES
-from creditscope.rules import rule_class, rule_source
+from creditscope.registry import NETS, RULES
+from creditscope.rules import make_rule, rule_class
 from creditscope.testing import assert_rule
+from creditscope.train.plan import plan_runs
 
 
 class SignDFA(cs.TapRule):
     """DFA from the sign of the error."""
 
     def draw_feedback(self, tap_shapes, classes, generator):
-        return [torch.randn(shape[-1], classes, generator=generator) for shape in tap_shapes]
+        return [torch.randn(math.prod(shape), classes, generator=generator) for shape in tap_shapes]
 
     def credit(self, ctx: cs.CreditContext) -> Sequence[Tensor]:
-        return [ctx.error.sign() @ B.T for B in ctx.feedback]
+        return [(ctx.error.sign() @ B.T).view_as(h) for h, B in zip(ctx.states, ctx.feedback, strict=True)]
+
+
+class ForVectors(SignDFA):
+    def credit(self, ctx):
+        return [ctx.error @ B.T for B in ctx.feedback]
 
 
 class DividesByRows(SignDFA):
@@ -30,7 +37,7 @@ class DividesByRows(SignDFA):
 
 class DrawsGlobally(SignDFA):
     def draw_feedback(self, tap_shapes, classes, generator):
-        return [torch.randn(shape[-1], classes) for shape in tap_shapes]
+        return [torch.randn(math.prod(shape), classes) for shape in tap_shapes]
 
 
 class ForgetsATap(SignDFA):
@@ -62,6 +69,12 @@ def test_bad_rules_are_caught(rule, error, text):
         assert_rule(rule)
 
 
+def test_a_rule_for_vectors_alone_is_told_so():
+    assert_rule(ForVectors, tokens=False)
+    with pytest.raises(AssertionError, match=r"\(rows, tokens, features\), but got: .*'ForVectors'.*tokens=False"):
+        assert_rule(ForVectors)
+
+
 def test_drawing_from_the_global_stream_is_caught_even_if_reproducible():
     class Sneaky(SignDFA):
         def draw_feedback(self, tap_shapes, classes, generator):
@@ -76,18 +89,18 @@ def test_register_and_look_up():
     cs.register_rule("sign_dfa_for_test")(SignDFA)
     assert rule_class("sign_dfa_for_test") is SignDFA
     assert SignDFA.name == "sign_dfa_for_test"
-    assert len(rule_source("sign_dfa_for_test")) == 16
-    assert rule_source("dfa") == ""
+    assert len(RULES.source("sign_dfa_for_test")) == 16
+    assert RULES.source("dfa") == ""
     with pytest.raises(CreditscopeError, match="derived from TapRule or WeightRule"):
         cs.register_rule("nonsense")(int)  # pyright: ignore[reportArgumentType]
 
 
 def test_unknown_rule_names_the_choices():
-    with pytest.raises(
-        CreditscopeError,
-        match=r"Expected the name of a rule, but got 'dfaa'.*block_fa, bp, dfa, dfa_gnn, fa, grape, kaft",
-    ):
+    with pytest.raises(CreditscopeError, match="Expected the name of a rule, but got 'dfaa'") as refused:
         rule_class("dfaa")
+    choices = str(refused.value).partition("Choices: ")[2].removesuffix(".").split(", ")
+    assert choices == sorted(choices)
+    assert {"bp", "fa", "block_fa", "dfa"} < set(choices)
 
 
 def test_rule_from_a_file(tmp_path):
@@ -99,9 +112,9 @@ def test_rule_from_a_file(tmp_path):
         "        return [h * 0 for h in ctx.states]\n"
     )
     assert rule_class(f"{file}:Mine").name == "Mine"
-    first = rule_source(f"{file}:Mine")
+    first = RULES.source(f"{file}:Mine")
     file.write_text(file.read_text() + "# edited\n")
-    assert rule_source(f"{file}:Mine") != first
+    assert RULES.source(f"{file}:Mine") != first
     with pytest.raises(CreditscopeError, match=r"Expected .*mine.py to define a rule class 'Other'"):
         rule_class(f"{file}:Other")
     with pytest.raises(CreditscopeError, match="does not exist"):
@@ -129,4 +142,139 @@ def test_rule_of_another_package(tmp_path, monkeypatch):
     assert not RULES.is_local("zero_from_outside")
     assert rule_class("zero_from_outside").__module__ == "outside"
     assert RULES.summary("zero_from_outside") == "Credit of zeros."
-    assert len(rule_source("zero_from_outside")) == 16
+    assert len(RULES.source("zero_from_outside")) == 16
+
+
+class TestAnyWayToNameARule:
+    """By name, by class, as an instance: the same rule everywhere."""
+
+    def test_made(self):
+        made = make_rule("fa", {"head": "exact"})
+        assert (type(made), vars(made)["head"]) == (rule_class("fa"), "exact")
+        assert make_rule(made) is made
+        assert type(make_rule(SignDFA)) is SignDFA
+
+    @pytest.mark.parametrize(
+        ("rule", "options", "text"),
+        [
+            ("fa", {"heead": 1}, "Expected the name of an option of rule 'fa', but got 'heead'. Choices: head, scale"),
+            (SignDFA(), {"head": 1}, "Expected no options beside a rule that is made already, but got head"),
+            (int, {}, "Expected a class derived from TapRule or WeightRule for rule 'int'"),
+            (3, {}, "Expected a class derived from TapRule or WeightRule for rule 'int', but got 3"),
+        ],
+    )
+    def test_refused(self, rule, options, text):
+        with pytest.raises(CreditscopeError, match=text):
+            make_rule(rule, options)
+
+    def test_a_class_is_named_after_itself(self):
+        class Mine(rule_class("dfa")):
+            pass
+
+        assert (Mine.name, rule_class("dfa").name) == ("Mine", "dfa")
+
+
+def typed(name: str) -> type[cs.TapRule]:
+    """A rule without readable source, as typed into a prompt."""
+    space = {"__name__": "nowhere", "cs": cs}
+    exec(f"class {name}(cs.TapRule):\n    def credit(self, ctx):\n        return [h * 0 for h in ctx.states]\n", space)
+    return space[name]
+
+
+FEW = {"task": "digits", "depth": 1, "width": 8, "epochs": 1}
+
+
+class TestRunWithAClass:
+    @pytest.fixture(autouse=True)
+    def forget(self, monkeypatch):
+        monkeypatch.setattr(RULES, "_registered", dict(RULES._registered))
+
+    def test_it_is_trained_and_reused(self, tmp_path):
+        rule = typed("TypedForTest")
+        first = cs.run(rule=rule, seeds=2, tier="quick", out=tmp_path, **FEW)
+        again = cs.run(rule=[rule], seeds=2, tier="quick", out=tmp_path, **FEW)
+        assert [r.name for r in again.records] == [r.name for r in first.records]
+        assert len({r.spec.rule_source for r in first.records if r.spec}) == 1
+        assert len(list((tmp_path / "records").iterdir())) == 2
+
+    def test_a_class_of_a_file_keeps_its_digest(self):
+        (before,) = plan_runs(rules=[ForVectors], seeds=[1], **FEW)
+        RULES._registered.pop("ForVectors")
+        (after,) = plan_runs(rules=[ForVectors], seeds=[1], **FEW)
+        assert (before.rule, before.digest()) == ("ForVectors", after.digest())
+
+    def test_a_built_in_class_is_its_name(self):
+        assert plan_runs(rules=[rule_class("dfa")], seeds=[1], **FEW) == plan_runs(rules=["dfa"], seeds=[1], **FEW)
+
+    def test_typed_again_is_another_run(self):
+        before, after = (plan_runs(rules=[typed("Twice")], seeds=[1], **FEW)[0] for _ in range(2))
+        assert (before.rule, before.digest() == after.digest()) == ("Twice", False)
+
+    @pytest.mark.parametrize(
+        ("rule", "text"),
+        [
+            (SignDFA(), r"Expected a rule as a name, .* Pass its class, and its options as rule_options=\{…\}"),
+            ([typed("Same"), typed("Same")], "Expected rule classes of different names, but got two called 'Same'"),
+            (int, "Expected a class derived from TapRule or WeightRule for rule 'int'"),
+        ],
+    )
+    def test_refused(self, rule, text, tmp_path):
+        with pytest.raises(CreditscopeError, match=text):
+            cs.run(rule=rule, out=tmp_path, **FEW)
+
+    def test_options_of_task_and_rule_have_a_place_of_their_own(self, tmp_path):
+        with pytest.raises(CreditscopeError, match=r"Pass task_options=\{'image': …\}"):
+            cs.run(image=True, out=tmp_path, **FEW)
+        with pytest.raises(CreditscopeError, match=r"Pass rule_options=\{'tokens': …\}"):
+            cs.run(rule="dfa", tokens="all", out=tmp_path, **FEW)
+
+
+NET = """
+from torch import nn
+class TwoLayers(nn.Sequential):
+    stem_tap, block_taps = "0", "1"
+    def __init__(self, input_shape, classes, *, width=16):
+        super().__init__(nn.Linear(*input_shape, width), nn.Linear(width, width), nn.Linear(width, classes))
+class NoTaps(nn.Sequential):
+    pass
+"""
+
+
+class TestNetOfAFile:
+    @pytest.fixture
+    def file(self, tmp_path):
+        path = tmp_path / "mine.py"
+        path.write_text(NET)
+        return path
+
+    @pytest.mark.parametrize("jobs", [1, 2])
+    def test_trained_here_and_by_workers(self, file, tmp_path, jobs):
+        asked = {"task": "digits", "epochs": 1, "tier": "quick", "engine": "loop", "width": 5}
+        runs = cs.run(net=f"{file}:TwoLayers", seeds=2, jobs=jobs, out=tmp_path, **asked)
+        assert [r.facts.taps for r in runs.records] == [("0", "1")] * 2
+        assert runs.records[0].name.startswith("digits-TwoLayers-bp-s42-")
+
+    def test_an_edited_file_is_another_net(self, file):
+        (before,) = plan_runs(rules=["bp"], seeds=[1], net=f"{file}:TwoLayers")
+        file.write_text(NET + "# edited\n")
+        (after,) = plan_runs(rules=["bp"], seeds=[1], net=f"{file}:TwoLayers")
+        assert (len(before.net_source), before.net_source == after.net_source) == (16, False)
+
+    def test_the_class_itself(self, file, monkeypatch):
+        monkeypatch.setattr(NETS, "_registered", dict(NETS._registered))
+        net = NETS.get(f"{file}:TwoLayers")
+        (spec,) = plan_runs(rules=["bp"], seeds=[1], net=net)
+        assert (spec.net, NETS.get("TwoLayers")) == ("TwoLayers", net)
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("{}:Other", "to define a net class 'Other', but got nothing of that name. Net classes there: TwoLayers"),
+            ("{}:NoTaps", "Expected net 'NoTaps' to have class attributes stem_tap"),
+            ("{}", "Expected the class too, as in .*mine.py:MyNet"),
+            ("nowhere.py:Net", "Expected a Python file with the net 'Net', but 'nowhere.py' does not exist"),
+        ],
+    )
+    def test_refused(self, file, name, text):
+        with pytest.raises(CreditscopeError, match=text):
+            NETS.get(name.format(file))

@@ -305,7 +305,7 @@ class TestProgress:
 
     def told(self, progress) -> None:
         first, second = (plan_run(**TINY | {"epochs": 4}, seed=seed) for seed in (1, 2))
-        progress.begin([first, second], reused=3)
+        progress.begin([first, second], 3, Path("here"))
         for done in range(1, 5):
             progress.epoch(first, done, 0.5)
         progress.end_run(first, "complete")
@@ -318,7 +318,7 @@ class TestProgress:
         lines.interval = 0.0
         self.told(lines)
         said = capsys.readouterr().err.splitlines()
-        assert said[0] == "to train: runs 2, seeds 2, epochs 8; on record: 3"
+        assert said[0] == "runs on record: 3, to train: 2 (seeds 2, epochs 8), records in here"
         between = [line.partition(" epochs, ")[0] for line in said if "loss" in line]
         assert between[0] == "[0/2] bp seed 1: epoch 1/4, loss 0.500 · 1/8"
         assert between[-1] == "[1/2] bp seed 2: epoch 3/4, loss 0.250 · 5/6"  # two were trained before
@@ -336,6 +336,6 @@ class TestProgress:
 
     def test_before_the_first_epoch_there_is_no_speed(self, capsys):
         lines = Lines()
-        lines.begin([plan_run(**TINY)], reused=0)
+        lines.begin([plan_run(**TINY)], 0, Path("here"))
         lines.end_run(plan_run(**TINY), "failed")
         assert capsys.readouterr().err.endswith("speed not known yet\n")

@@ -18,7 +18,7 @@ def keep_settings(audit: Audit, text: str) -> Audit:
         some = next(iter(texts))
         raise CreditscopeError(
             f"Expected words of a setting, a method or a verdict, but none of {len(texts)} settings has all of "
-            f"{text!r}. One of them: {some}"
+            f"{text!r}. Choose among words such as {some}."
         )
     places = [i for i, m in enumerate(audit.methods) if m.setting in kept]
     groups = tuple(audit.groups[i] for i in places)

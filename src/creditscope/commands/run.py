@@ -26,7 +26,7 @@ class Run:
     task: str = "mnist1d"
     """Data to learn (creditscope list tasks)."""
     net: str = "resmlp"
-    """Network (creditscope list nets)."""
+    """Network (creditscope list nets), or your own: path/to/file.py:Class."""
     rule: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: bp)")] = (
         "bp",
     )

@@ -101,10 +101,6 @@ class Block:
         """Accuracy of the best constant answer."""
         return self.facts.best_constant or 0.0
 
-    def row(self, control: Control) -> Row:
-        """That of a control."""
-        return next(row for row in self.rows if row.control is control)
-
 
 @dataclass(frozen=True)
 class Controls:

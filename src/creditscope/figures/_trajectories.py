@@ -155,11 +155,6 @@ class Trajectories:
     seeds: tuple[int, ...]
     notes: tuple[str, ...]
 
-    @property
-    def drawn(self) -> list[Row]:
-        """The nets that have a mean to draw."""
-        return [row for row in self.rows if row.drawn]
-
 
 def select_trajectories(
     records: Sequence[Record], *, rows: Sequence[Wanted], rules: Sequence[str], quantities: Sequence[Quantity]

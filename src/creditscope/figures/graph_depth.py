@@ -56,7 +56,7 @@ def _compose(grid: Grid) -> Figure:
     several = len(grid.tasks) > 1
     for (task, kind), place in places.items():
         ax = add_axes(fig, *place, label=f"{task} {kind}")
-        PANELS[kind](ax, grid, task, first=task == grid.tasks[0])
+        PANELS[kind](ax, grid, task, first=task in grid.tasks[:1])
         if _shares_depths(grid.tasks, kind):
             ax.set_xlabel("")
         if kind == "rules":

@@ -12,8 +12,8 @@ def rule_facts(rule: Rule) -> RuleFacts:
     usual = declared_options(type(rule))
     unusual = {name: value for name, default in usual.items() if (value := getattr(rule, name, default)) != default}
     return RuleFacts(
-        name=rule.name or type(rule).__name__,
-        label=rule.label or rule.name or type(rule).__name__,
+        name=rule.name,
+        label=rule.label or rule.name,
         variant=", ".join(f"{name} {value}" for name, value in unusual.items()),
         formula=rule.formula,
         approximates=rule.approximates,

@@ -9,7 +9,7 @@ from torch import Tensor
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors
 from creditscope.measure.numerics import median_where, row_norms, usable
-from creditscope.stack import Net, PerSeed
+from creditscope.stack import Net
 from creditscope.taps import gradients_at, watch_forward
 
 OVERFLOWED = 1e30
@@ -40,8 +40,6 @@ def measure_noise(g: Tensor, g64: Tensor, keep: Tensor) -> Tensor:
 
 def doubled_inputs(inputs: Any) -> Any:
     """What a net is called with, in float64."""
-    if isinstance(inputs, PerSeed):
-        return PerSeed(doubled_inputs(inputs.inputs))
     return tuple(map(double, inputs)) if isinstance(inputs, tuple) else double(inputs)
 
 

@@ -6,7 +6,7 @@ task it `accepts` (any, if it does not say).
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from creditscope.errors import CreditscopeError
 from creditscope.registry import NETS
@@ -35,18 +35,23 @@ def register_net(name: str) -> Callable[[N], N]:
     """
 
     def keep(cls: N) -> N:
-        stem, blocks = getattr(cls, "stem_tap", ""), getattr(cls, "block_taps", None)
-        if not (stem is None or (isinstance(stem, str) and stem)) or not isinstance(blocks, str):
-            raise CreditscopeError(
-                f"Expected net {name!r} to have class attributes stem_tap (a module's name or None) and block_taps "
-                f"(a glob such as 'blocks.*'), but got {stem!r} and {blocks!r}."
-            )
-        strange = [kind for kind in accepted_kinds(cls) if kind not in KINDS]
-        if strange:
-            raise CreditscopeError(f"Expected accepts of net {name!r} to be among {KINDS}, but got {strange}.")
+        check_net(name, cls)
         return NETS.register(name)(cls)
 
     return keep
+
+
+def check_net(name: str, cls: Any) -> None:
+    """Refuse what does not say its taps, or accepts tasks of an unknown kind."""
+    stem, blocks = getattr(cls, "stem_tap", ""), getattr(cls, "block_taps", None)
+    if not (stem is None or (isinstance(stem, str) and stem)) or not isinstance(blocks, str):
+        raise CreditscopeError(
+            f"Expected net {name!r} to have class attributes stem_tap (a module's name or None) and block_taps "
+            f"(a glob such as 'blocks.*'), but got {stem!r} and {blocks!r}."
+        )
+    strange = [kind for kind in accepted_kinds(cls) if kind not in KINDS]
+    if strange:
+        raise CreditscopeError(f"Expected accepts of net {name!r} to be among {KINDS}, but got {strange}.")
 
 
 def accepted_kinds(net_class: type) -> tuple[Kind, ...]:
@@ -54,4 +59,4 @@ def accepted_kinds(net_class: type) -> tuple[Kind, ...]:
     return tuple(getattr(net_class, "accepts", KINDS))
 
 
-__all__ = ["accepted_kinds", "register_net"]
+__all__ = ["accepted_kinds", "check_net", "register_net"]

@@ -9,9 +9,10 @@ from creditscope.record.store import FAILURE, PROVENANCE, SPEC, Record, is_unfin
 
 
 def load_records(root: str | Path, *, problems: list[str] | None = None) -> list[Record]:
-    """All finished records under a folder (or in a bundle), by name; what could not be used is named in `problems`.
+    """All finished records under a folder (or in a bundle), by name; runs that are not finished are left out.
 
-    Without `problems` it is raised. A run that has a folder is read from there, whatever bundles hold of it.
+    A record that cannot be read is an error. With a list as `problems` it is left out, too, and the list names all
+    that is. A run that has a folder is read from there, whatever bundles hold of it.
 
     >>> import creditscope as cs
     >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")

@@ -5,7 +5,10 @@ Lists called "per tap" or "per weight" follow `Facts.taps` and `Facts.weights`.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
+
+from creditscope.words import count, number
 
 SCHEMA_VERSION = 2
 
@@ -249,6 +252,26 @@ class Snapshot:
     correct: str | None = None
     """On the last snapshot: one bit per test row, packed, base64."""
     notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """A row per tap; growth is RMS(h_l) / RMS(h_{l−1}), a dash stands for what is not there."""
+        taps, rms = self.taps, self.taps.h_rms
+        growth = [None, *(above / below if above is not None and below else None for below, above in pairwise(rms))]
+        columns = {
+            "tap": [str(i) for i in range(len(rms))],
+            "‖h‖": [number(value, ".3g") for value in taps.h_norm],
+            "growth": [number(value, ".2f") for value in growth],
+            "‖g‖": [number(value, ".1e") for value in taps.g_norm],
+            "noise": [number(value, ".0e") for value in taps.g_noise],
+            "cos": [number(value, "+.2f") for value in taps.cos],
+            "z": [number(value, ".1f") for value in taps.z],
+        }
+        table = [[name, *column] for name, column in columns.items()]
+        cells = [[cell.rjust(max(map(len, column))) for cell in column] for column in table]
+        said = {"loss": (self.loss, ".3g"), "accuracy": (self.accuracy, ".3f"), "Γ": (self.gamma, "+.3f")}
+        words = [f"{name} {number(value, form)}" for name, (value, form) in said.items() if value is not None]
+        lines = [" · ".join([f"epoch {self.epoch}", *words, count(self.rows, "row")])]
+        return "\n".join([*lines, *map("  ".join, zip(*cells, strict=True)), *self.notes])
 
     @property
     def head_taps(self) -> TapMeasures:

@@ -138,9 +138,9 @@ class RunSpec(Recipe):
 
     def name(self) -> str:
         """Folder name: readable words, then the hash."""
-        rule = self.rule.rpartition(":")[2]
+        net, rule = (word.rpartition(":")[2] for word in (self.net, self.rule))  # of path/to/file.py:Class
         frozen = "-frozen" if self.frozen else ""
-        return f"{self.task}-{self.net}-{rule}{frozen}-s{self.seed}-{self.digest()}"
+        return f"{self.task}-{net}-{rule}{frozen}-s{self.seed}-{self.digest()}"
 
 
 @cache

@@ -57,8 +57,8 @@ class Record:
 
     @property
     def name(self) -> str:
-        """The run's name, as its folder has it."""
-        return self.spec.name() if self.spec else self.path.name if self.path else "?"
+        """The run's name, as its folder has it; a watched model has that of its folder, once it is saved."""
+        return self.spec.name() if self.spec else self.path.name if self.path else "watched model"
 
     @property
     def finished(self) -> bool:

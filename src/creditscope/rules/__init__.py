@@ -1,16 +1,13 @@
 """Rules: how credit reaches taps and weights; one file each, and users' own by decorator, file or entry point."""
 
-import sys
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
-from types import ModuleType
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from creditscope.errors import CreditscopeError
-from creditscope.registry import RULES, text_digest
+from creditscope.options import resolve_options
+from creditscope.registry import RULES
 from creditscope.rules._apply import Application, AppliedRule, apply_rule, block_parameters, feedback_state
-from creditscope.rules._convert import convert_linears
+from creditscope.rules._convert import BY_TAP_RULE, convert_linears
 from creditscope.rules._feedback_linear import FeedbackLinear, transport_of
 from creditscope.rules._learning import LearningContext
 from creditscope.rules._report import ConversionReport
@@ -34,67 +31,48 @@ def register_rule(name: str) -> Callable[[R], R]:
     """
 
     def keep(cls: R) -> R:
-        if not (isinstance(cls, type) and issubclass(cls, Rule)):
-            raise CreditscopeError(
-                f"Expected a class derived from TapRule or WeightRule for rule {name!r}, but got {cls!r}."
-            )
+        check_rule(name, cls)
         cls.name = name
         return RULES.register(name)(cls)
 
     return keep
 
 
-def rule_class(name: str) -> type[Rule]:
-    """The rule called `name`, or the class in `path/to/file.py:Class`."""
-    path, colon, attribute = name.rpartition(":")
-    if name.endswith(".py"):
-        raise CreditscopeError(f"Expected the class too, as in {name}:MyRule, but got {name!r}.")
-    if not colon:
-        return RULES.get(name)
-    file = Path(path)
-    if not file.is_file():
-        raise CreditscopeError(
-            f"Expected a Python file with the rule {attribute!r}, but {path!r} does not exist. Is the path right?"
-        )
-    return _rule_from_file(file.resolve(), file.read_bytes(), attribute)
-
-
-@cache
-def _rule_from_file(file: Path, source: bytes, attribute: str) -> type[Rule]:
-    """The class in a file, which is run once for each content; it may import from its own folder."""
-    module = ModuleType(f"creditscope_user_{file.stem}")
-    module.__file__ = str(file)
-    sys.modules[module.__name__] = module
-    sys.path.insert(0, str(file.parent))
-    try:
-        exec(compile(source, str(file), "exec"), vars(module))
-    except Exception as error:
-        raise CreditscopeError(
-            f"Expected {file} to be a Python file that can be imported, but it failed: {type(error).__name__}: {error}."
-        ) from error
-    finally:
-        sys.path.remove(str(file.parent))
-    cls = getattr(module, attribute, None)
+def check_rule(name: str, cls: Any) -> None:
+    """Refuse what is no rule class."""
     if not (isinstance(cls, type) and issubclass(cls, Rule)):
-        found = [n for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, Rule)]
         raise CreditscopeError(
-            f"Expected {file} to define a rule class {attribute!r}, but got "
-            f"{type(cls).__name__ if cls is not None else 'nothing'} of that name. "
-            f"Rule classes there: {', '.join(found) or 'none'}."
+            f"Expected a class derived from TapRule or WeightRule for rule {name!r}, but got {cls!r}."
         )
-    if not vars(cls).get("name"):
-        cls.name = attribute
-    return cls
 
 
-def rule_source(name: str) -> str:
-    """A digest of a user's rule, so that an edited rule is another run; empty for the built-in ones."""
-    if ":" in name:
-        return text_digest(Path(name.rpartition(":")[0]).read_text(encoding="utf-8"))
-    return RULES.source(name)
+def rule_class(rule: str | type[Rule]) -> type[Rule]:
+    """The rule called so, the class in `path/to/file.py:Class`, or the class that it is."""
+    if isinstance(rule, str):
+        return RULES.get(rule)
+    check_rule(getattr(rule, "__name__", type(rule).__name__), rule)
+    return rule
+
+
+def make_rule(rule: str | type[Rule] | Rule, options: Mapping[str, Any] | None = None) -> Rule:
+    """A rule by name, file or class, with its options checked; one that is made already stays as it is.
+
+    >>> from creditscope.rules import make_rule
+    >>> make_rule("fa", {"head": "exact"}).head
+    'exact'
+    """
+    if isinstance(rule, Rule):
+        if options:
+            raise CreditscopeError(
+                f"Expected no options beside a rule that is made already, but got {', '.join(options)}. Pass its class."
+            )
+        return rule
+    cls = rule_class(rule)
+    return cls(**resolve_options(cls, options or {}, owner=f"rule {cls.name!r}"))
 
 
 __all__ = [
+    "BY_TAP_RULE",
     "Application",
     "AppliedRule",
     "AppliedTapRule",
@@ -108,10 +86,11 @@ __all__ = [
     "WeightRule",
     "apply_rule",
     "block_parameters",
+    "check_rule",
     "convert_linears",
     "feedback_state",
+    "make_rule",
     "register_rule",
     "rule_class",
-    "rule_source",
     "transport_of",
 ]

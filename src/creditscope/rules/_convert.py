@@ -18,6 +18,12 @@ ELEMENTWISE = (
 )
 """Modules with parameters whose backward transports no credit through a weight matrix."""
 
+BY_TAP_RULE = (
+    "To train it by a tap rule (dfa, block_fa), make its class a net by @creditscope.register_net, and call "
+    "creditscope.run(net=…, rule='dfa')."
+)
+"""What to do with a model that cannot be converted."""
+
 
 def convert_linears(net: nn.Module, rule: Rule, draw: Callable[[str, nn.Linear], Tensor | None]) -> None:
     """Give every `nn.Linear` the feedback that `draw(name, layer)` returns; None leaves the layer exact.
@@ -60,7 +66,7 @@ def _refuse_unknown(net: nn.Module) -> None:
             raise CreditscopeError(
                 f"Expected layers that can be converted, but {name!r} is an nn.MultiheadAttention, which "
                 "bypasses its own sub-modules and would silently stay on backprop. Write the attention "
-                "with its own q, k, v and o nn.Linear layers, or use a tap rule (dfa, block_fa)."
+                f"with its own q, k, v and o nn.Linear layers. {BY_TAP_RULE}"
             )
         if isinstance(module, FeedbackLinear):
             raise CreditscopeError(
@@ -80,7 +86,7 @@ def _refuse_unknown(net: nn.Module) -> None:
             if type(module).__module__.startswith("torch.nn"):
                 raise CreditscopeError(
                     f"Expected every weight matrix to sit in an nn.Linear, but {where}, through which credit would "
-                    "stay exact. Use a tap rule (dfa, block_fa), or nn.Linear layers."
+                    f"stay exact. Use nn.Linear layers. {BY_TAP_RULE}"
                 )
             if own not in added:
                 raise CreditscopeError(

@@ -57,7 +57,7 @@ def report_roles(rule: Rule, net: nn.Module, anatomy: Anatomy, by_rule: set[str]
             roles[name] = "unused"
         else:
             roles[name] = "rule" if name in by_rule else "exact"
-    return ConversionReport(rule.label or rule.name or type(rule).__name__, roles)
+    return ConversionReport(rule.label or rule.name, roles)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What every rule states of itself; checks and figures read these facts, never a rule's name."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class Rule:
@@ -12,7 +12,7 @@ class Rule:
     """
 
     name: ClassVar[str] = ""
-    """Set by `register_rule`."""
+    """The class's own, unless `register_rule` gives another."""
     label: ClassVar[str] = ""
     """What tables and figures call it."""
     formula: ClassVar[str] = ""
@@ -23,3 +23,9 @@ class Rule:
     """Whether each stage learns from its own credit alone."""
     needs_feedback: ClassVar[bool] = False
     """Whether it owns feedback matrices."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Name the class."""
+        super().__init_subclass__(**options)
+        if "name" not in vars(cls):
+            cls.name = cls.__name__

@@ -59,16 +59,16 @@ class CreditContext:
 class TapRule(Rule):
     """A rule that gives one credit tensor per tap.
 
-    >>> import torch
+    >>> import math, torch
     >>> import creditscope as cs
     >>> class SignDFA(cs.TapRule):
     ...     label, formula, needs_feedback = "sign DFA", "a_l = B_l sign(e)", True
     ...
     ...     def draw_feedback(self, tap_shapes, classes, generator):
-    ...         return [torch.randn(*shape, classes, generator=generator) for shape in tap_shapes]
+    ...         return [torch.randn(math.prod(shape), classes, generator=generator) for shape in tap_shapes]
     ...
     ...     def credit(self, ctx):
-    ...         return [ctx.error.sign() @ B.T for B in ctx.feedback]
+    ...         return [(ctx.error.sign() @ B.T).view_as(h) for h, B in zip(ctx.states, ctx.feedback)]
     >>> from creditscope.testing import assert_rule
     >>> assert_rule(SignDFA)
     """
@@ -206,7 +206,7 @@ class AppliedTapRule:
         wanted = [tuple(h.shape) for h in states]
         if shapes != wanted:
             raise CreditscopeError(
-                f"Expected rule {self.rule.name or type(self.rule).__name__!r} to give one credit per tap "
+                f"Expected rule {self.rule.name!r} to give one credit per tap "
                 f"of the state's shape, {wanted}, but got {shapes}."
             )
         return credits

@@ -4,13 +4,13 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import fields as dataclass_fields
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.options import declared_options, resolve_options
 from creditscope.record.spec import Recipe, RunSpec, listed_epochs
-from creditscope.registry import NETS, TASKS
-from creditscope.rules import rule_class, rule_source
+from creditscope.registry import NETS, RULES, TASKS
+from creditscope.rules import Rule
 from creditscope.tasks import declared_kinds
 from creditscope.train.comparisons import add_controls, depth_ladder, plain_bp, with_frozen
 from creditscope.train.data import check_kind
@@ -59,8 +59,8 @@ def plan_run(
         net_options=resolve_options(NETS.get(net), net_options or {}, owner=f"net {net!r}"),
         net_source=NETS.source(net),
         rule=rule,
-        rule_options=resolve_options(rule_class(rule), rule_options or {}, owner=f"rule {rule!r}"),
-        rule_source=rule_source(rule),
+        rule_options=resolve_options(RULES.get(rule), rule_options or {}, owner=f"rule {rule!r}"),
+        rule_source=RULES.source(rule),
         **fields,
     )
     check_kind(spec, declared_kinds(factory))  # before data are fetched
@@ -102,7 +102,7 @@ def check_spec(spec: RunSpec) -> RunSpec:
 
 def plan_runs(
     *,
-    rules: Sequence[str],
+    rules: Sequence[str | type[Rule]],
     seeds: Sequence[int],
     baselines: bool = False,
     ladder: bool = False,
@@ -111,6 +111,8 @@ def plan_runs(
     **fields: Any,
 ) -> list[RunSpec]:
     """Specs of every rule and seed, and on wish of what they are compared with, each run once.
+
+    A rule, and the `net`, is a name, `path/to/file.py:Class`, or a class.
 
     `baselines`: each rule's frozen twin, BP, and frozen BP. `ladder`: each rule and BP with the last k = 0..L blocks
     trained. `controls`: "random targets", "sgd" (at the same learning rate, or `sgd_lr`), "norms" (tap rules with
@@ -126,14 +128,16 @@ def plan_runs(
             f"Expected all blocks to be trained beside baselines or a ladder, but got train_last "
             f"{fields['train_last']}. Leave one out."
         )
+    rule_names = _name_rules(rules)
+    fields["net"] = NETS.name_of(fields.get("net", "resmlp"))
     extra = {name: fields.pop(name) for name in list(fields) if name not in known}
-    options = declared_options(NETS.get(fields.get("net", "resmlp")))
+    options = declared_options(NETS.get(fields["net"]))
     for name in extra:
         if name not in options:
-            raise UnknownNameError("run's field or net's option", name, {*known, *options})
+            _refuse_option(name, {*known, *options}, task=fields.get("task", "mnist1d"), rules=rule_names)
     if extra:
         fields["net_options"] = {**fields.get("net_options", {}), **extra}
-    asked = [{**fields, "rule": rule} for rule in rules]
+    asked = [{**fields, "rule": rule} for rule in rule_names]
     wanted = []
     for one in asked:
         wanted.append(one)
@@ -143,3 +147,25 @@ def plan_runs(
     wanted += add_controls(asked, names, baselines=baselines, sgd_lr=sgd_lr)
     specs = [plan_run(**one, seed=seed) for one in wanted for seed in seeds]
     return list({spec.digest(): spec for spec in specs}.values())
+
+
+def _name_rules(rules: Sequence[str | type[Rule]]) -> list[str]:
+    names = [RULES.name_of(rule) for rule in rules]
+    for name, rule in zip(names, rules, strict=True):
+        if isinstance(rule, type) and RULES.get(name) is not rule:
+            raise CreditscopeError(
+                f"Expected rule classes of different names, but got two called {name!r}. Rename one, or register both."
+            )
+    return names
+
+
+def _refuse_option(name: str, choices: set[str], *, task: str, rules: Sequence[str]) -> NoReturn:
+    """Tell an option of the task or of a rule, which has a dictionary of its own, from an unknown one."""
+    owners = [("task", task, TASKS.get(task)), *(("rule", rule, RULES.get(rule)) for rule in rules)]
+    for kind, owner, factory in owners:
+        if name in declared_options(factory):
+            raise CreditscopeError(
+                f"Expected options of {kind} {owner!r} in {kind}_options, but got {name!r} beside it. "
+                f"Pass {kind}_options={{{name!r}: …}}."
+            )
+    raise UnknownNameError("run's field or net's option", name, choices)

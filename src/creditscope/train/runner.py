@@ -107,8 +107,7 @@ def _merged(failures: list[str]) -> list[str]:
 
 def _only_in_this_process(spec: RunSpec) -> bool:
     """Whether the run uses something registered by a decorator in the caller's own code."""
-    own_rule = ":" not in spec.rule and RULES.is_local(spec.rule)
-    return own_rule or NETS.is_local(spec.net) or TASKS.is_local(spec.task)
+    return RULES.is_local(spec.rule) or NETS.is_local(spec.net) or TASKS.is_local(spec.task)
 
 
 def _run_here(
