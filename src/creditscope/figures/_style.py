@@ -119,13 +119,16 @@ def draw_key(ax: Axes, keys: Sequence[Artist], *, x: float, y: float, loc: Corne
     ax.add_artist(Legend(ax, keys, labels, loc=loc, bbox_to_anchor=(x, y), bbox_transform=page, **spacing))
 
 
-def label_points(ax: Axes, points: Sequence[tuple[Look, float, float]], *, gid: str) -> None:
+def label_points(
+    ax: Axes, points: Sequence[tuple[Look, float, float]], dots: Sequence[tuple[float, float]], *, gid: str
+) -> None:
     """Write each rule's label beside its point, or none where one would touch something: the key tells them apart.
 
-    Limits and other texts come first; labels have the `gid`.
+    Limits and other texts come first; `dots` are small marks that a label may be near but not on. Labels have `gid`.
     """
     inch = ax.figure.dpi
     places = [ax.transData.transform((x, y)) / inch for _, x, y in points]
+    spots = [ax.transData.transform(dot) / inch for dot in dots]
     boxes = [text.get_window_extent() for text in ax.texts]
     taken = [(box.x0 / inch, (box.y0 + box.y1) / 2 / inch, box.width / inch) for box in boxes]
     chosen = []
@@ -135,6 +138,8 @@ def label_points(ax: Axes, points: Sequence[tuple[Look, float, float]], *, gid: 
         sides = [(left, middle) for middle in middles for left in lefts if (left, middle) != (lefts[2], y)]
         others = [place for place in places if tuple(place) != (x, y)]
         clashes = [_count_clashes(ax, (*side, width), others, taken) for side in sides]
+        for i, (left, middle) in enumerate(sides):
+            clashes[i] += sum(left < x < left + width and abs(y - middle) < 0.06 for x, y in spots)
         if min(clashes):
             return
         chosen.append(sides[int(np.argmin(clashes))])

@@ -51,15 +51,16 @@ def plot_audit_hero(records: Sequence[Record], *, rules: Sequence[str] = ("bp", 
 def draw_pair(ax: Axes, hero: Selection) -> None:
     """A: Γ against accuracy, mean ± sd over seeds, with the seeds as dots."""
     _draw_quadrants(ax, hero)
-    points = []
+    points, dots = [], []
     for group in hero.drawn:
         gamma, accuracy, look = group.per_run("gamma"), group.per_run("accuracy"), group.style
+        dots += zip(gamma, accuracy, strict=True)
         (x, dx), (y, dy) = mean_sd(gamma), mean_sd(accuracy)
         ax.errorbar(x, y, dy, dx, fmt="none", ecolor=look.colour, elinewidth=0.8, capsize=1.5, zorder=3)
         ax.plot(gamma, accuracy, "o", color=look.colour, ms=2.6, mew=0, zorder=4, gid=f"{group.rule} seeds")
         ax.plot(x, y, look.marker, color=look.colour, mec="white", mew=0.5, ms=6, zorder=5, gid=f"{group.rule} mean")
         points += [] if np.isnan([x, y]).any() else [(look, float(x), float(y))]
-    _style.label_points(ax, points, gid=RULE_LABEL)
+    _style.label_points(ax, points, dots, gid=RULE_LABEL)
     ax.set(xlabel="Γ, mean cosine over blocks", ylabel="test accuracy")
 
 
@@ -71,7 +72,7 @@ def _draw_quadrants(ax: Axes, hero: Selection) -> None:
     accuracies = np.concatenate([[level], *(g.per_run("accuracy") for g in hero.drawn)])
     low, high = np.nanmin(accuracies), np.nanmax(accuracies)
     room = max(high - low, 0.05)
-    bottom, top = min(low - 0.24 * room, level - 0.2 * room), high + 0.3 * room  # no point lies on the lowest words
+    bottom, top = low - (0.24 if low < level else 0.2) * room, high + 0.3 * room  # no point lies on the lowest words
     left, right = min(-0.42, np.nanmin(gammas) - 0.15), max(1.2, np.nanmax(gammas) + 0.2)
     ax.set(xlim=(left, right), ylim=(bottom, top), xticks=np.arange(np.ceil(left * 2), right * 2) / 2)
     ax.set_yticks([tick for tick in MaxNLocator(6).tick_values(0, top) if 0 <= tick <= min(top, 1)])
