@@ -30,7 +30,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/python docs/make_api.py
 
-# The environment is that of a worker process (train/runner.py).
+# The environment is that of a worker process (train/pool.py).
 bench: export OMP_NUM_THREADS = 1
 bench: export MALLOC_MMAP_THRESHOLD_ = 1073741824
 bench: export MALLOC_TRIM_THRESHOLD_ = 1073741824
