@@ -84,8 +84,8 @@ def test_what_cannot_be_measured_is_refused():
     for mask in (torch.ones(30), torch.ones(29, dtype=torch.bool)):
         with pytest.raises(CreditscopeError, match=rf"Expected a mask of one bool per row, .* \({len(mask)},\)"):
             cs.watch(plain_net(), taps="1").snapshot(x, y, mask=mask)
-    with pytest.raises(CreditscopeError, match="Expected a snapshot before the report"):
-        _ = cs.watch(plain_net(), taps="1").report
+    with pytest.raises(CreditscopeError, match="Expected a snapshot before the list of parameters"):
+        _ = cs.watch(plain_net(), taps="1").parameters
     with pytest.raises(CreditscopeError, match="Expected the model to return one tensor, but got a tuple"):
         cs.watch(Pairs(), taps="stem").snapshot(x, y)
     flat = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1), nn.Flatten(0))
