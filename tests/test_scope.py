@@ -370,3 +370,14 @@ class TestSave:
         assert repr(runs) == "Runs(1: watched model)"
         with pytest.raises(CreditscopeError, match=r"watched models only.*scope\.save\(folder\).*creditscope report"):
             runs.plot()
+
+    def test_two_models_are_two_methods_each_with_its_name(self, tmp_path):
+        for name in ("before", "after"):
+            self.watched().save(tmp_path / name)
+        settings = [method.setting for method in cs.audit(tmp_path).methods]
+        assert settings == ["watched model after", "watched model before"]
+
+    def test_an_epoch_before_the_first_is_refused(self):
+        scope = cs.watch(nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3)), taps="0")
+        with pytest.raises(CreditscopeError, match="Expected an epoch from 0 on, but got -1"):
+            scope.snapshot(torch.randn(30, 4), torch.arange(30) % 3, epoch=-1)

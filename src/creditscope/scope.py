@@ -179,6 +179,8 @@ class Scope:
             return 0 if last is None else last + 1
         if not isinstance(epoch, SupportsIndex):
             raise CreditscopeError(f"Expected epoch to be a whole number, but got {epoch!r}.")
+        if index(epoch) < 0:
+            raise CreditscopeError(f"Expected an epoch from 0 on, but got {epoch}.")
         if last is not None and index(epoch) <= last:
             raise CreditscopeError(
                 f"Expected an epoch after {last}, that of the last snapshot, but got {epoch}. "

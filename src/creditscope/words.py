@@ -92,13 +92,13 @@ def subscript(symbol: str, index: int) -> str:
     return symbol + str(index).translate(_LOWERED)
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str, plural: str = "") -> str:
     """How many.
 
-    >>> count(1, "run"), count(2079, "run")
-    ('1 run', '2,079 runs')
+    >>> count(1, "run"), count(2079, "run"), count(2, "study", "studies")
+    ('1 run', '2,079 runs', '2 studies')
     """
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def name_all(noun: str, items: Sequence[object]) -> str:

@@ -65,8 +65,11 @@ class TestUnresolvedReference:
         assert said == "g_noise was not measured (tier quick: run with --tier standard)"
         said = judge("CS002", snapshot=make_snapshot(taps=unknown), spec={"noise": False}).message
         assert said == "g_noise was not measured (run with --noise)"
-        found = judge("CS002", snapshot=make_snapshot(taps=unknown, notes=("the net does not run in float64",)))
-        assert (found.outcome, found.message) == (SKIPPED, "the net does not run in float64")
+        found = judge(
+            "CS002",
+            snapshot=make_snapshot(taps=unknown, notes=("probe not measured", "g_noise not measured: no float64")),
+        )
+        assert (found.outcome, found.message) == (SKIPPED, "g_noise not measured: no float64")
 
     def test_noise_unknown_at_one_tap_is_not_a_pass(self):
         dead = {"g_noise": (None, 1e-7, 1e-7, 1e-7, 1e-7), "rows_used": (0, 1000, 1000, 1000, 1000)}

@@ -1,5 +1,7 @@
 """How many workers share a GPU, which group each takes next, and what becomes of runs that find no memory on it."""
 
+import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +11,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.train import pool
 from creditscope.train.engines import Group
 from creditscope.train.plan import plan_run
+from creditscope.train.progress import Silent
 from creditscope.train.runner import run_all
 
 TINY = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "epochs": 1, "tier": "quick", "noise": False}
@@ -80,6 +83,43 @@ def test_workers_by_cores_and_memory(monkeypatch, cores, gibibytes, expected):
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     assert pool.choose_jobs(torch.device("cuda")) == expected
     assert pool.choose_jobs(torch.device("cpu")) == cores
+
+
+class TestWorker:
+    """The thread that feeds a process, with the process left out."""
+
+    def worker(self, monkeypatch, workers: int = 1):
+        stopping, failures = threading.Event(), []
+        todo = pool.Todo(make_groups(1), workers)
+        worker = pool._Worker(Path(), torch.device("cpu"), todo, False, Silent(), failures, stopping)
+        return worker, stopping, failures
+
+    def test_what_found_no_memory_is_not_tried_again_once_it_shall_stop(self, monkeypatch):
+        worker, stopping, failures = self.worker(monkeypatch)
+        tried = []
+
+        def train(group):
+            tried.append(group)
+            stopping.set()
+            return group
+
+        monkeypatch.setattr(worker, "_train", train)
+        worker.run()
+        assert (len(tried), failures) == (1, [])
+
+    def test_a_process_that_was_being_launched_when_all_shall_stop_is_asked_to(self, monkeypatch):
+        worker, stopping, failures = self.worker(monkeypatch)
+        launch = worker._launch
+
+        def launch_late():
+            process = launch()
+            stopping.set()
+            worker.interrupt()  # comes before the thread knows its process
+            return process
+
+        monkeypatch.setattr(worker, "_launch", launch_late)
+        worker.run()
+        assert (worker.process, failures) == (None, [])
 
 
 def train_crowded(folder, *, times: int, runs: int, jobs: int = 2):

@@ -1,5 +1,6 @@
 """Run the checks over a method: each seed's snapshots, then the method as a whole."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -70,11 +71,15 @@ def combine(findings: Sequence[Finding], limits: Thresholds) -> Finding:
     elif hit:
         chosen = replace(hit[0], outcome=Outcome.UNDECIDED)
     else:
-        chosen = min(findings, key=lambda f: order.index(f.outcome))
+        least = min((f.outcome for f in findings), key=order.index)
+        said = Counter(f.message for f in findings if f.outcome == least)
+        chosen = next(f for f in findings if f.outcome == least and f.message == said.most_common(1)[0][0])
     values = [f.value for f in findings if f.value is not None]
     message = chosen.message
     if len(findings) > 1:
-        alike = [f for f in findings if f.outcome == (hit[0].outcome if hit else chosen.outcome)]
+        alike = hit or [f for f in findings if f.outcome == chosen.outcome]
+        if chosen.outcome == Outcome.SKIPPED:
+            alike = [f for f in alike if f.message == chosen.message]
         share = "all" if len(alike) == len(findings) else f"{len(alike)} of {len(findings)}"
         message = f"{share} seeds, e.g. {message}" if chosen.outcome != Outcome.NOT_APPLICABLE else message
     return replace(

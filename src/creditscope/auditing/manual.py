@@ -24,10 +24,10 @@ def what_to_do(findings: Iterable[Finding]) -> list[str]:
 
 
 def describe_checks(codes: Sequence[str]) -> list[str]:
-    """Lines on the checks of these codes."""
+    """Lines on the checks of these codes, or on all of them if none is named."""
     known, summaries = {check.code: check for check in all_checks()}, _summaries()
     lines = []
-    for code in codes:
+    for code in codes or known:
         if code not in known:
             raise UnknownNameError("check", code, known)
         check = known[code]

@@ -23,8 +23,8 @@ def explain_briefly(found: MethodAudit) -> str:
 
 def rests_on_checks(found: MethodAudit) -> bool:
     """Whether a check is needed to explain it: not if all is well, or if divergence left nothing to judge."""
-    verdict = found.verdict
-    return bool(verdict.codes) and not (verdict.diverged and (verdict.word == "inconclusive" or verdict.untested))
+    verdict, only_run = found.verdict, len(found.seeds) == 1
+    return bool(verdict.codes) and not (verdict.diverged and (verdict.word == "inconclusive" or only_run))
 
 
 def _behind(found: MethodAudit) -> list[Finding]:
@@ -33,7 +33,8 @@ def _behind(found: MethodAudit) -> list[Finding]:
 
 def _without_checks(verdict: Verdict) -> str:
     if verdict.diverged:
-        return f"Diverged: {verdict.diverged}; the method cannot be judged."
+        rest = "; the method cannot be judged" if verdict.word == "inconclusive" else ""
+        return f"Diverged: {verdict.diverged}{rest}."
     said = "what was measured holds" if verdict.untested else verdict.meaning
     return f"{said[0].upper()}{said[1:]}."
 

@@ -6,8 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from creditscope.commands._printing import count, say
+from creditscope.commands._printing import say
 from creditscope.errors import CreditscopeError
+from creditscope.words import count
 
 if TYPE_CHECKING:
     from creditscope.record import Record

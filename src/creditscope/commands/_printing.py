@@ -11,15 +11,6 @@ def say(lines: list[str]) -> None:
         print(line)
 
 
-def count(number: int, noun: str, plural: str = "") -> str:
-    """How many there are of something.
-
-    >>> count(1, "run"), count(2_000, "run"), count(2, "study", "studies")
-    ('1 run', '2000 runs', '2 studies')
-    """
-    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
-
-
 def with_problems(message: str, problems: Sequence[str]) -> str:
     """What is lacking, and what could not be read, which may be why."""
     return " ".join([message, *problems])

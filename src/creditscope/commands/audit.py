@@ -38,14 +38,16 @@ class Audit:
         tuple[str, ...] | None, tyro.conf.arg(metavar="[METHOD ...]", help_behavior_hint="(default: exit with 0)")
     ] = None
     """Exit with 1 if a method is not trustworthy: those named, or all."""
-    explain: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[CODE ...]", help_behavior_hint="(default: none)")] = ()
-    """Judge nothing; print how these checks decide, why they matter and what to do."""
+    explain: Annotated[
+        tuple[str, ...] | None, tyro.conf.arg(metavar="[CODE ...]", help_behavior_hint="(default: judge)")
+    ] = None
+    """Judge nothing; print how these checks, or all, decide, why they matter and what to do."""
     json: bool = False
     """Print JSON: methods, per-tap intervals and decisions; with --sensitivity the ranges too."""
 
     def run(self) -> None:
         """Load, judge, print."""
-        if self.explain:
+        if self.explain is not None:
             from creditscope.auditing.manual import describe_checks
 
             say(describe_checks(self.explain))

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from creditscope.commands._options import Folder, Name, Records, RecordsByName, choose_records
-from creditscope.commands._printing import count, say
+from creditscope.commands._printing import say
+from creditscope.words import count
 
 
 @dataclass(frozen=True)

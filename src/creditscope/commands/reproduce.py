@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from creditscope.commands._options import DataRoot, Folder, HowToTrain, Name
-from creditscope.commands._printing import count, say
+from creditscope.commands._printing import say
 from creditscope.errors import UnfinishedError
+from creditscope.words import count
 
 if TYPE_CHECKING:
     from creditscope.record import Record
@@ -57,10 +58,11 @@ class Reproduce:
         there = self.records.is_dir() or not self.train
         records = load_records(self.records, problems=problems) if there else []
         specs = plan_union(studies, records) if self.train else []
+        how = self.training.options()
         reused = len({id(record) for study in studies for record in find_wanted(study, records)})
         todo = f"{count(reused, 'run')} on record, {count(len(specs), 'run')} to train, records in {self.records}"
-        say([f"{count(len(studies), 'study', 'studies')} at scale {self.scale!r}: {todo}"])
-        how = self.training.options()
+        named = f"{count(len(studies), 'study', 'studies')} at scale {self.scale!r}"
+        say([named if specs and not how["quiet"] else f"{named}: {todo}"])
         with clock.timed(bool(specs)):
             records += train_union(specs, self.records, problems=problems, reused=reused, **how)
             self._draw(studies, records)

@@ -62,7 +62,8 @@ def caption_pair(hero: Selection) -> str:
     """A: for how many rules Γ > 0 and accuracy is above chance, as CS010 judges it."""
     constant = hero.facts.best_constant
     if constant is None or chance_level(hero) is None:
-        return "Chance is not judged here: the targets are no classes, or random. So the pair cannot be read."
+        why = "the targets are no classes, or random, or the test rows are too few"
+        return f"Chance is not judged here: {why}. So the pair cannot be read."
     pairs = [(g, _mean(g.per_run("gamma")), _mean(g.per_run("accuracy"))) for g in hero.drawn]
     pairs = [pair for pair in pairs if not np.isnan(pair[1:]).any()]
     others = [(g.style.label, x, y) for g, x, y in pairs if not (x > 0 and _above_chance(g))]

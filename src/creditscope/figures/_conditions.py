@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 import numpy as np
 
@@ -13,10 +14,10 @@ from creditscope.errors import CreditscopeError
 from creditscope.figures._selection import require_one_setting
 from creditscope.figures._words import OPTIMISERS
 from creditscope.record import Record, RunSpec
-from creditscope.record.spec import MEASURING_FIELDS
+from creditscope.record.spec import MEASURING_FIELDS, CreditNorm
 
 RULE = "dfa"
-NORMS: tuple[str, ...] = ("none", "batch", "sample")
+NORMS: tuple[str, ...] = get_args(CreditNorm)
 VARIED = ("rule", "seed", "frozen", "credit_norm", "penalty", "optimiser", "lr", "weight_decay", "net_options")
 Runs = dict[int, Record]
 """Complete runs by seed."""

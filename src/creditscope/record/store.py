@@ -22,6 +22,7 @@ SPEC, SNAPSHOTS, PROVENANCE, WEIGHTS, LOCK, FAILURE = (
     "lock",
     "failure.txt",
 )
+BUSY = "another process is writing it"
 WATCHED = "watch"
 """The engine of a watched model, which has no spec."""
 
@@ -148,6 +149,8 @@ class RecordWriter:
 def keep_failure(root: Path, spec: RunSpec, reason: str) -> None:
     """Leave in a run's folder, if it has one, why it failed: the last line of the reason, until it is tried again."""
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
+    if BUSY in reason:
+        return  # another process is about to say how the run ends
     with suppress(OSError):  # a full disk, say, which may be the reason
         if lines and run_folder(root, spec).is_dir():
             write_atomically(run_folder(root, spec) / FAILURE, lines[-1] + "\n")
@@ -191,7 +194,7 @@ def _locked(path: Path) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise CreditscopeError(
-                    f"Expected run {path.parent.name} to be free, but another process is writing it. "
+                    f"Expected run {path.parent.name} to be free, but {BUSY}. "
                     "Wait for it or choose another output folder."
                 ) from None
             if not _is_at(file, path):

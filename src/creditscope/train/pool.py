@@ -126,7 +126,7 @@ class _Worker(threading.Thread):
         self,
         root: Path,
         device: torch.device,
-        todo: "Todo",
+        todo: Todo,
         last: bool,
         progress: Progress,
         failures: list[str],
@@ -147,7 +147,7 @@ class _Worker(threading.Thread):
             if short is None:
                 continue
             self._reap()
-            if self.todo.give_back(short):
+            if self.stopping.is_set() or self.todo.give_back(short):
                 return
             if not alone:
                 short = self._train(short)
@@ -158,17 +158,21 @@ class _Worker(threading.Thread):
 
     def interrupt(self) -> None:
         """Ask the process to stop at the end of its epoch; the thread notices, and reaps it."""
-        if self.process is not None:
-            self.process.terminate()
+        process = self.process
+        if process is not None:
+            process.terminate()
 
     def kill(self) -> None:
         """End the process at once."""
-        if self.process is not None:
-            self.process.kill()
+        process = self.process
+        if process is not None:
+            process.kill()
 
     def _train(self, group: Group) -> Group | None:
         """Train a group; those of its runs that found no memory are handed back."""
         process = self.process = self.process or self._launch()
+        if self.stopping.is_set():  # asked while the process was launched, when there was none to ask
+            process.terminate()
         assert process.stdin
         assert process.stdout
         try:
@@ -211,6 +215,7 @@ class _Worker(threading.Thread):
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, **WORKER_ENVIRONMENT},
+            process_group=0,  # a Ctrl-C at the terminal is for this process, which then asks them
         )
 
     def _reap(self) -> int:

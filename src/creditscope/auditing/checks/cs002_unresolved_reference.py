@@ -40,7 +40,8 @@ class UnresolvedReference(RunCheck):
         if not noise:
             off = moment.spec is not None and not moment.spec.noise
             remedy = "run with --noise" if off else moment.remedy()
-            return self.skipped("; ".join(snapshot.notes) or f"g_noise was not measured ({remedy})")
+            why = [note for note in snapshot.notes if note.startswith("g_noise")]
+            return self.skipped("; ".join(why) or f"g_noise was not measured ({remedy})")
         tap, worst = max(noise.items(), key=lambda item: item[1])
         said = f"rounding noise {amount(worst, 2)} of the gradient at worst (tap {tap})"
         if worst > limits.noise:

@@ -71,7 +71,7 @@ def _missing(method: Method, limits: Thresholds) -> str:
     baselines = {"own frozen": method.frozen_own, "BP": method.bp, "frozen BP": method.frozen_bp}
     lost = [n for n, runs in baselines.items() if any(r.provenance.status == "diverged" for r in runs.values())]
     if lost:
-        return f"{' and '.join(lost)} diverged, so there is nothing to compare with"
+        return f"a run of {' and of '.join(lost)} diverged, so there is nothing to compare with"
     if len(own) < limits.seeds:
         return f"{count(len(own), 'seed')}, needs {limits.seeds:g}"
     absent = [n for n, runs in baselines.items() if len(accuracies(runs).keys() & own.keys()) < limits.seeds]

@@ -18,7 +18,7 @@ class HiddenLayers(RunCheck):
     line = "credit"
     value_is = "share of block taps above chance"
     value_limit = "hidden_share"
-    why = "One aligned layer, or the layer that is handed the gradient, makes a mean look informative"
+    why = "One aligned layer, or the layer that is handed the gradient, makes a mean look informative."
     remedy = "Report cosines per layer, and Γ over the taps without exact credit."
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
