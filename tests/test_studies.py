@@ -105,7 +105,7 @@ def test_a_run_on_another_graph_does_not_count(name, scale, change):
 def test_every_option_of_the_net_is_asked_for(name):
     """Defaults of nets are not read when records are matched, so that a study must name them all."""
     study = STUDIES.get(name)
-    scaled = "scale" in inspect.signature(study).parameters
+    scaled, looked_at = "scale" in inspect.signature(study).parameters, 0
     for scale in ("demo", "paper", "test") if scaled else ("",):
         try:
             runs = (study(scale) if scaled else study()).runs
@@ -113,6 +113,8 @@ def test_every_option_of_the_net_is_asked_for(name):
             continue
         for net, options in {(run["net"], tuple(sorted(run["net_options"]))) for run in runs}:
             assert set(options) == set(declared_options(NETS.get(net)))
+            looked_at += 1
+    assert looked_at
 
 
 @pytest.mark.parametrize("scale", ["demo", "paper", "test"])
