@@ -89,10 +89,10 @@ class TestWorker:
     """The thread that feeds a process, with the process left out."""
 
     def worker(self, monkeypatch, workers: int = 1):
-        stopping, failures = threading.Event(), []
+        stopping, ledger = threading.Event(), pool.Ledger(Path(), Silent())
         todo = pool.Todo(make_groups(1), workers)
-        worker = pool._Worker(Path(), torch.device("cpu"), todo, False, Silent(), failures, stopping)
-        return worker, stopping, failures
+        worker = pool._Worker(ledger, torch.device("cpu"), todo, False, stopping)
+        return worker, stopping, ledger.failed
 
     def test_what_found_no_memory_is_not_tried_again_once_it_shall_stop(self, monkeypatch):
         worker, stopping, failures = self.worker(monkeypatch)
@@ -105,7 +105,7 @@ class TestWorker:
 
         monkeypatch.setattr(worker, "_train", train)
         worker.run()
-        assert (len(tried), failures) == (1, [])
+        assert (len(tried), failures) == (1, {})
 
     def test_a_process_that_was_being_launched_when_all_shall_stop_is_asked_to(self, monkeypatch):
         worker, stopping, failures = self.worker(monkeypatch)
@@ -119,7 +119,7 @@ class TestWorker:
 
         monkeypatch.setattr(worker, "_launch", launch_late)
         worker.run()
-        assert (worker.process, failures) == (None, [])
+        assert (worker.process, failures) == (None, {})
 
 
 def train_crowded(folder, *, times: int, runs: int, jobs: int = 2):

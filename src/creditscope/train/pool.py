@@ -52,6 +52,30 @@ def choose_jobs(device: torch.device) -> int:
     return max(1, min(available_cores(), CUDA_JOBS, memory // CUDA_JOB_BYTES))
 
 
+class Ledger:
+    """How runs end: told to who watches, and if they failed, why, in their records and for the error at the end."""
+
+    def __init__(self, root: Path, progress: Progress):
+        self.root, self.progress = root, progress
+        self.failed: dict[str, list[RunSpec]] = {}
+        """Runs by the reason they failed for."""
+
+    def end(self, spec: RunSpec, outcome: str, reason: str | None = None) -> None:
+        """A run has come to its end; with a reason it failed."""
+        if reason is not None:
+            self.failed.setdefault(reason, []).append(spec)
+            keep_failure(self.root, spec, reason)
+        self.progress.end_run(spec, outcome)
+
+    def error(self) -> str:
+        """Each reason once, with the runs that failed for it; empty if none did."""
+        lines = []
+        for reason, runs in self.failed.items():
+            more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
+            lines.append(f"Run {runs[0].name()}{more} failed: {reason}")
+        return "\n".join(lines)
+
+
 class Todo:
     """The groups that are left, and how many workers take of them."""
 
@@ -82,18 +106,12 @@ class Todo:
 
 
 def run_in_workers(
-    groups: Sequence[Group],
-    root: Path,
-    progress: Progress,
-    failures: list[str],
-    deadline: float,
-    device: torch.device,
-    count: int,
+    groups: Sequence[Group], ledger: Ledger, *, deadline: float, device: torch.device, count: int
 ) -> None:
-    """Train all groups in so many processes; what fails is added to `failures`."""
+    """Train all groups in so many processes."""
     todo, stopping = Todo(groups, count), threading.Event()
     last = [device.type == "cuda" and number % FROM_THE_END == 0 for number in range(1, count + 1)]
-    workers = [_Worker(root, device, todo, end, progress, failures, stopping) for end in last]
+    workers = [_Worker(ledger, device, todo, end, stopping) for end in last]
     for worker in workers:
         worker.start()
     try:
@@ -122,19 +140,9 @@ def _stop(workers: "Sequence[_Worker]", stopping: threading.Event) -> None:
 class _Worker(threading.Thread):
     """A thread that feeds one worker process and listens to it; a process that dies costs its runs alone."""
 
-    def __init__(
-        self,
-        root: Path,
-        device: torch.device,
-        todo: Todo,
-        last: bool,
-        progress: Progress,
-        failures: list[str],
-        stopping: threading.Event,
-    ):
+    def __init__(self, ledger: Ledger, device: torch.device, todo: Todo, last: bool, stopping: threading.Event):
         super().__init__(daemon=True)
-        self.root, self.device, self.todo, self.last = root, device, todo, last
-        self.progress, self.failures, self.stopping = progress, failures, stopping
+        self.ledger, self.device, self.todo, self.last, self.stopping = ledger, device, todo, last, stopping
         self.process: subprocess.Popen[str] | None = None
 
     def run(self) -> None:
@@ -153,7 +161,7 @@ class _Worker(threading.Thread):
                 short = self._train(short)
             for spec in short.specs if short else ():
                 reason = f"too little memory on {self.device}, with no other worker there. Try a smaller batch."
-                self._end(spec, "failed", reason)
+                self.ledger.end(spec, "failed", reason)
         self._reap()
 
     def interrupt(self) -> None:
@@ -188,29 +196,23 @@ class _Worker(threading.Thread):
                 return Group(tuple(short), group.engine) if short else None
             spec = left[event["run"]]
             if event["event"] == "epoch":
-                self.progress.epoch(spec, event["done"], event["loss"])
+                self.ledger.progress.epoch(spec, event["done"], event["loss"])
                 continue
             del left[event["run"]]
             if event["outcome"] == NO_MEMORY:
                 short.append(spec)
             else:
-                self._end(spec, event["outcome"], event.get("reason"))
+                self.ledger.end(spec, event["outcome"], event.get("reason"))
         process.wait()
         code = self._reap()
         if not self.stopping.is_set():
             for spec in left.values():
-                self._end(spec, "failed", f"its worker ended with exit code {code}.")
+                self.ledger.end(spec, "failed", f"its worker ended with exit code {code}.")
         return None
-
-    def _end(self, spec: RunSpec, outcome: str, reason: str | None) -> None:
-        if reason is not None:
-            self.failures.append(f"Run {spec.name()} failed: {reason}")
-            keep_failure(self.root, spec, reason)
-        self.progress.end_run(spec, outcome)
 
     def _launch(self) -> "subprocess.Popen[str]":
         return subprocess.Popen(
-            [sys.executable, "-m", "creditscope.train.worker", str(self.root), str(self.device)],
+            [sys.executable, "-m", "creditscope.train.worker", str(self.ledger.root), str(self.device)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 
 from creditscope.errors import CreditscopeError, UnfinishedError
-from creditscope.record import Record, RunSpec, keep_failure, stored_record
+from creditscope.record import Record, RunSpec, stored_record
 from creditscope.registry import NETS, RULES, TASKS
 from creditscope.rng import global_stream
 from creditscope.tasks import load_task
 from creditscope.train.data import check_data
 from creditscope.train.engines import Group, choose_device, group_runs
-from creditscope.train.pool import STOPPING, choose_jobs, run_in_workers
+from creditscope.train.pool import STOPPING, Ledger, choose_jobs, run_in_workers
 from creditscope.train.progress import Progress, Silent
 from creditscope.train.recording import Outcome, StoppedError, record_runs
 
@@ -59,19 +59,19 @@ def run_all(
     cores = jobs or choose_jobs(place)
     here = cores == 1 or any(map(_only_in_this_process, missing))
     groups = group_runs(missing, root, device=place, engine=engine, workers=1 if here else cores)
-    failures: list[str] = []
+    ledger = Ledger(root, progress)
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     progress.begin(missing, len(unique) - len(missing) + reused, root)
     if missing:
         try:
             if here or len(groups) == 1:
-                _run_here(groups, root, progress, failures, deadline, place)
+                _run_here(groups, ledger, deadline=deadline, device=place)
             else:
-                run_in_workers(groups, root, progress, failures, deadline, place, min(cores, len(groups)))
+                run_in_workers(groups, ledger, deadline=deadline, device=place, count=min(cores, len(groups)))
         finally:
             progress.close()
-    if failures:
-        raise CreditscopeError("\n".join(_merged(failures)))
+    if ledger.failed:
+        raise CreditscopeError(ledger.error())
     found |= {spec.digest(): stored_record(root, spec, problems=problems) for spec in missing}
     left = sum(record is None for record in found.values())
     if left:
@@ -96,33 +96,17 @@ def _check(spec: RunSpec) -> None:
         return
 
 
-def _merged(failures: list[str]) -> list[str]:
-    """Each reason once, with the runs that failed for it."""
-    runs: dict[str, list[str]] = {}
-    for failure in failures:
-        run, _, reason = failure.partition(" failed: ")
-        runs.setdefault(reason, []).append(run)
-    return [f"{names[0]}{f' and {len(names) - 1} more' * (len(names) > 1)} failed: {r}" for r, names in runs.items()]
-
-
 def _only_in_this_process(spec: RunSpec) -> bool:
     """Whether the run uses something registered by a decorator in the caller's own code."""
     return RULES.is_local(spec.rule) or NETS.is_local(spec.net) or TASKS.is_local(spec.task)
 
 
-def _run_here(
-    groups: Sequence[Group],
-    root: Path,
-    progress: Progress,
-    failures: list[str],
-    deadline: float,
-    device: torch.device,
-) -> None:
+def _run_here(groups: Sequence[Group], ledger: Ledger, *, deadline: float, device: torch.device) -> None:
     def end(spec: RunSpec, outcome: Outcome) -> None:
         if isinstance(outcome, Exception):
-            failures.append(f"Run {spec.name()} failed: {reason_of(outcome)}")
-            keep_failure(root, spec, reason_of(outcome))
-        progress.end_run(spec, "failed" if isinstance(outcome, Exception) else outcome)
+            ledger.end(spec, "failed", reason_of(outcome))
+        else:
+            ledger.end(spec, outcome)
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in a worker, so that the bits do not depend on the number of jobs
@@ -131,9 +115,9 @@ def _run_here(
             for group in groups:
                 record_group(
                     group,
-                    root,
+                    ledger.root,
                     device=device,
-                    on_epoch=progress.epoch,
+                    on_epoch=ledger.progress.epoch,
                     on_end=end,
                     should_stop=lambda: interrupted.is_set() or time.monotonic() >= deadline,
                 )
