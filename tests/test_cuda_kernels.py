@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from creditscope.stacked_functions.attention import FEW_TOKENS, stacked_attention
 from creditscope.stacked_functions.layer_norm import FEATURES, stacked_layer_norm
-from creditscope.stacked_functions.linear import MANY_ROWS, stacked_linear
+from creditscope.stacked_functions.linear import MANY_ROWS, _fits_tensor_cores, stacked_linear
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -112,23 +112,76 @@ def test_attention_takes_heads_as_a_linear_map_leaves_them():
     compare(turned(stacked_attention), turned(plain_attention), (q, k, v), within=4)
 
 
+def plain_linear(x: Tensor, weight: Tensor, shift: Tensor | None = None) -> Tensor:
+    shifts = [None] * len(x) if shift is None else shift
+    return torch.stack([functional.linear(h, w, b) for h, w, b in zip(x, weight, shifts, strict=True)])
+
+
 @pytest.mark.parametrize("rows", [(MANY_ROWS + 7,), (300, 9)], ids=["rows", "tokens"])
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
 def test_linear_maps_of_many_rows_are_those_of_every_seed(rows, bias):
     leaves = draw((SEEDS, *rows, 6), (SEEDS, 4, 6), *([(SEEDS, 4)] if bias else []), dtype=torch.float64)
-
-    def plain(x: Tensor, weight: Tensor, shift: Tensor | None = None) -> Tensor:
-        return torch.stack([functional.linear(x[i], weight[i], shift if shift is None else shift[i]) for i in range(3)])
-
     for own, wanted in zip(
-        results(stacked_linear, leaves, torch.float64), results(plain, leaves, torch.float64), strict=True
+        results(stacked_linear, leaves, torch.float64), results(plain_linear, leaves, torch.float64), strict=True
     ):
         torch.testing.assert_close(own, wanted, rtol=1e-9, atol=1e-9)
 
 
-def test_a_captured_step_with_branches_is_the_step():
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("rows", [(1,), (128,), (128, 65), (2111,)], ids=["a row", "rows", "tokens", "many rows"])
+@pytest.mark.parametrize("weight", [(128, 128), (256, 128), (128, 256), (256, 3072), (208, 144)])
+def test_large_linear_maps_are_those_of_every_seed(weight, rows, bias):
+    """Products of parts on the tensor cores; TF32 alone would be 1,000 times as far off."""
+    leaves = draw((SEEDS, *rows, weight[1]), (SEEDS, *weight), *([(SEEDS, weight[0])] if bias else []))
+    assert _fits_tensor_cores(leaves[0].flatten(1, -2), leaves[1])
+    compare(stacked_linear, plain_linear, leaves, within=3)
+
+
+def test_large_linear_maps_take_what_does_not_lie_in_order_and_what_seeds_share():
+    x, weight, shift = draw((200, 128, 40), (SEEDS, 128, 128), (SEEDS, 128))
+
+    def turned(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        return lambda x, w, b: function(x.mT[None].expand(SEEDS, -1, -1, -1), w.mT, b).mT
+
+    compare(turned(stacked_linear), turned(plain_linear), (x, weight, shift), within=2)
+
+
+@pytest.mark.parametrize("size", [1e-14, 1e14])
+def test_large_linear_maps_keep_their_precision_over_orders_of_magnitude(size):
+    x, weight, shift = draw((SEEDS, 200, 128), (SEEDS, 128, 128), (SEEDS, 128))
+    compare(stacked_linear, plain_linear, [size * x.detach(), size * weight.detach(), size**2 * shift.detach()], 2)
+
+
+def test_large_linear_maps_keep_what_is_not_finite():
+    """A net that diverges is told by it."""
+    x, weight, shift = (leaf.detach() for leaf in draw((SEEDS, 200, 128), (SEEDS, 128, 128), (SEEDS, 128)))
+    x[0, 3, 5], x[1, 4, 6] = torch.inf, torch.nan
+    found, wanted = stacked_linear(x, weight, shift), plain_linear(x, weight, shift)
+    assert found[0, 3].isinf().all()
+    assert torch.equal(found[0, 3], wanted[0, 3])
+    assert torch.equal(found.isnan(), wanted.isnan())
+
+
+def test_plain_tf32_where_it_is_allowed_is_that_of_torch(monkeypatch):
+    x, weight = draw((SEEDS, 200, 128), (SEEDS, 128, 128))
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+    assert torch.equal(stacked_linear(x, weight), x @ weight.mT)
+
+
+def test_a_large_linear_map_can_be_differentiated_twice():
+    leaves = draw((SEEDS, 20, 128), (SEEDS, 128, 128), (SEEDS, 128))
+
+    def slope(function: Callable[..., Tensor], x: Tensor, weight: Tensor, shift: Tensor) -> Tensor:
+        (down,) = torch.autograd.grad(function(x, weight, shift).tanh().sum(), x, create_graph=True)
+        return down
+
+    compare(lambda *each: slope(stacked_linear, *each), lambda *each: slope(plain_linear, *each), leaves, within=4)
+
+
+@pytest.mark.parametrize("features", [16, 128], ids=["torch's products", "our own"])
+def test_a_captured_step_with_branches_is_the_step(features):
     """Gradients of a captured backward, whose products are branches of the graph, are those of a plain one."""
-    leaves = draw((SEEDS, MANY_ROWS + 8, 16), (SEEDS, 16, 16), (SEEDS, 16))
+    leaves = draw((SEEDS, MANY_ROWS + 8, features), (SEEDS, features, features), (SEEDS, features))
 
     def step() -> tuple[Tensor, ...]:
         x, weight, shift = leaves

@@ -204,8 +204,14 @@ class Registry:
         """`register_rule`, `check_net` and so on."""
         return getattr(importlib.import_module(self.package), f"{verb}_{self.kind}")
 
-    def _files(self) -> list[str]:
-        return [m.name for m in pkgutil.iter_modules([str(self._folder())]) if not m.name.startswith("_")]
+    def _files(self) -> tuple[str, ...]:
+        return _modules(self._folder())
+
+
+@cache
+def _modules(folder: Path) -> tuple[str, ...]:
+    """The public modules of a package's folder, looked up once: a plan of thousands of runs asks for each."""
+    return tuple(m.name for m in pkgutil.iter_modules([str(folder)]) if not m.name.startswith("_"))
 
 
 def _is_registered(node: ast.AST) -> bool:

@@ -48,3 +48,9 @@ def has_triton() -> bool:
     except Exception:  # whatever it is, torch's own operations do
         return False
     return True
+
+
+@cache
+def has_tensor_cores() -> bool:
+    """Whether they can be given float32 in parts; older ones take half precision only."""
+    return has_triton() and torch.cuda.get_device_capability() >= (8, 0)

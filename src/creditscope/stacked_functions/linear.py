@@ -6,11 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from creditscope.stacked_functions.devices import side_by_side
+from creditscope.stacked_functions.devices import has_tensor_cores, side_by_side
 
 MANY_ROWS = 1024
 """Rows from which on one seed's products fill a GPU, but sums over rows into small weights do not."""
 PARTS = 32
+LARGE = 128 * 128
+"""Entries of a weight from which on kernels of our own are faster than cuBLAS."""
 
 
 def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -42,6 +44,16 @@ def linear_backward(
     The rows are told δ M, with M the weight or feedback in its place; the weight δᵀ x; the bias Σ δ.
     """
     needs_rows, needs_weight, needs_bias = needs
+    if not torch.is_grad_enabled() and _fits_tensor_cores(delta, matrix):
+        from creditscope.stacked_functions._linear_kernels import over_rows, rows_by_matrix
+
+        down, (of_weight, of_bias) = side_by_side(
+            (
+                lambda: rows_by_matrix(delta, matrix) if needs_rows else None,
+                lambda: over_rows(delta, rows) if needs_weight or needs_bias else (None, None),
+            )
+        )
+        return down, of_weight if needs_weight else None, of_bias if needs_bias else None
     down, of_weight, of_bias = side_by_side(
         (
             lambda: delta @ matrix if needs_rows else None,
@@ -54,6 +66,10 @@ def linear_backward(
 
 def _affine(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Batched x Wᵀ + b; where each seed's product fills the device, seed by seed, with the bias added inside it."""
+    if _fits_tensor_cores(rows, weight):
+        from creditscope.stacked_functions._linear_kernels import rows_by_matrix
+
+        return rows_by_matrix(rows, weight.mT, bias)
     if bias is None:
         return rows @ weight.mT
     if not _many_rows(rows):
@@ -82,6 +98,19 @@ def sum_over_rows(delta: Tensor) -> Tensor:
         return delta.sum(-2)
     parts, rest = _in_parts(delta, 2 * PARTS)
     return parts.sum(2).sum(1) + rest.sum(1) if rest.shape[1] else parts.sum(2).sum(1)
+
+
+def _fits_tensor_cores(x: Tensor, weight: Tensor) -> bool:
+    """Whether kernels of our own take rows and weights of many seeds; where plain TF32 is allowed, torch does."""
+    return (
+        x.is_cuda
+        and x.ndim == 3
+        and x.dtype == weight.dtype == torch.float32
+        and weight.shape[1] % 16 == weight.shape[2] % 16 == 0
+        and weight.shape[1] * weight.shape[2] >= LARGE
+        and not torch.backends.cuda.matmul.allow_tf32
+        and has_tensor_cores()
+    )
 
 
 def _many_rows(x: Tensor) -> bool:
