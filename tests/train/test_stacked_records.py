@@ -177,6 +177,34 @@ class TestMemory:
         train_on(specs, tmp_path, on_end=lambda spec, outcome: ended.append(spec.seed))
         assert sorted(ended) == [1, 2, 3]
 
+    @pytest.mark.parametrize("times", [1, 2], ids=["enough", "still too little"])
+    def test_a_stack_is_tried_once_more_when_others_have_made_room(self, tmp_path, monkeypatch, whole, times):
+        specs = recorded((1, 2, 3), epochs=1)
+        root, tried, asked = whole(specs), [], []
+
+        def small(runs: Sequence[Run], **how: bool) -> StackedRun:
+            tried.append(len(runs))
+            if len(runs) > 2 and len(tried) <= times:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            return stack_runs(runs, **how)
+
+        monkeypatch.setattr(recording, "stack_runs", small)
+        monkeypatch.setattr(recording, "wait_for_room", lambda *given: asked.append(given) or True)
+        assert train_on(specs, tmp_path) == ["complete"] * 3
+        assert tried == ([3, 3] if times == 1 else [3, 3, 1, 2])
+        assert len(asked) == 1
+        assert same_bytes(specs, tmp_path, root)
+
+    def test_a_stack_that_waits_for_room_can_be_stopped(self, tmp_path, monkeypatch):
+        specs = recorded((1, 2, 3), epochs=1)
+
+        def none(runs: Sequence[Run], **how: bool) -> StackedRun:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+        monkeypatch.setattr(recording, "stack_runs", none)
+        with pytest.raises(recording.StoppedError):
+            recording.record_runs(specs, tmp_path, engine="stacked", should_stop=lambda: True)
+
     def test_too_little_for_one_is_an_error_of_that_run(self, tmp_path, monkeypatch):
         specs = recorded((1, 2), epochs=1)
 

@@ -1,6 +1,5 @@
 """Train runs into their records: begun, resumed where they were stopped, and finished; one by one or as a stack."""
 
-import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ from creditscope.tasks import AnyTask, load_task
 from creditscope.train.checkpoint import NAME, Position, load_checkpoint, save_checkpoint, save_tensors
 from creditscope.train.data import Data, place_data
 from creditscope.train.provenance import begin_provenance, now
+from creditscope.train.room import forget_peak, peak_bytes, release_memory, wait_for_room
 from creditscope.train.run import Run, build_run
 from creditscope.train.stacked import CannotStackError, stack_runs
 from creditscope.train.training import train_run
@@ -59,6 +59,7 @@ def record_runs(
         if on_end:
             on_end(spec, outcome)
 
+    forget_peak(device)
     with ExitStack() as held, matrix_products(specs[0].precision, device):
         data = place_data(task, specs[0], device)
         writers: dict[str, RecordWriter] = {}
@@ -108,27 +109,40 @@ class _Session:
         self.ended: set[str] = set()
         self.checksum = task.checksum()
 
-    def train(self, specs: Sequence[RunSpec], *, stacked: bool) -> None:
-        """Bring all of them to their end; those that stand at the same epoch go together if stacked."""
+    def train(self, specs: Sequence[RunSpec], *, stacked: bool, again: bool = True) -> None:
+        """Bring all of them to their end; those that stand at the same epoch go together if stacked.
+
+        If the device's memory is too small, once more (`again`) when others have given some back, and else in halves.
+        """
         if not stacked:
             for spec in specs:
                 self._train_ready(self._prepare([spec]), stacked=False)
             return
         try:
-            by_epoch: dict[int, list[_Recording]] = {}
-            for recording in self._prepare(specs):
-                by_epoch.setdefault(recording.position.epoch, []).append(recording)
-            for together in by_epoch.values():
-                self._train_ready(together, stacked=True)
+            self._train_stacks(self._prepare(specs))
             return
-        except torch.OutOfMemoryError:
-            if len(specs) == 1:
-                raise
-        gc.collect()  # the error's own references to the stack are gone now
-        torch.cuda.empty_cache()
-        half = len(specs) // 2
-        for part in (specs[:half], specs[half:]):
-            self.train([spec for spec in part if spec.digest() not in self.ended], stacked=True)
+        except torch.OutOfMemoryError as error:
+            short = error.with_traceback(None)  # which would hold on to the stack
+        peak = peak_bytes(self.device)
+        release_memory(self.device)
+        if again and wait_for_room(self.device, peak, self.should_stop):
+            parts = [specs]
+        elif self.should_stop():
+            raise StoppedError
+        elif len(specs) == 1:
+            raise short
+        else:
+            half = len(specs) // 2
+            parts = [specs[:half], specs[half:]]
+        for part in parts:
+            self.train([spec for spec in part if spec.digest() not in self.ended], stacked=True, again=False)
+
+    def _train_stacks(self, ready: "Sequence[_Recording]") -> None:
+        by_epoch: dict[int, list[_Recording]] = {}
+        for recording in ready:
+            by_epoch.setdefault(recording.position.epoch, []).append(recording)
+        for together in by_epoch.values():
+            self._train_ready(together, stacked=True)
 
     def end(self, spec: RunSpec, outcome: Outcome) -> None:
         """A run has come to its end, well or not."""

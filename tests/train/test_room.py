@@ -1,0 +1,57 @@
+"""Memory of a GPU that others use, too: waiting for it, as far as that helps."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from creditscope.train import room
+from creditscope.train.room import wait_for_room
+
+GIB = 2**30
+CUDA = torch.device("cuda")
+
+
+@pytest.fixture
+def waited(monkeypatch) -> list[float]:
+    """Seconds that were slept; the clock shows their sum."""
+    slept: list[float] = []
+    monkeypatch.setattr(room.time, "sleep", slept.append)
+    monkeypatch.setattr(room.time, "monotonic", lambda: sum(slept))
+    return slept
+
+
+def show(monkeypatch, free: Iterator[int], total: int = 100) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (next(free) * GIB, total * GIB))
+
+
+def test_there_is_room_as_soon_as_others_give_it_back(monkeypatch, waited):
+    show(monkeypatch, iter([5, 9, 12, 13]))
+    assert wait_for_room(CUDA, 10 * GIB, lambda: False)
+    assert waited == [1, 1, 1]
+
+
+def test_who_is_alone_does_not_wait(monkeypatch, waited):
+    show(monkeypatch, iter([95]))
+    assert not wait_for_room(CUDA, 99 * GIB, lambda: False)
+    assert not waited
+
+
+def test_nobody_waits_forever(monkeypatch, waited):
+    show(monkeypatch, iter([5] * 1000))
+    assert not wait_for_room(CUDA, 10 * GIB, lambda: False)
+    assert sum(waited) == room.PATIENCE
+
+
+def test_who_is_asked_to_stop_does_not_wait(monkeypatch, waited):
+    show(monkeypatch, iter([5] * 1000))
+    assert not wait_for_room(CUDA, 10 * GIB, lambda: len(waited) == 3)
+    assert len(waited) == 3
+
+
+def test_nothing_is_asked_of_a_cpu():
+    cpu = torch.device("cpu")
+    room.forget_peak(cpu)
+    assert room.peak_bytes(cpu) == 0
+    assert not wait_for_room(cpu, 0, lambda: False)
+    room.release_memory(cpu)
