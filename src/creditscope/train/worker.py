@@ -23,6 +23,7 @@ def main() -> None:
     from creditscope.train.engines import Group
     from creditscope.train.pool import NO_MEMORY
     from creditscope.train.recording import StoppedError
+    from creditscope.train.room import release_memory
     from creditscope.train.runner import reason_of, record_group
 
     torch.set_num_threads(1)
@@ -53,8 +54,7 @@ def main() -> None:
                 on_end=end,
                 should_stop=stop.is_set,
             )
-        if device.type == "cuda":
-            torch.cuda.empty_cache()  # other workers share the device's memory
+        release_memory(device)  # other workers share it
         send(event="done")
         if stop.is_set():
             break
