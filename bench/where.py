@@ -18,14 +18,14 @@ from common import Table, arguments, timed
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from creditscope.stacked_functions import attention
+from creditscope.stacked_functions import attention, linear
 from creditscope.train.data import GraphData
 from creditscope.train.stacked import StackedRun
 
 CASES = ((RESMLP, 20), (RESMLP, 64), (GCN, 20), (VIT, 3))
 KINDS = (
     ("optimiser", ("FusedOptimizer", "multi_tensor_apply")),
-    ("matrix products", ("gemm", "Kernel2", "splitK", "cutlass_80")),
+    ("matrix products", ("gemm", "Kernel2", "splitK", "cutlass_80", "_rows_by_matrix", "_over_rows")),
     ("sparse products", ("cusparse", "csr")),
     ("attention", ("fmha", "_attention_")),
     ("layer norm", ("layer_norm", "_norm_")),
@@ -110,7 +110,11 @@ def count_work(run: StackedRun) -> tuple[float, float]:
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         run.train_step(batch)
     counter = FlopCounterMode(display=False)
-    with counter, patch.object(attention, "has_triton", return_value=False):  # it does not see into our own kernels
+    with (  # it does not see into our own kernels
+        counter,
+        patch.object(attention, "has_triton", return_value=False),
+        patch.object(linear, "has_tensor_cores", return_value=False),
+    ):
         run.train_step(batch)
     flops = counter.get_total_flops()
     if isinstance(run.data, GraphData):

@@ -1,6 +1,8 @@
 """On a CUDA device: the same numbers as on the CPU, and no wait for the device but the one transfer."""
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -329,3 +331,17 @@ def test_tf32_is_near_float32_and_is_put_back(engine, tmp_path):
     full, rounded = (weights_of(tmp_path, spec) for spec in specs.values())
     assert any(not torch.equal(rounded[name], full[name]) for name in full)
     assert all(relative(rounded[name], full[name]) < 0.05 for name in full if full[name].ndim == 2)
+
+
+def test_a_device_can_be_named_by_its_number(tmp_path):
+    """In a process that has not used the device before."""
+    code = (
+        "import sys, torch\n"
+        "from pathlib import Path\n"
+        "from creditscope.train.plan import plan_run\n"
+        "from creditscope.train.recording import record_runs\n"
+        "specs = [plan_run(task='digits', epochs=1, tier='quick', seed=seed) for seed in (1, 2)]\n"
+        "print(*record_runs(specs, Path(sys.argv[1]), engine='stacked', device=torch.device('cuda:0')).values())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["complete"] * 2

@@ -1,5 +1,6 @@
 """Stacked layers on a CUDA device, by kernels of our own where there are some, against float64."""
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -8,8 +9,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from creditscope.stacked_functions.attention import FEW_TOKENS, stacked_attention
+from creditscope.stacked_functions.devices import side_by_side
 from creditscope.stacked_functions.layer_norm import FEATURES, stacked_layer_norm
-from creditscope.stacked_functions.linear import MANY_ROWS, _fits_tensor_cores, stacked_linear
+from creditscope.stacked_functions.linear import MANY_ROWS, _fits_tensor_cores, linear_backward, stacked_linear
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -138,12 +140,30 @@ def test_large_linear_maps_are_those_of_every_seed(weight, rows, bias):
 
 
 def test_large_linear_maps_take_what_does_not_lie_in_order_and_what_seeds_share():
-    x, weight, shift = draw((200, 128, 40), (SEEDS, 128, 128), (SEEDS, 128))
+    x, weight, shift = draw((128, 200), (SEEDS, 128, 128), (SEEDS, 128))
 
     def turned(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        return lambda x, w, b: function(x.mT[None].expand(SEEDS, -1, -1, -1), w.mT, b).mT
+        return lambda x, w, b: function(x.mT[None].expand(SEEDS, -1, -1), w.mT, b).mT
 
-    compare(turned(stacked_linear), turned(plain_linear), (x, weight, shift), within=2)
+    compare(turned(stacked_linear), turned(plain_linear), (x, weight, shift), within=3)
+    rows = x.detach().mT.contiguous()[None].expand(SEEDS, -1, -1)
+    assert rows.stride(0) == 0
+    compare(lambda w, b: stacked_linear(rows.to(w.dtype), w, b), lambda w, b: plain_linear(rows.to(w.dtype), w, b),
+            (weight, shift), within=3)  # fmt: skip
+
+
+@pytest.mark.parametrize("needs", list(itertools.product((True, False), repeat=3)))
+def test_a_large_linear_map_tells_each_only_what_it_needs(needs):
+    """Also through feedback that all seeds share."""
+    delta, rows, matrix = (leaf.detach() for leaf in draw((SEEDS, 200, 128), (SEEDS, 200, 256), (128, 256)))
+    feedback = matrix.expand(SEEDS, -1, -1)
+    assert _fits_tensor_cores(delta, feedback)
+    with torch.no_grad():  # as inside a backward
+        found = linear_backward(delta, rows, feedback, needs)
+    exact = delta.double() @ matrix.double(), delta.double().mT @ rows.double(), delta.double().sum(1)
+    for own, wanted, needed in zip(found, exact, needs, strict=True):
+        assert (own is not None) == needed
+        assert own is None or relative(own, wanted) < 1e-6
 
 
 @pytest.mark.parametrize("size", [1e-14, 1e14])
@@ -202,3 +222,14 @@ def test_a_captured_step_with_branches_is_the_step(features):
         graph.replay()
         for own, usual in zip(found, wanted, strict=True):
             assert torch.equal(own, usual)
+
+
+def test_an_error_in_a_branch_of_a_capture_is_not_hidden():
+    """By the capture's complaint that the branch was left open."""
+    (x,) = draw((4, 4))
+
+    def short() -> Tensor:
+        raise torch.OutOfMemoryError("no room")
+
+    with pytest.raises(torch.OutOfMemoryError, match="no room"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        side_by_side((lambda: x + 1, lambda: x * 2, short))

@@ -21,26 +21,34 @@ def waited(monkeypatch) -> list[float]:
     return slept
 
 
-def show(monkeypatch, free: Iterator[int], total: int = 100) -> None:
+def show(monkeypatch, free: Iterator[int], *, own: int = 0, total: int = 100) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (next(free) * GIB, total * GIB))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: own * GIB)
 
 
 def test_there_is_room_as_soon_as_others_give_it_back(monkeypatch, waited):
-    show(monkeypatch, iter([5, 9, 12, 13]))
+    show(monkeypatch, iter([5, 9, 16, 17]), own=3)
     assert wait_for_room(CUDA, 10 * GIB, lambda: False)
-    assert waited == [1, 1, 1]
+    assert len(waited) == 3
 
 
-def test_who_is_alone_does_not_wait(monkeypatch, waited):
-    show(monkeypatch, iter([95]))
-    assert not wait_for_room(CUDA, 99 * GIB, lambda: False)
+@pytest.mark.parametrize(("free", "own"), [(95, 0), (50, 45)], ids=["with nothing", "with its own"])
+def test_who_is_alone_does_not_wait(monkeypatch, waited, free, own):
+    show(monkeypatch, iter([free]), own=own)
+    assert not wait_for_room(CUDA, 20 * GIB, lambda: False)
+    assert not waited
+
+
+def test_what_no_device_of_its_size_could_hold_is_not_waited_for(monkeypatch, waited):
+    show(monkeypatch, iter([5]))
+    assert not wait_for_room(CUDA, 51 * GIB, lambda: False)
     assert not waited
 
 
 def test_nobody_waits_forever(monkeypatch, waited):
     show(monkeypatch, iter([5] * 1000))
     assert not wait_for_room(CUDA, 10 * GIB, lambda: False)
-    assert sum(waited) == room.PATIENCE
+    assert room.PATIENCE <= sum(waited) < room.PATIENCE + 2
 
 
 def test_who_is_asked_to_stop_does_not_wait(monkeypatch, waited):

@@ -1,7 +1,7 @@
 """Records of stacked runs: where the loop's lie, the same but for rounding; halves of a stack where memory is short."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -177,8 +177,8 @@ class TestMemory:
         train_on(specs, tmp_path, on_end=lambda spec, outcome: ended.append(spec.seed))
         assert sorted(ended) == [1, 2, 3]
 
-    @pytest.mark.parametrize("times", [1, 2], ids=["enough", "still too little"])
-    def test_a_stack_is_tried_once_more_when_others_have_made_room(self, tmp_path, monkeypatch, whole, times):
+    @pytest.mark.parametrize("times", [1, 2, 3], ids=["enough", "later", "still too little"])
+    def test_a_stack_is_tried_again_when_others_have_made_room(self, tmp_path, monkeypatch, whole, times):
         specs = recorded((1, 2, 3), epochs=1)
         root, tried, asked = whole(specs), [], []
 
@@ -189,10 +189,11 @@ class TestMemory:
             return stack_runs(runs, **how)
 
         monkeypatch.setattr(recording, "stack_runs", small)
-        monkeypatch.setattr(recording, "wait_for_room", lambda *given: asked.append(given) or True)
+        monkeypatch.setattr(recording, "peak_bytes", lambda device: 7)
+        monkeypatch.setattr(recording, "wait_for_room", lambda device, peak, stop: asked.append(peak) or True)
         assert train_on(specs, tmp_path) == ["complete"] * 3
-        assert tried == ([3, 3] if times == 1 else [3, 3, 1, 2])
-        assert len(asked) == 1
+        assert tried == {1: [3, 3], 2: [3, 3, 3], 3: [3, 3, 3, 1, 2]}[times]
+        assert asked == [7] * min(times, 2)
         assert same_bytes(specs, tmp_path, root)
 
     def test_a_stack_that_waits_for_room_can_be_stopped(self, tmp_path, monkeypatch):
@@ -201,9 +202,32 @@ class TestMemory:
         def none(runs: Sequence[Run], **how: bool) -> StackedRun:
             raise torch.OutOfMemoryError("CUDA out of memory.")
 
+        asked_to_stop = []
+
+        def wait(device: torch.device, peak: int, should_stop: Callable[[], bool]) -> bool:
+            assert not should_stop()
+            asked_to_stop.append(True)
+            assert should_stop()
+            return False
+
         monkeypatch.setattr(recording, "stack_runs", none)
+        monkeypatch.setattr(recording, "wait_for_room", wait)
         with pytest.raises(recording.StoppedError):
-            recording.record_runs(specs, tmp_path, engine="stacked", should_stop=lambda: True)
+            recording.record_runs(specs, tmp_path, engine="stacked", should_stop=lambda: bool(asked_to_stop))
+
+    @pytest.mark.parametrize("said", ["Triton Error [CUDA]: out of memory", "CUBLAS_STATUS_ALLOC_FAILED when calling"])
+    def test_whoever_says_that_memory_ran_out_is_heard(self, tmp_path, monkeypatch, said):
+        specs = recorded((1, 2), epochs=1)
+        original = StackedRun.train_epoch
+
+        def small(self: StackedRun, epoch: int, **options: Any) -> Any:
+            if len(self.members) > 1:
+                raise RuntimeError(said)
+            return original(self, epoch, **options)
+
+        monkeypatch.setattr(StackedRun, "train_epoch", small)
+        assert train_on(specs, tmp_path) == ["complete"] * 2
+        assert self.stacks(specs, tmp_path) == {(1,), (2,)}
 
     def test_too_little_for_one_is_an_error_of_that_run(self, tmp_path, monkeypatch):
         specs = recorded((1, 2), epochs=1)

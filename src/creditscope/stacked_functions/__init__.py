@@ -1,8 +1,8 @@
 """Layers of many seeds at once, for which `vmap` has no rule or a slow one: linear maps, layer norm, attention.
 
 A net under `vmap` that calls one of them inside `StackedFunctions()` gets it as one operation on all seeds: products as
-one batched product whose weight gradients come out in the layout of the weights; on CUDA, layer norm and attention over
-few tokens as kernels of their own (in Triton, which comes with torch for CUDA).
+one batched product whose weight gradients come out in the layout of the weights; on CUDA, layer norm, attention over
+few tokens and products of large weights as kernels of their own (in Triton, which comes with torch for CUDA).
 """
 
 from collections.abc import Callable

@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from creditscope.stacked_functions.devices import raise_out_of_memory
+
 TILE, INNER = 64, 32
 """Rows and columns of the result that a program makes, and how many factors it adds up at a time."""
 MANY_TILES = 512
@@ -120,6 +122,7 @@ def _split() -> str:
         _over_rows[1, 1, 1](
             square, square, square, square[0], 16, 16, 16, 0, 16, "bf16x6", TILE, TILE, INNER, num_warps=4, num_stages=3
         )
-    except Exception:
+    except Exception as error:
+        raise_out_of_memory(error)
         return "tf32x3"
     return "bf16x6"

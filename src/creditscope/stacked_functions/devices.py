@@ -19,14 +19,17 @@ def side_by_side(functions: Sequence[Callable[[], Any]]) -> list[Any]:
         return [function() for function in functions]
     main = torch.cuda.current_stream()
     streams = [_stream(main.device.index, i) for i in range(len(functions) - 1)]
-    branches = []
-    for function, stream in zip(functions[1:], streams, strict=True):
-        stream.wait_stream(main)
-        with torch.cuda.stream(stream):
-            branches.append(function())
-    first = functions[0]()
-    for stream in streams:
-        main.wait_stream(stream)
+    branches, begun = [], []
+    try:
+        for function, stream in zip(functions[1:], streams, strict=True):
+            stream.wait_stream(main)
+            begun.append(stream)
+            with torch.cuda.stream(stream):
+                branches.append(function())
+        first = functions[0]()
+    finally:  # else the capture's complaint would hide the error of a branch
+        for stream in begun:
+            main.wait_stream(stream)
     return [first, *branches]
 
 
@@ -45,7 +48,8 @@ def has_triton() -> bool:
 
         row = torch.zeros(1, 1, 2, device="cuda")
         layer_norm_forward(row, row[0], row[0], 1e-5)
-    except Exception:  # whatever it is, torch's own operations do
+    except Exception as error:  # whatever it is, torch's own operations do
+        raise_out_of_memory(error)
         return False
     return True
 
@@ -53,4 +57,22 @@ def has_triton() -> bool:
 @cache
 def has_tensor_cores() -> bool:
     """Whether they can be given float32 in parts; older ones take half precision only."""
-    return has_triton() and torch.cuda.get_device_capability() >= (8, 0)
+    if not has_triton() or torch.cuda.get_device_capability() < (8, 0):
+        return False
+    try:
+        from creditscope.stacked_functions._linear_kernels import rows_by_matrix
+
+        square = torch.zeros(1, 16, 16, device="cuda")
+        rows_by_matrix(square, square)
+    except Exception as error:
+        raise_out_of_memory(error)
+        return False
+    return True
+
+
+def raise_out_of_memory(error: Exception) -> None:
+    """If an error says that the device's memory ran out, as torch's error, whoever said so: CUDA, cuBLAS, Triton."""
+    if isinstance(error, torch.OutOfMemoryError):
+        raise error
+    if isinstance(error, RuntimeError) and ("out of memory" in str(error) or "ALLOC_FAILED" in str(error)):
+        raise torch.OutOfMemoryError(str(error)) from error

@@ -12,7 +12,8 @@ MANY_ROWS = 1024
 """Rows from which on one seed's products fill a GPU, but sums over rows into small weights do not."""
 PARTS = 32
 LARGE = 128 * 128
-"""Entries of a weight from which on kernels of our own are faster than cuBLAS."""
+"""Entries of a weight from which on kernels of our own are faster than cuBLAS, if its sides are multiples of `SIDE`."""
+SIDE = 16
 
 
 def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -106,7 +107,7 @@ def _fits_tensor_cores(x: Tensor, weight: Tensor) -> bool:
         x.is_cuda
         and x.ndim == 3
         and x.dtype == weight.dtype == torch.float32
-        and weight.shape[1] % 16 == weight.shape[2] % 16 == 0
+        and weight.shape[1] % SIDE == weight.shape[2] % SIDE == 0
         and weight.shape[1] * weight.shape[2] >= LARGE
         and not torch.backends.cuda.matmul.allow_tf32
         and has_tensor_cores()

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ import torch
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import Provenance, RecordWriter, RunSpec, Snapshot
+from creditscope.stacked_functions.devices import raise_out_of_memory
 from creditscope.tasks import AnyTask, load_task
 from creditscope.train.checkpoint import NAME, Position, load_checkpoint, save_checkpoint, save_tensors
 from creditscope.train.data import Data, place_data
@@ -24,6 +25,8 @@ CHECKPOINT_SECONDS = 30.0
 """A checkpoint is not taken again before."""
 CHECKPOINT_SHARE = 20
 """Nor before this many times the time it took."""
+TRIES = 3
+"""How often a stack is tried beside others who hold memory of the device."""
 Outcome = str | Exception
 """How a run ended ("complete", "diverged"), or why it failed."""
 OnRunEpoch = Callable[[RunSpec, int, float], None]
@@ -31,7 +34,7 @@ OnRunEpoch = Callable[[RunSpec, int, float], None]
 
 
 class StoppedError(Exception):
-    """Runs were asked to stop, and have: their checkpoints are written."""
+    """Runs were asked to stop, and have; they go on from their last checkpoints."""
 
 
 def record_runs(
@@ -60,7 +63,8 @@ def record_runs(
             on_end(spec, outcome)
 
     forget_peak(device)
-    with ExitStack() as held, matrix_products(specs[0].precision, device):
+    on_device = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    with ExitStack() as held, on_device, matrix_products(specs[0].precision, device):
         data = place_data(task, specs[0], device)
         writers: dict[str, RecordWriter] = {}
         for spec in specs:
@@ -109,10 +113,10 @@ class _Session:
         self.ended: set[str] = set()
         self.checksum = task.checksum()
 
-    def train(self, specs: Sequence[RunSpec], *, stacked: bool, again: bool = True) -> None:
+    def train(self, specs: Sequence[RunSpec], *, stacked: bool, tries: int = TRIES) -> None:
         """Bring all of them to their end; those that stand at the same epoch go together if stacked.
 
-        If the device's memory is too small, once more (`again`) when others have given some back, and else in halves.
+        If the device's memory is too small: again, when others have given some back (`tries` in all), else in halves.
         """
         if not stacked:
             for spec in specs:
@@ -125,17 +129,17 @@ class _Session:
             short = error.with_traceback(None)  # which would hold on to the stack
         peak = peak_bytes(self.device)
         release_memory(self.device)
-        if again and wait_for_room(self.device, peak, self.should_stop):
-            parts = [specs]
+        if tries > 1 and wait_for_room(self.device, peak, self.should_stop):
+            parts, tries = [specs], tries - 1
         elif self.should_stop():
             raise StoppedError
         elif len(specs) == 1:
             raise short
         else:
             half = len(specs) // 2
-            parts = [specs[:half], specs[half:]]
+            parts, tries = [specs[:half], specs[half:]], 1
         for part in parts:
-            self.train([spec for spec in part if spec.digest() not in self.ended], stacked=True, again=False)
+            self.train([spec for spec in part if spec.digest() not in self.ended], stacked=True, tries=tries)
 
     def _train_stacks(self, ready: "Sequence[_Recording]") -> None:
         by_epoch: dict[int, list[_Recording]] = {}
@@ -230,6 +234,7 @@ class _Session:
         except _NoneLeftError:
             return
         except Exception as error:
+            raise_out_of_memory(error)
             for recording in left.values():
                 self.end(recording.spec, error)
 

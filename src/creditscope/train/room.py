@@ -1,6 +1,7 @@
 """Room on a GPU that several processes share: what one has no memory for now, it may have in a moment."""
 
 import gc
+import os
 import time
 from collections.abc import Callable
 
@@ -9,42 +10,44 @@ import torch
 PATIENCE = 120.0
 """Seconds to wait for others to give memory back."""
 OTHERS = 8
-"""They are not waited for if all that is taken on the device is less than this part of it: they would not help."""
-SPARE = 1.25
-"""How much of what was taken when the memory ran out must be free: that, and what was asked for last."""
-
-
-def peak_bytes(device: torch.device) -> int:
-    """The most memory that this process held on the device since `forget_peak`."""
-    return torch.cuda.max_memory_reserved(device) if device.type == "cuda" else 0
+"""Others who hold less than this part of the device are not waited for: it would not help."""
+SPARE = 2
+"""How much of what was held when the memory ran out a second try may take: that, and what was asked for next."""
 
 
 def forget_peak(device: torch.device) -> None:
-    """Count from here on."""
+    """Count from here on what `peak_bytes` says."""
     if device.type == "cuda":
+        torch.cuda.init()
         torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_bytes(device: torch.device) -> int:
+    """The most memory that this process held on the device."""
+    return torch.cuda.max_memory_reserved(device) if device.type == "cuda" else 0
 
 
 def release_memory(device: torch.device) -> None:
     """Give back to the device all that is not in use."""
-    gc.collect()
     if device.type == "cuda":
+        gc.collect()
         torch.cuda.empty_cache()
 
 
 def wait_for_room(device: torch.device, peak: int, should_stop: Callable[[], bool]) -> bool:
     """Whether there is room for a second try, where the first ran out of memory at `peak` bytes.
 
-    Others who hold memory of the device are given time to release it.
+    Others who hold memory of the device are given time to release it, if all of theirs would be enough.
     """
     if device.type != "cuda":
         return False
-    deadline = time.monotonic() + PATIENCE
+    needed, deadline = SPARE * peak, time.monotonic() + PATIENCE
     while time.monotonic() < deadline and not should_stop():
         free, total = torch.cuda.mem_get_info(device)
-        if total - free < total / OTHERS:
+        own = torch.cuda.memory_reserved(device)
+        if total - free - own < total / OTHERS or needed > total:
             return False
-        if free >= SPARE * peak:
+        if free + own >= needed:
             return True
-        time.sleep(1)
+        time.sleep(1 + os.getpid() % 16 / 16)  # so that not all who wait try at once
     return False

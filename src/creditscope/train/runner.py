@@ -23,6 +23,7 @@ from creditscope.train.engines import Group, choose_device, group_runs
 from creditscope.train.pool import STOPPING, Ledger, choose_jobs, run_in_workers
 from creditscope.train.progress import Progress, Silent
 from creditscope.train.recording import Outcome, StoppedError, record_runs
+from creditscope.train.room import release_memory
 
 
 def run_all(
@@ -130,8 +131,13 @@ def _run_here(groups: Sequence[Group], ledger: Ledger, *, deadline: float, devic
         torch.set_num_threads(threads)
 
 
-def record_group(group: Group, root: Path, *, on_end: Callable[[RunSpec, Outcome], None], **options: Any) -> None:
-    """`record_runs`, but what fails for the whole group (no memory, no data) is the end of each of its runs."""
+def record_group(
+    group: Group, root: Path, *, device: torch.device, on_end: Callable[[RunSpec, Outcome], None], **options: Any
+) -> None:
+    """`record_runs`, but what fails for the whole group (no memory, no data) is the end of each of its runs.
+
+    Device memory that it used is given back, for others or the next group.
+    """
     ended: set[str] = set()
 
     def end(spec: RunSpec, outcome: Outcome) -> None:
@@ -139,13 +145,15 @@ def record_group(group: Group, root: Path, *, on_end: Callable[[RunSpec, Outcome
         on_end(spec, outcome)
 
     try:
-        record_runs(group.specs, root, engine=group.engine, on_end=end, **options)
+        record_runs(group.specs, root, engine=group.engine, device=device, on_end=end, **options)
     except StoppedError:
         raise
     except Exception as error:
         for spec in group.specs:
             if spec.digest() not in ended:
                 on_end(spec, error)
+    finally:
+        release_memory(device)
 
 
 @contextmanager

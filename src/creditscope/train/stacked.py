@@ -21,6 +21,7 @@ from creditscope.nets._dropout import HashDropout
 from creditscope.record.spec import RunSpec
 from creditscope.rules import AppliedTapRule, feedback_state
 from creditscope.stack import StackedNet
+from creditscope.stacked_functions.devices import raise_out_of_memory
 from creditscope.train.data import EpochPlan
 from creditscope.train.optimiser import learning_rate, make_optimiser, set_learning_rate
 from creditscope.train.run import Run, copy_of
@@ -142,9 +143,8 @@ class StackedRun(Run):
         try:
             with torch.cuda.graph(graph):
                 self._step()
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError:
+        except RuntimeError as error:
+            raise_out_of_memory(error)
             torch.cuda.synchronize(self.device)
             self._put_back(kept, states)
             self.capture = False
@@ -243,9 +243,8 @@ def _compare_gradients(run: StackedRun, runs: Sequence[Run]) -> None:
     """Does `vmap` carry this net and rule, and does each seed then learn as it does alone? Tried on a few rows."""
     try:
         together = _gradients(run)
-    except torch.OutOfMemoryError:
-        raise
     except Exception as error:
+        raise_out_of_memory(error)
         raise CannotStackError(f"{type(error).__name__}: {error}") from error
     for seed, single in enumerate(runs):
         alone = _gradients(single)

@@ -23,7 +23,6 @@ def main() -> None:
     from creditscope.train.engines import Group
     from creditscope.train.pool import NO_MEMORY
     from creditscope.train.recording import StoppedError
-    from creditscope.train.room import release_memory
     from creditscope.train.runner import reason_of, record_group
 
     torch.set_num_threads(1)
@@ -54,7 +53,6 @@ def main() -> None:
                 on_end=end,
                 should_stop=stop.is_set,
             )
-        release_memory(device)  # other workers share it
         send(event="done")
         if stop.is_set():
             break
