@@ -6,6 +6,9 @@ told as a reason (`CannotStackError`) is a clause without capital and full stop.
 
 from collections.abc import Iterable
 
+OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED")
+"""What errors of CUDA and Triton, and of cuBLAS, say of it."""
+
 
 class CreditscopeError(ValueError):
     """Bad input: the message says what was expected, what came, and what to do; the command line prints it alone.
@@ -33,3 +36,19 @@ class UnfinishedError(CreditscopeError):
     def __init__(self, message: str, *, left: int):
         super().__init__(message)
         self.left = left
+
+
+def raise_out_of_memory(error: Exception) -> None:
+    """If the error says that a device's memory ran out, raise it, as torch's error whoever said so.
+
+    >>> raise_out_of_memory(RuntimeError("Triton Error [CUDA]: out of memory"))
+    Traceback (most recent call last):
+    torch.OutOfMemoryError: Triton Error [CUDA]: out of memory
+    >>> raise_out_of_memory(RuntimeError("Batching rule not implemented"))
+    """
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError):
+        raise error
+    if isinstance(error, RuntimeError) and any(words in str(error) for words in OUT_OF_MEMORY):
+        raise torch.OutOfMemoryError(str(error)) from error

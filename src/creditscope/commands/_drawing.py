@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,13 +61,13 @@ def draw_figures(
 def draw_own(records: Sequence["Record"], out: Path) -> int:
     """Draw the audit figure of whatever runs there are, one for each setting; returns how many were drawn."""
     from creditscope.figures import save_figure
-    from creditscope.figures._selection import FREE_FIELDS
+    from creditscope.figures._selection import VARIANT_FIELDS
     from creditscope.runs import Runs
 
     settings: dict[str, list[Record]] = {}
     for record in records:
         if record.spec and not record.spec.frozen and record.spec.train_last == -1:
-            setting = {name: value for name, value in asdict(record.spec).items() if name not in FREE_FIELDS}
+            setting = record.spec.setting(without=("rule", *VARIANT_FIELDS))
             settings.setdefault(json.dumps(setting, sort_keys=True), []).append(record)
     drawn = 0
     for number, runs in enumerate(settings.values(), start=1):

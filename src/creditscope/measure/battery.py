@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from creditscope.errors import CreditscopeError
+from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.measure.common_direction import batch_drift, common_share
 from creditscope.measure.descent import measure_descent, measure_stage_descent
 from creditscope.measure.fresh import measure_fresh
@@ -157,8 +157,7 @@ def measure_battery(needs: Needs, due: Sequence[Instrument], fields: Fields) -> 
         try:
             measured.append((instrument, _take(instrument, needs)))
         except (RuntimeError, TypeError, ValueError, NotImplementedError, CreditscopeError) as error:
-            if isinstance(error, torch.OutOfMemoryError):
-                raise
+            raise_out_of_memory(error)
             fields.notes.append(f"{instrument.name} not measured: {error}"[:300])
             count = len(needs.facts.taps if instrument.of == "taps" else needs.facts.weights)
             fields.add(instrument, dict.fromkeys(instrument.fields, (None,) * count))
@@ -227,9 +226,8 @@ def complete_snapshots(
             feedback = _feedback(net)
             try:
                 found, left = _measure_stack(seen, facts, keys, feedback, cheap), dear
-            except torch.OutOfMemoryError:
-                raise
-            except (RuntimeError, NotImplementedError):  # an instrument that cannot be mapped: seed by seed
+            except (RuntimeError, NotImplementedError) as error:  # an instrument that cannot be mapped: seed by seed
+                raise_out_of_memory(error)
                 found, left = [Fields() for _ in keys], due
             for place, (subject, fields) in enumerate(zip(nets, found, strict=True)):
                 own = observation_of_seed(seen, place)

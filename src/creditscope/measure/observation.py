@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from creditscope.errors import CreditscopeError
+from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowErrors, RowLoss, errors_function
 from creditscope.measure.noise import float64_gradients
 from creditscope.measure.numerics import error_resolution, flat_rows, row_norms
@@ -150,8 +150,8 @@ def _add_float64(
             with exactly(net):
                 observation.exact64 = float64_gradients(net, applied.anatomy.taps, inputs, errors_of)
         except (RuntimeError, TypeError, CreditscopeError) as error:
-            if isinstance(net, StackedNet) and isinstance(error, torch.OutOfMemoryError):
-                raise  # fewer seeds at once will have room
+            if isinstance(net, StackedNet):
+                raise_out_of_memory(error)  # fewer seeds at once will have room
             observation.notes.append(f"g_noise not measured: the net does not run in float64 ({error})"[:300])
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from creditscope.errors import CreditscopeError
+from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowLoss, errors_function
 from creditscope.measure.noise import double, doubled_inputs
 from creditscope.measure.observation import Observation, observe_forward
@@ -109,8 +109,7 @@ def mapped(function: Callable[..., Tensors], *stacked: Tensor, chunk: int) -> Te
             with MappedAttention():
                 return torch.vmap(function, chunk_size=chunk)(*stacked)
         except (RuntimeError, NotImplementedError, ValueError) as error:
-            if isinstance(error, torch.OutOfMemoryError):
-                raise
+            raise_out_of_memory(error)
     found = [function(*slices) for slices in zip(*stacked, strict=True)]
     if isinstance(found[0], Tensor):
         return torch.stack(found)  # pyright: ignore[reportReturnType, reportArgumentType]
@@ -122,8 +121,7 @@ def make_twin(subject: Subject) -> Twin:
     try:
         return _observed(_doubled(subject))
     except (RuntimeError, TypeError, CreditscopeError) as error:
-        if isinstance(error, torch.OutOfMemoryError):
-            raise
+        raise_out_of_memory(error)
         twin = _observed(subject)
         kind = str(twin.seen.output.dtype).removeprefix("torch.")
         note = f"rho and descent measured in {kind}: the net and its rule do not run in float64 ({error})"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.anatomy import Anatomy, examine
-from creditscope.errors import CreditscopeError
+from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.record.spec import CreditNorm
 from creditscope.rules._feedback_linear import transport_of
 from creditscope.rules._graph import graph_of
@@ -40,8 +40,7 @@ def _try_learning(applied: AppliedTapRule, inputs: Any) -> None:
     try:
         applied.learned(inputs)
     except (RuntimeError, NotImplementedError) as error:
-        if isinstance(error, torch.OutOfMemoryError):
-            raise
+        raise_out_of_memory(error)
         raise CreditscopeError(
             f"Expected a net that forward-mode differentiation can go through for rule {applied.rule.name!r}, which "
             f"learns its feedback by it, but got: {' '.join(str(error).split())[:200]} Batch norm and nn.Dropout in "

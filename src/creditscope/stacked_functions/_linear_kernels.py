@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from creditscope.stacked_functions.devices import raise_out_of_memory
+from creditscope.stacked_functions.devices import works
 
 TILE, INNER = 64, 32
 """Rows and columns of the result that a program makes, and how many factors it adds up at a time."""
@@ -117,12 +117,7 @@ def _rows_in_order(x: Tensor) -> Tensor:
 @cache
 def _split() -> str:
     """How factors are split whose summed axis does not lie last; an older Triton knows one way only."""
-    try:
-        square = torch.zeros(1, 16, 16, device="cuda")
-        _over_rows[1, 1, 1](
-            square, square, square, square[0], 16, 16, 16, 0, 16, "bf16x6", TILE, TILE, INNER, num_warps=4, num_stages=3
-        )
-    except Exception as error:
-        raise_out_of_memory(error)
-        return "tf32x3"
-    return "bf16x6"
+    square = torch.zeros(1, 16, 16, device="cuda")
+    sizes = (16, 16, 16, 0, 16, "bf16x6", TILE, TILE, INNER)
+    known = works(lambda: _over_rows[1, 1, 1](square, square, square, square[0], *sizes, num_warps=4, num_stages=3))
+    return "bf16x6" if known else "tf32x3"

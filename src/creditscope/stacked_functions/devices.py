@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from creditscope.errors import raise_out_of_memory
+
 
 def side_by_side(functions: Sequence[Callable[[], Any]]) -> list[Any]:
     """What the functions return; while a CUDA graph is captured, each becomes a branch of it, joined at the end.
@@ -43,36 +45,34 @@ def has_triton() -> bool:
     """Whether kernels of our own can be made: Triton is there, and has what it needs (a compiler, a GPU it knows)."""
     if importlib.util.find_spec("triton") is None:
         return False
-    try:
+
+    def launch() -> None:
         from creditscope.stacked_functions._layer_norm_kernels import layer_norm_forward
 
         row = torch.zeros(1, 1, 2, device="cuda")
         layer_norm_forward(row, row[0], row[0], 1e-5)
-    except Exception as error:  # whatever it is, torch's own operations do
-        raise_out_of_memory(error)
-        return False
-    return True
+
+    return works(launch)
 
 
 @cache
 def has_tensor_cores() -> bool:
     """Whether they can be given float32 in parts; older ones take half precision only."""
-    if not has_triton() or torch.cuda.get_device_capability() < (8, 0):
-        return False
-    try:
+
+    def launch() -> None:
         from creditscope.stacked_functions._linear_kernels import rows_by_matrix
 
         square = torch.zeros(1, 16, 16, device="cuda")
         rows_by_matrix(square, square)
+
+    return has_triton() and torch.cuda.get_device_capability() >= (8, 0) and works(launch)
+
+
+def works(launch: Callable[[], object]) -> bool:
+    """Whether a kernel can be launched here; whatever hinders it, torch's own operations do, if there is memory."""
+    try:
+        launch()
     except Exception as error:
         raise_out_of_memory(error)
         return False
     return True
-
-
-def raise_out_of_memory(error: Exception) -> None:
-    """If an error says that the device's memory ran out, as torch's error, whoever said so: CUDA, cuBLAS, Triton."""
-    if isinstance(error, torch.OutOfMemoryError):
-        raise error
-    if isinstance(error, RuntimeError) and ("out of memory" in str(error) or "ALLOC_FAILED" in str(error)):
-        raise torch.OutOfMemoryError(str(error)) from error

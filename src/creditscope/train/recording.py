@@ -9,9 +9,8 @@ from pathlib import Path
 
 import torch
 
-from creditscope.errors import CreditscopeError
+from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.record import Provenance, RecordWriter, RunSpec, Snapshot
-from creditscope.stacked_functions.devices import raise_out_of_memory
 from creditscope.tasks import AnyTask, load_task
 from creditscope.train.checkpoint import NAME, Position, load_checkpoint, save_checkpoint, save_tensors
 from creditscope.train.data import Data, place_data
@@ -160,9 +159,8 @@ class _Session:
             try:
                 run = build_run(spec, self.task, self.device, self.data)
                 ready.append(_Recording(run, self.writers[spec.digest()]))
-            except torch.OutOfMemoryError:
-                raise
             except Exception as error:
+                raise_out_of_memory(error)
                 self.end(spec, error)
         return ready
 
@@ -229,7 +227,7 @@ class _Session:
                 on_snapshots=append,
                 on_end=finish,
             )
-        except (StoppedError, torch.OutOfMemoryError):
+        except StoppedError:
             raise
         except _NoneLeftError:
             return

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from creditscope.batch import Batch
-from creditscope.errors import CreditscopeError
+from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowErrors, errors_function
 from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import LastStep
@@ -21,7 +21,6 @@ from creditscope.nets._dropout import HashDropout
 from creditscope.record.spec import RunSpec
 from creditscope.rules import AppliedTapRule, feedback_state
 from creditscope.stack import StackedNet
-from creditscope.stacked_functions.devices import raise_out_of_memory
 from creditscope.train.data import EpochPlan
 from creditscope.train.optimiser import learning_rate, make_optimiser, set_learning_rate
 from creditscope.train.run import Run, copy_of
