@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 from builders import make_record, make_wanted
 
+from creditscope.commands import _drawing
 from creditscope.commands.reproduce import _Clock
 from creditscope.errors import UnfinishedError
 from creditscope.record import load_records
-from creditscope.studies import Study
+from creditscope.studies import Study, resolve_study
 from creditscope.studies._effort import sum_up, worker_seconds
 from creditscope.studies._study import find_wanted
-from creditscope.studies._union import drop_served, longest_first, plan_union
+from creditscope.studies._union import drop_served, plan_union
 from creditscope.train.plan import plan_run
 
 RUN = {
@@ -63,14 +64,51 @@ class TestUnion:
         assert [spec.seed for spec in specs] == [2]
         assert plan_union([Study("a", (one,))], [make_wanted(one)]) == []
 
-    def test_the_longest_come_first_and_seeds_stay_in_order(self):
-        vit = {"task": "digits", "net": "vit", "net_options": {}, "epochs": 1}
-        graph = {"task": "sbm", "net": "gcn", "net_options": {}, "epochs": 100}
-        short, long, full = {**RUN, "epochs": 1}, {**RUN, "epochs": 20}, {**RUN, "epochs": 2, "tier": "full"}
-        specs = [plan_run(**{**run, "seed": seed}) for run in (graph, short, vit, long, full) for seed in (7, 3)]
-        order = [(spec.net, spec.epochs, spec.seed) for spec in longest_first(specs)]
-        runs = (("vit", 1), ("resmlp", 2), ("resmlp", 20), ("gcn", 100), ("resmlp", 1))
-        assert order == [(net, epochs, seed) for net, epochs in runs for seed in (7, 3)]
+
+class TestGallery:
+    @pytest.fixture
+    def drawn(self, monkeypatch) -> list[tuple[str, int]]:
+        """Each figure that was drawn, and of how many records."""
+        found: list[tuple[str, int]] = []
+
+        def draw(names, records, root, out, **how):
+            if how["device"] == "broken" and not found:
+                found.append(("broken", len(records)))
+                raise RuntimeError("a fault of the figure")
+            found.extend((name, len(records)) for name in names)
+
+        monkeypatch.setattr(_drawing, "draw_figures", draw)
+        return found
+
+    def gallery(self, names, records, device="cpu"):
+        return _drawing.Gallery([resolve_study(name, "test") for name in names], records, "", "", device=device)
+
+    def test_a_figure_is_drawn_once_when_the_last_of_its_runs_comes(self, drawn):
+        records = [make_wanted(run) for run in resolve_study("bp_bottleneck", "test").runs]
+        gallery = self.gallery(["bp_bottleneck", "penalty_rescue"], records[:1])
+        gallery.add(records[1:3])
+        assert drawn == []
+        gallery.add(records[3:])
+        gallery.add([make_record(seed=7)])
+        assert drawn == [("bp_bottleneck", 4)]
+        gallery.finish(records)
+        assert drawn == [("bp_bottleneck", 4), ("penalty_rescue", 4)]
+
+    def test_what_must_be_measured_first_waits_for_the_end(self, drawn):
+        records = [make_wanted(run) for run in resolve_study("rescaling", "test").runs]
+        gallery = self.gallery(["rescaling"], [])
+        gallery.add(records)
+        assert drawn == []
+        gallery.finish(records)
+        assert drawn == [("rescaling", 6)]
+
+    def test_a_figure_that_fails_is_tried_again_at_the_end(self, drawn):
+        records = [make_wanted(run) for run in resolve_study("bp_bottleneck", "test").runs]
+        gallery = self.gallery(["bp_bottleneck"], [], device="broken")
+        gallery.add(records)
+        assert drawn == [("broken", 4)]
+        gallery.finish(records)
+        assert drawn == [("broken", 4), ("bp_bottleneck", 4)]
 
 
 class TestEffort:

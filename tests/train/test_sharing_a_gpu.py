@@ -109,15 +109,15 @@ class TestWorker:
 
     def test_a_process_that_was_being_launched_when_all_shall_stop_is_asked_to(self, monkeypatch):
         worker, stopping, failures = self.worker(monkeypatch)
-        launch = worker._launch
+        launch = pool._launch
 
-        def launch_late():
-            process = launch()
+        def launch_late(root, device):
+            process = launch(root, device)
             stopping.set()
             worker.interrupt()  # comes before the thread knows its process
             return process
 
-        monkeypatch.setattr(worker, "_launch", launch_late)
+        monkeypatch.setattr(pool, "_launch", launch_late)
         worker.run()
         assert (worker.process, failures) == (None, {})
 

@@ -9,8 +9,9 @@ from safetensors.torch import load_file
 from stacking import assert_snapshots_agree, recorded, same_bytes, stop, train_on
 
 from creditscope.errors import CreditscopeError
+from creditscope.measure import battery
 from creditscope.record import RecordWriter, RunSpec, Snapshot, read_record, run_folder
-from creditscope.train import stacked
+from creditscope.train import recording, stacked
 from creditscope.train.checkpoint import NAME
 from creditscope.train.run import build_run
 
@@ -72,6 +73,25 @@ class TestResuming:
             stop(specs, tmp_path, epochs=1)
         assert train_on(specs, tmp_path) == ["complete"] * 3
         assert same_bytes(specs, tmp_path, whole(specs))
+
+    @pytest.mark.parametrize(("checkpoints", "measured"), [(0.0, 1), (1e9, 3)])
+    def test_a_long_snapshot_is_given_up_if_something_was_kept(
+        self, tmp_path, whole, monkeypatch, checkpoints, measured
+    ):
+        specs, taken = recorded((1, 2, 3), tier="full"), []
+        wanted = whole(specs)
+        measure = battery.measure_battery
+        monkeypatch.setattr(battery, "measure_battery", lambda *given: taken.append(measure(*given)))
+        monkeypatch.setattr(recording, "LONG_SNAPSHOT", 0.0)
+        monkeypatch.setattr(recording, "CHECKPOINT_SECONDS", checkpoints)
+        monkeypatch.setattr(recording, "CHECKPOINT_SHARE", 0)
+        with pytest.raises(recording.StoppedError):  # asked to when the first seed is measured after two epochs
+            recording.record_runs(specs, tmp_path, engine="stacked", should_stop=lambda: len(taken) > 3)
+        assert len(taken) == 3 + measured
+        assert [epoch_of(tmp_path, spec) for spec in specs] == [1 if measured == 1 else 2] * 3
+        monkeypatch.undo()
+        assert train_on(specs, tmp_path) == ["complete"] * 3
+        assert same_bytes(specs, tmp_path, wanted)
 
     def test_other_mates(self, tmp_path, whole):
         one, two, three, four = recorded((1, 2, 3, 4))

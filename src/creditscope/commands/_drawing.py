@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +58,45 @@ def draw_figures(
         say([f"{name}: {len(study.runs) - missing} of {len(study.runs)} runs, wrote {', '.join(map(str, paths))}"])
         say([f"  note: {note}" for note in notes])
     return drawn
+
+
+class Gallery:
+    """The figures of several studies: each is drawn once all its runs are on record, and what is left at the end.
+
+    `how` is handed on to `draw_figures`.
+    """
+
+    def __init__(self, studies: Sequence["Study"], records: Sequence["Record"], root: Path, out: Path, **how: Any):
+        from creditscope.studies import find_missing
+
+        self.studies = {study.name: study for study in studies}
+        self.records, self.root, self.out, self.how = list(records), root, out, how
+        self._lacking = {name: find_missing(self.studies[name], records) for name in drawable(list(self.studies))}
+
+    def add(self, records: Sequence["Record"]) -> None:
+        """Further records, while others are made: draw what is whole now.
+
+        Studies that derive records wait for the end, since measuring them may take the device from those who train.
+        """
+        from creditscope.studies import find_missing
+
+        self.records += records
+        for name, lacking in list(self._lacking.items()):
+            study = self.studies[name]
+            self._lacking[name] = find_missing(replace(study, runs=tuple(lacking)), records)
+            if not self._lacking[name] and study.derive is None:
+                with suppress(Exception):  # tried again at the end, when it costs no training
+                    self._draw(name)
+
+    def finish(self, records: Sequence["Record"]) -> None:
+        """Draw what was not, from all records there are."""
+        self.records = list(records)
+        for name in list(self._lacking):
+            self._draw(name)
+
+    def _draw(self, name: str) -> None:
+        draw_figures([name], self.records, self.root, self.out, find_study=self.studies.__getitem__, **self.how)
+        del self._lacking[name]
 
 
 def draw_own(records: Sequence["Record"], out: Path) -> int:

@@ -25,7 +25,7 @@ SUMMARY = "reproduce.json"
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Train the runs of all studies that are not on record, each once, then draw all figures and say what it took.
+    """Train the runs of all studies that are not on record, each once, draw all figures, say what it took.
 
     Example: creditscope reproduce --scale paper --records out/records --out out/figures
     """
@@ -46,7 +46,8 @@ class Reproduce:
     training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
-        """Plan the union, train it, draw, sum up."""
+        """Plan the union, train it, draw each figure once its runs are there, sum up."""
+        from creditscope.commands._drawing import Gallery
         from creditscope.record import load_records
         from creditscope.studies import resolve_study, studies_at
         from creditscope.studies._study import find_wanted
@@ -63,26 +64,13 @@ class Reproduce:
         todo = f"{count(reused, 'run')} on record, {count(len(specs), 'run')} to train, records in {self.records}"
         named = f"{count(len(studies), 'study', 'studies')} at scale {self.scale!r}"
         say([named if specs and not how["quiet"] else f"{named}: {todo}"])
+        gallery = Gallery(studies, records, self.records, self.out, measure=self.train, device=self.training.device)
         with clock.timed(bool(specs)):
-            records += train_union(specs, self.records, problems=problems, reused=reused, **how)
-            self._draw(studies, records)
+            records += train_union(specs, self.records, problems=problems, reused=reused, on_records=gallery.add, **how)
+            gallery.finish(records)
             clock.summary = self._sum_up(studies, records)
         say([f"note: {problem}" for problem in problems])
         _show(clock.summary["studies"], clock)
-
-    def _draw(self, studies: Sequence["Study"], records: Sequence["Record"]) -> None:
-        from creditscope.commands._drawing import draw_figures, drawable
-
-        by_name = {study.name: study for study in studies}
-        draw_figures(
-            drawable(list(by_name)),
-            records,
-            self.records,
-            self.out,
-            find_study=by_name.__getitem__,
-            measure=self.train,
-            device=self.training.device,
-        )
 
     def _sum_up(self, studies: Sequence["Study"], records: Sequence["Record"]) -> dict[str, Any]:
         from creditscope.studies._effort import describe_machine, sum_up
@@ -116,7 +104,7 @@ class _Clock:
         try:
             yield
         except UnfinishedError as error:
-            left = f"Left: {count(error.left, 'run')}; figures are drawn when all are on record."
+            left = f"Left: {count(error.left, 'run')}; a figure is drawn when its runs are on record."
             raise UnfinishedError(f"{error} {left}", left=error.left) from None
         finally:
             if write:

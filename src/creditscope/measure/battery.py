@@ -208,10 +208,12 @@ def complete_snapshots(
     subjects: Callable[[], Sequence[Subject]],
     tier: Tier,
     ends: bool,
+    before_seed: Callable[[], None] = lambda: None,
 ) -> list[Snapshot]:
     """The snapshots of all seeds with what their tier asks for; the net is left as it was.
 
-    `seen` is the observation that the snapshots were made of; `subjects` gives one subject per seed.
+    `seen` is the observation that the snapshots were made of; `subjects` gives one subject per seed. `before_seed` is
+    called before each seed of a stack is measured on its own, and may raise to end all.
     """
     due = instruments_due(tier, ends=ends)
     if taken[0].tap_probe:  # measured layer by layer already
@@ -230,6 +232,7 @@ def complete_snapshots(
                 raise_out_of_memory(error)
                 found, left = [Fields() for _ in keys], due
             for place, (subject, fields) in enumerate(zip(nets, found, strict=True)):
+                before_seed()
                 own = observation_of_seed(seen, place)
                 held = {name: (w[place], b[place]) for name, (w, b) in feedback.items()}
                 needs = Needs(own, facts, keys=keys[place], feedback=held, subject=subject)

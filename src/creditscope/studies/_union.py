@@ -3,25 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from creditscope.record import Record, RunSpec
 from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.studies._study import Study, find_missing
 
-if TYPE_CHECKING:
-    from creditscope.tasks import AnyTask
-
 
 def plan_union(studies: Sequence[Study], records: Sequence[Record]) -> list[RunSpec]:
-    """What is not on record of any study's runs, each once, the longest first."""
+    """What is not on record of any study's runs, each once."""
     missing = [wanted for study in studies for wanted in find_missing(study, records)]
     if not missing:
         return []
     from creditscope.train.plan import plan_run
 
     specs = {spec.digest(): spec for spec in (plan_run(**wanted) for wanted in missing)}
-    return longest_first(drop_served(list(specs.values())))
+    return drop_served(list(specs.values()))
 
 
 def drop_served(specs: Sequence[RunSpec]) -> list[RunSpec]:
@@ -38,33 +35,6 @@ def drop_served(specs: Sequence[RunSpec]) -> list[RunSpec]:
                 left.remove(spec)
         kept += left
     return kept
-
-
-def longest_first(specs: Sequence[RunSpec]) -> list[RunSpec]:
-    """Transformers, then what is measured in full, then by training steps, then by how many seeds are trained alike.
-
-    So no core waits at the end. The order of runs that differ only in their seed is kept.
-    """
-    from creditscope.tasks import load_task
-
-    together: dict[str, list[RunSpec]] = {}
-    for spec in specs:
-        together.setdefault(spec.stack_key(), []).append(spec)
-    steps: dict[str, int] = {}
-    for spec in sorted(specs, key=lambda s: (s.task, str(s.task_options))):  # a task's data are read once
-        steps[spec.digest()] = _steps(spec, load_task(spec.task, **spec.task_options))
-
-    def length(group: list[RunSpec]) -> tuple[bool, bool, int, int]:
-        first = group[0]
-        return first.net == "vit", first.tier == "full", steps[first.digest()], len(group)
-
-    return [spec for group in sorted(together.values(), key=length, reverse=True) for spec in group]
-
-
-def _steps(spec: RunSpec, task: "AnyTask") -> int:
-    from creditscope.tasks import GraphTask
-
-    return spec.epochs * (1 if isinstance(task, GraphTask) else len(task.y_train) // spec.batch)
 
 
 def train_union(

@@ -1,14 +1,14 @@
 """Worker processes: who takes which runs next, and what becomes of them."""
 
 import json
-import math
 import os
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -34,6 +34,8 @@ CUDA_JOB_BYTES = 8 * 2**30
 FROM_THE_END = 4
 """On a GPU every so many-th worker takes the last group that is left instead of the first: short runs keep a core busy
 and long ones the device, so that they go well beside each other."""
+LOOK = 1.0
+"""Seconds between two looks at what has ended meanwhile."""
 NO_MEMORY = "no memory"
 """How a worker says that a run did not fit on the device beside what others have there."""
 STOPPING = "stopping at the end of the epoch; Ctrl-C again stops at once"
@@ -59,13 +61,20 @@ class Ledger:
         self.root, self.progress = root, progress
         self.failed: dict[str, list[RunSpec]] = {}
         """Runs by the reason they failed for."""
+        self._ended: deque[RunSpec] = deque()
 
     def end(self, spec: RunSpec, outcome: str, reason: str | None = None) -> None:
         """A run has come to its end; with a reason it failed."""
         if reason is not None:
             self.failed.setdefault(reason, []).append(spec)
             keep_failure(self.root, spec, reason)
+        else:
+            self._ended.append(spec)
         self.progress.end_run(spec, outcome)
+
+    def take_ended(self) -> list[RunSpec]:
+        """Runs that have come to their end and did not fail, each told once."""
+        return [self._ended.popleft() for _ in range(len(self._ended))]
 
     def error(self) -> str:
         """Each reason once, with the runs that failed for it; empty if none did."""
@@ -105,26 +114,54 @@ class Todo:
             return True
 
 
+@contextmanager
+def launch_workers(root: Path, device: torch.device, count: int) -> "Iterator[list[subprocess.Popen[str]]]":
+    """Processes that get ready for runs while the caller sees to other things; afterwards all have ended."""
+    processes: list[subprocess.Popen[str]] = []
+    try:
+        for _ in range(count):
+            processes.append(_launch(root, device))
+        yield processes
+    finally:
+        for process in processes:
+            process.terminate()  # all at once; one that has ended does not mind
+        for process in processes:
+            _end(process)
+
+
 def run_in_workers(
-    groups: Sequence[Group], ledger: Ledger, *, deadline: float, device: torch.device, count: int
+    groups: Sequence[Group],
+    ledger: Ledger,
+    processes: "Sequence[subprocess.Popen[str]]",
+    *,
+    deadline: float,
+    device: torch.device,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
-    """Train all groups in so many processes."""
+    """Train all groups in these processes; `meanwhile` is called every so often until they are done."""
+    count = len(processes)
     todo, stopping = Todo(groups, count), threading.Event()
     last = [device.type == "cuda" and number % FROM_THE_END == 0 for number in range(1, count + 1)]
-    workers = [_Worker(ledger, device, todo, end, stopping) for end in last]
+    workers = [
+        _Worker(ledger, device, todo, end, stopping, process) for end, process in zip(last, processes, strict=True)
+    ]
     for worker in workers:
         worker.start()
     try:
-        for worker in workers:
-            worker.join(None if deadline == math.inf else max(deadline - time.monotonic(), 0))
+        while (left := [w for w in workers if w.is_alive()]) and (seconds := deadline - time.monotonic()) > 0:
+            left[0].join(min(seconds, LOOK))
+            meanwhile()
         _stop(workers, stopping)
-    except KeyboardInterrupt:
-        print(STOPPING, file=sys.stderr, flush=True)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            print(STOPPING, file=sys.stderr, flush=True)
         try:
             _stop(workers, stopping)
         except KeyboardInterrupt:
             for worker in workers:
                 worker.kill()
+            for worker in workers:
+                worker.join()
         raise
 
 
@@ -140,10 +177,18 @@ def _stop(workers: "Sequence[_Worker]", stopping: threading.Event) -> None:
 class _Worker(threading.Thread):
     """A thread that feeds one worker process and listens to it; a process that dies costs its runs alone."""
 
-    def __init__(self, ledger: Ledger, device: torch.device, todo: Todo, last: bool, stopping: threading.Event):
+    def __init__(
+        self,
+        ledger: Ledger,
+        device: torch.device,
+        todo: Todo,
+        last: bool,
+        stopping: threading.Event,
+        process: "subprocess.Popen[str] | None" = None,
+    ):
         super().__init__(daemon=True)
         self.ledger, self.device, self.todo, self.last, self.stopping = ledger, device, todo, last, stopping
-        self.process: subprocess.Popen[str] | None = None
+        self.process = process
 
     def run(self) -> None:
         while not self.stopping.is_set():
@@ -178,7 +223,7 @@ class _Worker(threading.Thread):
 
     def _train(self, group: Group) -> Group | None:
         """Train a group; those of its runs that found no memory are handed back."""
-        process = self.process = self.process or self._launch()
+        process = self.process = self.process or _launch(self.ledger.root, self.device)
         if self.stopping.is_set():  # asked while the process was launched, when there was none to ask
             process.terminate()
         assert process.stdin
@@ -210,21 +255,27 @@ class _Worker(threading.Thread):
                 self.ledger.end(spec, "failed", f"its worker ended with exit code {code}.")
         return None
 
-    def _launch(self) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, "-m", "creditscope.train.worker", str(self.ledger.root), str(self.device)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **WORKER_ENVIRONMENT},
-            process_group=0,  # a Ctrl-C at the terminal is for this process, which then asks them
-        )
-
     def _reap(self) -> int:
-        """End the process if it runs, wait for it, close both pipes."""
+        """End the process if there is one."""
         process, self.process = self.process, None
-        if process is None:
-            return 0
+        return _end(process) if process is not None else 0
+
+
+def _launch(root: Path, device: torch.device) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "creditscope.train.worker", str(root), str(device)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **WORKER_ENVIRONMENT},
+        process_group=0,  # a Ctrl-C at the terminal is for this process, which then asks them
+    )
+
+
+def _end(process: "subprocess.Popen[str]") -> int:
+    """Ask a process to end if it runs, wait for it, close both pipes; nothing if that was done before."""
+    assert process.stdout
+    if not process.stdout.closed:
         process.terminate()
         process.communicate()
-        return process.returncode
+    return process.returncode

@@ -24,6 +24,8 @@ CHECKPOINT_SECONDS = 30.0
 """A checkpoint is not taken again before."""
 CHECKPOINT_SHARE = 20
 """Nor before this many times the time it took."""
+LONG_SNAPSHOT = 5.0
+"""Seconds after which a snapshot is given up if all shall stop; the run then goes on from the checkpoint before it."""
 TRIES = 3
 """How often a stack is tried beside others who hold memory of the device."""
 Outcome = str | Exception
@@ -180,7 +182,8 @@ class _Session:
 
     def _train_run(self, run: Run, recordings: "list[_Recording]", note: str) -> None:
         left = dict(enumerate(recordings))
-        saved_at, took = time.monotonic(), 0.0
+        began_at = saved_at = time.monotonic()
+        took = 0.0
 
         def write(seed: int, work: Callable[[_Recording], object]) -> None:
             """What cannot be written (a full disk) is the end of its own run; the others go on."""
@@ -211,6 +214,11 @@ class _Session:
             if stop:
                 raise StoppedError
 
+        def measuring(seconds: float) -> None:
+            kept = saved_at > began_at  # else nothing would have been gained since it was begun
+            if kept and seconds >= LONG_SNAPSHOT and self.should_stop():
+                raise StoppedError
+
         def finish(seed: int, diverged: int | None) -> None:
             if seed in left:
                 write(seed, partial(_Recording.finish, run=run, seed=seed, diverged=diverged))
@@ -226,6 +234,7 @@ class _Session:
                 on_epoch=after_epoch,
                 on_snapshots=append,
                 on_end=finish,
+                on_measuring=measuring,
             )
         except StoppedError:
             raise

@@ -20,7 +20,8 @@ from creditscope.rng import global_stream
 from creditscope.tasks import load_task
 from creditscope.train.data import check_data
 from creditscope.train.engines import Group, choose_device, group_runs
-from creditscope.train.pool import STOPPING, Ledger, choose_jobs, run_in_workers
+from creditscope.train.order import longest_first
+from creditscope.train.pool import STOPPING, Ledger, choose_jobs, launch_workers, run_in_workers
 from creditscope.train.progress import Progress, Silent
 from creditscope.train.recording import Outcome, StoppedError, record_runs
 from creditscope.train.room import release_memory
@@ -37,12 +38,14 @@ def run_all(
     device: str = "auto",
     engine: str = "auto",
     reused: int = 0,
+    on_records: Callable[[list[Record]], None] = lambda records: None,
 ) -> list[Record]:
     """Records of all `specs`, in their order; data and nets are checked before the first run starts.
 
     Runs that differ only in seed are stacked where that is faster (see `engines`). A run that fails does not stop the
     others; its error is raised after they are done. After `time_limit` seconds every run stops at the end of its epoch
     with a checkpoint, and `UnfinishedError` is raised. `reused` more runs are on record, which `progress` says.
+    `on_records` is told of runs that come to their end while others are trained.
     """
     root, progress = Path(root), progress or Silent()
     if jobs is not None and jobs < 1:
@@ -53,27 +56,38 @@ def run_all(
     unique = list({spec.digest(): spec for spec in specs}.values())
     found = {spec.digest(): stored_record(root, spec, problems=problems) for spec in unique}
     missing = [spec for spec in unique if found[spec.digest()] is None]
-    for spec in {str((s.task, s.task_options, s.net, s.net_options, s.batch)): s for s in missing}.values():
-        _check(spec)
-    root.mkdir(parents=True, exist_ok=True)
     place = choose_device(device)
     cores = jobs or choose_jobs(place)
     here = cores == 1 or any(map(_only_in_this_process, missing))
-    groups = group_runs(missing, root, device=place, engine=engine, workers=1 if here else cores)
+    wanted = missing if time_limit != 0 else []
+    groups = group_runs(wanted, root, device=place, engine=engine, workers=1 if here else cores)
+    here = here or len(groups) == 1
     ledger = Ledger(root, progress)
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    progress.begin(missing, len(unique) - len(missing) + reused, root)
-    if missing:
+
+    def look() -> None:
+        """Read what was finished since the last look."""
+        new = {spec.digest(): stored_record(root, spec, problems=problems) for spec in ledger.take_ended()}
+        found.update(new)
+        if records := [record for record in new.values() if record is not None]:
+            on_records(records)
+
+    with launch_workers(root, place, 0 if here else min(cores, len(groups))) as processes:
+        _check_all(missing)  # while the workers get ready
+        root.mkdir(parents=True, exist_ok=True)
+        deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+        progress.begin(missing, len(unique) - len(missing) + reused, root)
         try:
-            if here or len(groups) == 1:
-                _run_here(groups, ledger, deadline=deadline, device=place)
+            if here:
+                _run_here(groups, ledger, deadline=deadline, device=place, after_group=look)
             else:
-                run_in_workers(groups, ledger, deadline=deadline, device=place, count=min(cores, len(groups)))
+                ordered = longest_first(groups)
+                run_in_workers(ordered, ledger, processes, deadline=deadline, device=place, meanwhile=look)
         finally:
             progress.close()
     if ledger.failed:
         raise CreditscopeError(ledger.error())
-    found |= {spec.digest(): stored_record(root, spec, problems=problems) for spec in missing}
+    unread = [spec for spec in missing if found[spec.digest()] is None]
+    found |= {spec.digest(): stored_record(root, spec, problems=problems) for spec in unread}
     left = sum(record is None for record in found.values())
     if left:
         why = "Stopped" if time_limit is None else f"Stopped at the time limit of {time_limit:g} s"
@@ -82,6 +96,12 @@ def run_all(
             left=left,
         )
     return [record for spec in specs if (record := found[spec.digest()]) is not None]
+
+
+def _check_all(specs: Sequence[RunSpec]) -> None:
+    different = {str((s.task, s.task_options, s.net, s.net_options, s.batch)): s for s in specs}
+    for _, spec in sorted(different.items()):  # by task, so that its data are read once
+        _check(spec)
 
 
 def _check(spec: RunSpec) -> None:
@@ -102,7 +122,14 @@ def _only_in_this_process(spec: RunSpec) -> bool:
     return RULES.is_local(spec.rule) or NETS.is_local(spec.net) or TASKS.is_local(spec.task)
 
 
-def _run_here(groups: Sequence[Group], ledger: Ledger, *, deadline: float, device: torch.device) -> None:
+def _run_here(
+    groups: Sequence[Group],
+    ledger: Ledger,
+    *,
+    deadline: float,
+    device: torch.device,
+    after_group: Callable[[], None],
+) -> None:
     def end(spec: RunSpec, outcome: Outcome) -> None:
         if isinstance(outcome, Exception):
             ledger.end(spec, "failed", reason_of(outcome))
@@ -124,6 +151,7 @@ def _run_here(groups: Sequence[Group], ledger: Ledger, *, deadline: float, devic
                 )
                 if interrupted.is_set():
                     raise KeyboardInterrupt
+                after_group()
     except StoppedError:
         if interrupted.is_set():  # pyright: ignore[reportPossiblyUnboundVariable]
             raise KeyboardInterrupt from None

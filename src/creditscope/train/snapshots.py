@@ -1,6 +1,7 @@
 """Snapshots of a run between two epochs: its rows and nets handed to what measures them; one seed or a stack."""
 
 import base64
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -21,9 +22,17 @@ from creditscope.train.run import Run
 
 
 def snapshot_run(
-    run: Run, epoch: int, *, train_loss: Tensor | None = None, last_step: LastStep | None = None
+    run: Run,
+    epoch: int,
+    *,
+    train_loss: Tensor | None = None,
+    last_step: LastStep | None = None,
+    before_seed: Callable[[], None] = lambda: None,
 ) -> list[Snapshot]:
-    """Measure every seed on its snapshot rows in eval mode, accuracy on all test rows; changes nothing."""
+    """Measure every seed on its snapshot rows in eval mode, accuracy on all test rows; changes nothing.
+
+    `before_seed`: see `complete_snapshots`.
+    """
     spec, batch, applied = run.spec, run.data.snapshot_batch(), run.application.applied
     run.net.eval()
     loss, correct = evaluate(run)
@@ -44,7 +53,15 @@ def snapshot_run(
     )
     seeds = [member.seed for member in run.specs]
     taken = complete_snapshots(
-        taken, seen, run.facts, run.net, seeds=seeds, subjects=lambda: _subjects(run, batch), tier=spec.tier, ends=ends
+        taken,
+        seen,
+        run.facts,
+        run.net,
+        seeds=seeds,
+        subjects=lambda: _subjects(run, batch),
+        tier=spec.tier,
+        ends=ends,
+        before_seed=before_seed,
     )
     if epoch < spec.epochs:
         return taken

@@ -1,6 +1,7 @@
 """Train a run from one epoch to the last, measuring as it goes; the same for one seed and for a stack of them."""
 
 import math
+import time
 from collections.abc import Callable, Sequence
 
 from torch import Tensor
@@ -14,6 +15,8 @@ OnEpoch = Callable[[int, Sequence[float]], None]
 """Called after every epoch with the epochs done and the mean training loss of every seed."""
 OnSnapshots = Callable[[Sequence[Snapshot | None]], None]
 """Called with the snapshots of all seeds; None for a seed that has ended."""
+OnMeasuring = Callable[[float], None]
+"""Called within a snapshot, before each seed that is measured on its own, with the seconds since it was begun."""
 OnEnd = Callable[[int, int | None], None]
 """Called once for every seed, by its place: the epoch in which it diverged, or None."""
 
@@ -26,6 +29,7 @@ def train_run(
     on_epoch: OnEpoch | None = None,
     on_snapshots: OnSnapshots | None = None,
     on_end: OnEnd | None = None,
+    on_measuring: OnMeasuring = lambda seconds: None,
 ) -> None:
     """Train from epoch `start` to the end; a seed whose loss stops being finite ends there, and the others go on.
 
@@ -35,7 +39,14 @@ def train_run(
 
     def snap(epoch: int, train_loss: Tensor | None, last: LastStep | None) -> None:
         if audit and spec.snapshot_due(epoch):
-            taken = snapshot_run(run, epoch, train_loss=train_loss, last_step=last)
+            began = time.monotonic()
+            taken = snapshot_run(
+                run,
+                epoch,
+                train_loss=train_loss,
+                last_step=last,
+                before_seed=lambda: on_measuring(time.monotonic() - began),
+            )
             if on_snapshots:
                 on_snapshots([snapshot if lives else None for snapshot, lives in zip(taken, alive, strict=True)])
 
