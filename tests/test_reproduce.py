@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from builders import make_record, make_wanted
@@ -68,7 +69,7 @@ class TestUnion:
 class TestGallery:
     @pytest.fixture
     def drawn(self, monkeypatch) -> list[tuple[str, int]]:
-        """Each figure that was drawn, and of how many records."""
+        """Each figure that was drawn, and of how many records; with device "broken" the first try fails."""
         found: list[tuple[str, int]] = []
 
         def draw(names, records, root, out, **how):
@@ -80,35 +81,56 @@ class TestGallery:
         monkeypatch.setattr(_drawing, "draw_figures", draw)
         return found
 
-    def gallery(self, names, records, device="cpu"):
-        return _drawing.Gallery([resolve_study(name, "test") for name in names], records, "", "", device=device)
+    def gallery(self, *studies, on_record=(), device="cpu"):
+        """With what is planned for them beside what is on record, and the records that will come of it."""
+        specs = plan_union(studies, on_record)
+        made = [replace(make_wanted({**RUN, "seed": spec.seed}), spec=spec) for spec in specs]
+        return _drawing.Gallery(studies, on_record, specs, Path(), Path(), device=device), made
 
     def test_a_figure_is_drawn_once_when_the_last_of_its_runs_comes(self, drawn):
-        records = [make_wanted(run) for run in resolve_study("bp_bottleneck", "test").runs]
-        gallery = self.gallery(["bp_bottleneck", "penalty_rescue"], records[:1])
-        gallery.add(records[1:3])
+        study = resolve_study("bp_bottleneck", "test")
+        others = resolve_study("penalty_rescue", "test")
+        gallery, made = self.gallery(study, others, on_record=[make_wanted(study.runs[0])])
+        mine, theirs = ([r for r in made if (r.spec.task == "sbm") == graph] for graph in (True, False))
+        gallery.add(mine[:2])
         assert drawn == []
-        gallery.add(records[3:])
-        gallery.add([make_record(seed=7)])
-        assert drawn == [("bp_bottleneck", 4)]
-        gallery.finish(records)
-        assert drawn == [("bp_bottleneck", 4), ("penalty_rescue", 4)]
+        gallery.add([*mine[2:], theirs[0]])
+        gallery.add(theirs[1:2])
+        assert drawn == [("bp_bottleneck", 5)]
+        gallery.finish(made)
+        assert drawn == [("bp_bottleneck", 5), ("penalty_rescue", len(made))]
+
+    def test_it_waits_for_all_records_that_the_study_may_choose_from(self, drawn):
+        """Two that serve one wanted run: which of them is drawn must not depend on which is trained first."""
+        plain = {**RUN, **AT_THE_END}
+        rich = ({**RUN, "tier": "full", "snapshot_every": 0}, {**RUN, "snapshot_every": 1})
+        gallery, made = self.gallery(Study("audit_hero", (plain,)), Study("other", rich))
+        assert len(made) == 2
+        gallery.add(made[:1])
+        assert drawn == []
+        gallery.add(made[1:])
+        assert drawn == [("audit_hero", 2)]
 
     def test_what_must_be_measured_first_waits_for_the_end(self, drawn):
-        records = [make_wanted(run) for run in resolve_study("rescaling", "test").runs]
-        gallery = self.gallery(["rescaling"], [])
-        gallery.add(records)
+        gallery, made = self.gallery(resolve_study("rescaling", "test"))
+        gallery.add(made)
         assert drawn == []
-        gallery.finish(records)
+        gallery.finish(made)
         assert drawn == [("rescaling", 6)]
 
-    def test_a_figure_that_fails_is_tried_again_at_the_end(self, drawn):
-        records = [make_wanted(run) for run in resolve_study("bp_bottleneck", "test").runs]
-        gallery = self.gallery(["bp_bottleneck"], [], device="broken")
-        gallery.add(records)
+    def test_a_figure_that_fails_is_tried_again_at_the_end_alone(self, drawn):
+        gallery, made = self.gallery(resolve_study("bp_bottleneck", "test"), device="broken")
+        gallery.add(made)
+        gallery.add([make_record(seed=7)])
         assert drawn == [("broken", 4)]
-        gallery.finish(records)
+        gallery.finish(made)
         assert drawn == [("broken", 4), ("bp_bottleneck", 4)]
+
+    def test_the_command_draws_while_it_trains(self, call, tmp_path, drawn):
+        """In this process groups come one after another: the graphs, whose figure is drawn, then the others."""
+        words = (*WORDS, "--records", tmp_path / "records", "--out", tmp_path / "figures", "--jobs", "1", "--quiet")
+        code, _, _ = call(*words)
+        assert (code, drawn) == (0, [("bp_bottleneck", 4), ("rescaling", 10)])
 
 
 class TestEffort:

@@ -3,17 +3,35 @@
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from creditscope.record import RunSpec, read_record, run_folder
+from creditscope.train import pool
 from creditscope.train.checkpoint import NAME
 from creditscope.train.plan import plan_run
 from creditscope.train.progress import Silent
 from creditscope.train.runner import STOPPING, run_all
 
-LONG = 5_000
+LONG = 200_000
+WAITS = """
+import time
+from pathlib import Path
+
+import torch
+
+from creditscope import TapRule
+
+
+class Waits(TapRule):
+    def credit(self, ctx):
+        Path(__file__).with_suffix(".waits").touch()
+        while not Path(__file__).with_suffix(".go").exists():
+            time.sleep(0.01)
+        return [ctx.error @ torch.ones(ctx.error.shape[-1], h.shape[-1]) for h in ctx.states]
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -24,9 +42,9 @@ def listening():
     signal.signal(signal.SIGINT, before)
 
 
-def specs_of(epochs: int) -> list[RunSpec]:
+def specs_of(epochs: int, rule: str = "dfa") -> list[RunSpec]:
     given = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "batch": 700, "eval_rows": 32, "tier": "quick"}
-    return [plan_run(rule="dfa", seed=seed, epochs=epochs, snapshot_every=0, **given) for seed in (1, 2)]
+    return [plan_run(rule=rule, seed=seed, epochs=epochs, snapshot_every=0, **given) for seed in (1, 2)]
 
 
 class Presses(Silent):
@@ -90,3 +108,37 @@ def test_workers_end_their_epoch_and_leave_checkpoints(tmp_path, capsys):
         run_all(specs, tmp_path, jobs=2, progress=Presses(2))
     assert capsys.readouterr().err.count(STOPPING) == 1
     assert (run_folder(tmp_path, specs[0]) / NAME).exists()
+
+
+class PressesWhileOneWaits(Silent):
+    """Presses Ctrl-C when one worker trains and the other waits, and a moment later sees to what comes then."""
+
+    def __init__(self, waits: Path, then: Callable[[], object]):
+        self.waits, self.then, self.pressed = waits, then, False
+
+    def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
+        if self.waits.exists() and not self.pressed:
+            self.pressed = True
+            press()
+            threading.Timer(0.5, self.then).start()
+
+
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_who_is_within_an_epoch_is_waited_for_or_killed_if_asked_twice(tmp_path, capfd, monkeypatch, twice):
+    processes, launch = [], pool._launch
+    monkeypatch.setattr(pool, "_launch", lambda *given: processes.append(launch(*given)) or processes[-1])
+    rule = tmp_path / "waits.py"
+    rule.write_text(WAITS)
+    (_, other), (waiting, _) = specs_of(LONG), specs_of(LONG, rule=f"{rule}:Waits")
+    then = press if twice else rule.with_suffix(".go").touch
+    progress = PressesWhileOneWaits(rule.with_suffix(".waits"), then)
+    with pytest.raises(KeyboardInterrupt):
+        run_all([waiting, other], tmp_path / "records", jobs=2, device="cpu", progress=progress)
+    assert [process.poll() is None for process in processes] == [False, False]
+    assert (run_folder(tmp_path / "records", waiting) / NAME).exists() is not twice
+    said = capfd.readouterr().err
+    assert (said.count(STOPPING), "Traceback" in said) == (1, False)

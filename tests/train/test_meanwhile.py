@@ -1,5 +1,7 @@
 """What happens beside training: workers get ready while runs are checked, and who asked hears of each finished run."""
 
+import time
+
 import pytest
 import torch
 
@@ -11,7 +13,7 @@ from creditscope.train.plan import plan_run
 from creditscope.train.runner import run_all
 
 TINY = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "batch": 700, "eval_rows": 32, "tier": "quick"}
-LONG = 5_000
+LONG = 200_000
 
 
 class EnoughError(Exception):
@@ -53,6 +55,39 @@ def test_a_finished_run_is_told_of_while_others_are_trained(tmp_path, launched):
         run_all([short, long], tmp_path, jobs=2, device="cpu", on_records=stop)
     assert (run_folder(tmp_path, long) / NAME).exists()
     assert [process.poll() is None for process in launched] == [False, False]
+
+
+def test_those_that_end_while_all_are_stopping_are_told_of_too(tmp_path):
+    short, long = specs_of(1, LONG)
+    told = []
+    with pytest.raises(UnfinishedError, match="1 of 2 runs are finished"):
+        run_all([short, long], tmp_path, jobs=1, device="cpu", time_limit=1e-9, on_records=told.append)
+    assert [[record.spec for record in records] for records in told] == [[short]]
+
+
+def test_the_limit_holds_while_someone_is_told_of_a_run(tmp_path):
+    """Who hears of it goes on until the run that is stopped meanwhile has left its checkpoint."""
+    short, long = specs_of(1, LONG)
+    checkpoint, waited = run_folder(tmp_path, long) / NAME, []
+
+    def dawdle(records):
+        for _ in range(600):
+            waited.append(checkpoint.exists())
+            if waited[-1]:
+                break
+            time.sleep(0.1)
+
+    with pytest.raises(UnfinishedError, match="1 of 2 runs are finished"):
+        run_all([short, long], tmp_path, jobs=2, device="cpu", time_limit=10, on_records=dawdle)
+    assert waited[-1]
+
+
+def test_workers_are_given_the_longest_first(tmp_path, monkeypatch):
+    given = []
+    monkeypatch.setattr(runner, "run_in_workers", lambda groups, *others, **how: given.extend(groups))
+    with pytest.raises(UnfinishedError):
+        run_all(specs_of(1, 3, 2), tmp_path, jobs=2, device="cpu")
+    assert [group.specs[0].epochs for group in given] == [3, 2, 1]
 
 
 def test_what_is_refused_ends_the_workers_that_were_getting_ready(tmp_path, launched):

@@ -74,15 +74,15 @@ class TestResuming:
         assert train_on(specs, tmp_path) == ["complete"] * 3
         assert same_bytes(specs, tmp_path, whole(specs))
 
-    @pytest.mark.parametrize(("checkpoints", "measured"), [(0.0, 1), (1e9, 3)])
+    @pytest.mark.parametrize(("checkpoints", "long", "measured"), [(0.0, 0.0, 1), (1e9, 0.0, 3), (0.0, 1e9, 3)])
     def test_a_long_snapshot_is_given_up_if_something_was_kept(
-        self, tmp_path, whole, monkeypatch, checkpoints, measured
+        self, tmp_path, whole, monkeypatch, checkpoints, long, measured
     ):
         specs, taken = recorded((1, 2, 3), tier="full"), []
         wanted = whole(specs)
         measure = battery.measure_battery
         monkeypatch.setattr(battery, "measure_battery", lambda *given: taken.append(measure(*given)))
-        monkeypatch.setattr(recording, "LONG_SNAPSHOT", 0.0)
+        monkeypatch.setattr(recording, "LONG_SNAPSHOT", long)
         monkeypatch.setattr(recording, "CHECKPOINT_SECONDS", checkpoints)
         monkeypatch.setattr(recording, "CHECKPOINT_SHARE", 0)
         with pytest.raises(recording.StoppedError):  # asked to when the first seed is measured after two epochs

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.words import count
 
 if TYPE_CHECKING:
-    from creditscope.record import Record
+    from creditscope.record import Record, RunSpec
     from creditscope.studies import Study
 
 
@@ -61,42 +60,52 @@ def draw_figures(
 
 
 class Gallery:
-    """The figures of several studies: each is drawn once all its runs are on record, and what is left at the end.
+    """The figures of several studies, which are drawn from `records` and those that `specs` will give.
 
-    `how` is handed on to `draw_figures`.
+    Each is drawn once all that its study may choose from is there, and what is left at the end. `how` is handed on to
+    `draw_figures`.
     """
 
-    def __init__(self, studies: Sequence["Study"], records: Sequence["Record"], root: Path, out: Path, **how: Any):
-        from creditscope.studies import find_missing
+    def __init__(
+        self,
+        studies: Sequence["Study"],
+        records: Sequence["Record"],
+        specs: Sequence["RunSpec"],
+        root: Path,
+        out: Path,
+        **how: Any,
+    ):
+        from creditscope.studies._study import find_serving
 
         self.studies = {study.name: study for study in studies}
         self.records, self.root, self.out, self.how = list(records), root, out, how
-        self._lacking = {name: find_missing(self.studies[name], records) for name in drawable(list(self.studies))}
+        self._left = drawable(list(self.studies))
+        self._awaited = {
+            name: {spec.digest() for spec in find_serving(self.studies[name], specs)}
+            for name in self._left
+            if self.studies[name].derive is None  # what must be measured first would take the device from training
+        }
 
     def add(self, records: Sequence["Record"]) -> None:
-        """Further records, while others are made: draw what is whole now.
-
-        Studies that derive records wait for the end, since measuring them may take the device from those who train.
-        """
-        from creditscope.studies import find_missing
-
+        """Further records, while others are made: draw what is whole now; what fails is tried again at the end."""
         self.records += records
-        for name, lacking in list(self._lacking.items()):
-            study = self.studies[name]
-            self._lacking[name] = find_missing(replace(study, runs=tuple(lacking)), records)
-            if not self._lacking[name] and study.derive is None:
-                with suppress(Exception):  # tried again at the end, when it costs no training
-                    self._draw(name)
+        came = {record.spec.digest() for record in records if record.spec}
+        for awaited in self._awaited.values():
+            awaited -= came
+        for name in [name for name, awaited in self._awaited.items() if not awaited]:
+            del self._awaited[name]
+            with suppress(Exception):
+                self._draw(name)
 
     def finish(self, records: Sequence["Record"]) -> None:
         """Draw what was not, from all records there are."""
         self.records = list(records)
-        for name in list(self._lacking):
+        for name in list(self._left):
             self._draw(name)
 
     def _draw(self, name: str) -> None:
         draw_figures([name], self.records, self.root, self.out, find_study=self.studies.__getitem__, **self.how)
-        del self._lacking[name]
+        self._left.remove(name)
 
 
 def draw_own(records: Sequence["Record"], out: Path) -> int:

@@ -6,9 +6,9 @@ from typing import Any
 
 
 def say(lines: list[str]) -> None:
-    """Plain lines on standard output."""
+    """Plain lines on standard output, at once."""
     for line in lines:
-        print(line)
+        print(line, flush=True)
 
 
 def with_problems(message: str, problems: Sequence[str]) -> str:

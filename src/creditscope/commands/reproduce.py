@@ -64,7 +64,8 @@ class Reproduce:
         todo = f"{count(reused, 'run')} on record, {count(len(specs), 'run')} to train, records in {self.records}"
         named = f"{count(len(studies), 'study', 'studies')} at scale {self.scale!r}"
         say([named if specs and not how["quiet"] else f"{named}: {todo}"])
-        gallery = Gallery(studies, records, self.records, self.out, measure=self.train, device=self.training.device)
+        drawing = {"measure": self.train, "device": self.training.device}
+        gallery = Gallery(studies, records, specs, self.records, self.out, **drawing)
         with clock.timed(bool(specs)):
             records += train_union(specs, self.records, problems=problems, reused=reused, on_records=gallery.add, **how)
             gallery.finish(records)
@@ -104,7 +105,7 @@ class _Clock:
         try:
             yield
         except UnfinishedError as error:
-            left = f"Left: {count(error.left, 'run')}; a figure is drawn when its runs are on record."
+            left = f"Left: {count(error.left, 'run')}; what is not drawn yet is drawn when all are on record."
             raise UnfinishedError(f"{error} {left}", left=error.left) from None
         finally:
             if write:

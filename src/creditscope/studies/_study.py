@@ -78,6 +78,12 @@ def find_missing(study: Study, records: Sequence[Record]) -> list[dict[str, Any]
     return [w for w in study.runs if not any(fits(record, w) for record in known.get(_kind(w), ()))]
 
 
+def find_serving(study: Study, specs: Sequence[RunSpec]) -> list[RunSpec]:
+    """Those of the specs whose records the study may choose from."""
+    wanted = _sorted_in((w, w) for w in study.runs)
+    return [spec for spec in specs if any(matches(spec, w) for w in wanted.get(_kind(vars(spec)), ()))]
+
+
 def find_wanted(study: Study, records: Sequence[Record]) -> list[Record]:
     """One record for each of the study's runs that has any: of several, the one measured just as asked, or the richest.
 

@@ -124,7 +124,7 @@ def launch_workers(root: Path, device: torch.device, count: int) -> "Iterator[li
         yield processes
     finally:
         for process in processes:
-            process.terminate()  # all at once; one that has ended does not mind
+            process.kill()  # one that was fed has ended by now, and the others have nothing to lose
         for process in processes:
             _end(process)
 
@@ -138,18 +138,24 @@ def run_in_workers(
     device: torch.device,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
-    """Train all groups in these processes; `meanwhile` is called every so often until they are done."""
+    """Train all groups in these processes; `meanwhile` is called every so often until they are done.
+
+    At the deadline they are asked to stop, even if it is still being called then.
+    """
     count = len(processes)
     todo, stopping = Todo(groups, count), threading.Event()
     last = [device.type == "cuda" and number % FROM_THE_END == 0 for number in range(1, count + 1)]
     workers = [
         _Worker(ledger, device, todo, end, stopping, process) for end, process in zip(last, processes, strict=True)
     ]
-    for worker in workers:
-        worker.start()
+    alarm = threading.Timer(min(deadline - time.monotonic(), threading.TIMEOUT_MAX), _ask, (workers, stopping))
+    alarm.daemon = True
     try:
-        while (left := [w for w in workers if w.is_alive()]) and (seconds := deadline - time.monotonic()) > 0:
-            left[0].join(min(seconds, LOOK))
+        alarm.start()
+        for worker in workers:
+            worker.start()
+        while not stopping.is_set() and (left := [worker for worker in workers if not worker.done.is_set()]):
+            left[0].done.wait(LOOK)
             meanwhile()
         _stop(workers, stopping)
     except BaseException as error:
@@ -160,18 +166,28 @@ def run_in_workers(
         except KeyboardInterrupt:
             for worker in workers:
                 worker.kill()
-            for worker in workers:
-                worker.join()
+            _wait_for(workers)
         raise
+    finally:
+        alarm.cancel()
 
 
 def _stop(workers: "Sequence[_Worker]", stopping: threading.Event) -> None:
     """Let every worker finish its epoch, write its checkpoint and end; those that are done end at once."""
+    _ask(workers, stopping)
+    _wait_for(workers)
+
+
+def _ask(workers: "Sequence[_Worker]", stopping: threading.Event) -> None:
     stopping.set()
     for worker in workers:
         worker.interrupt()
+
+
+def _wait_for(workers: "Sequence[_Worker]") -> None:
     for worker in workers:
-        worker.join()
+        if worker.ident is not None:  # it was started
+            worker.done.wait()
 
 
 class _Worker(threading.Thread):
@@ -189,8 +205,16 @@ class _Worker(threading.Thread):
         super().__init__(daemon=True)
         self.ledger, self.device, self.todo, self.last, self.stopping = ledger, device, todo, last, stopping
         self.process = process
+        self.done = threading.Event()
+        """To be waited for instead of `join`, which takes a thread for ended once Ctrl-C has interrupted it."""
 
     def run(self) -> None:
+        try:
+            self._feed()
+        finally:
+            self.done.set()
+
+    def _feed(self) -> None:
         while not self.stopping.is_set():
             group = self.todo.take(last=self.last)
             if group is None:
@@ -210,7 +234,7 @@ class _Worker(threading.Thread):
         self._reap()
 
     def interrupt(self) -> None:
-        """Ask the process to stop at the end of its epoch; the thread notices, and reaps it."""
+        """Ask the process to stop as soon as it can; the thread notices, and reaps it."""
         process = self.process
         if process is not None:
             process.terminate()

@@ -176,6 +176,7 @@ class LiveBar(Tally):
             MofNCompleteColumn(),
             TextColumn("epochs, {task.fields[pace]} · {task.fields[latest]}"),
             console=console,
+            redirect_stdout=sys.stdout.isatty(),  # what is printed meanwhile goes above the bar, or to its file
         )
         self.task = self.bar.add_task(f"{len(runs)} runs", total=self.epochs, latest="", pace="starting")
         self.bar.start()

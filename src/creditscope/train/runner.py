@@ -44,8 +44,9 @@ def run_all(
 
     Runs that differ only in seed are stacked where that is faster (see `engines`). A run that fails does not stop the
     others; its error is raised after they are done. After `time_limit` seconds every run stops at the end of its epoch
-    with a checkpoint, and `UnfinishedError` is raised. `reused` more runs are on record, which `progress` says.
-    `on_records` is told of runs that come to their end while others are trained.
+    with a checkpoint (or, within a long snapshot, at the checkpoint before it), and `UnfinishedError` is raised; with a
+    limit of 0 nothing is trained. `reused` more runs are on record, which `progress` says. `on_records` is told of runs
+    that have come to their end; it is called in this thread, every so often, while others are trained.
     """
     root, progress = Path(root), progress or Silent()
     if jobs is not None and jobs < 1:
@@ -84,6 +85,7 @@ def run_all(
                 run_in_workers(ordered, ledger, processes, deadline=deadline, device=place, meanwhile=look)
         finally:
             progress.close()
+    look()
     if ledger.failed:
         raise CreditscopeError(ledger.error())
     unread = [spec for spec in missing if found[spec.digest()] is None]
@@ -149,9 +151,9 @@ def _run_here(
                     on_end=end,
                     should_stop=lambda: interrupted.is_set() or time.monotonic() >= deadline,
                 )
+                after_group()
                 if interrupted.is_set():
                     raise KeyboardInterrupt
-                after_group()
     except StoppedError:
         if interrupted.is_set():  # pyright: ignore[reportPossiblyUnboundVariable]
             raise KeyboardInterrupt from None
