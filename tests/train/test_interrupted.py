@@ -47,6 +47,10 @@ def specs_of(epochs: int, rule: str = "dfa") -> list[RunSpec]:
     return [plan_run(rule=rule, seed=seed, epochs=epochs, snapshot_every=0, **given) for seed in (1, 2)]
 
 
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 class Presses(Silent):
     """Presses Ctrl-C when the first run has trained so many epochs, and again one epoch later if asked to."""
 
@@ -56,7 +60,7 @@ class Presses(Silent):
     def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
         if spec.seed == 1 and self.left and done >= self.left[0]:
             self.left.pop(0)
-            os.kill(os.getpid(), signal.SIGINT)
+            press()
 
 
 def weights(root: Path, spec: RunSpec) -> bytes:
@@ -94,6 +98,13 @@ def test_in_its_last_epoch_a_run_is_finished_and_the_next_is_not_begun(tmp_path)
     assert not run_folder(tmp_path, specs[1]).exists()
 
 
+def test_while_a_finished_run_is_told_of_the_next_is_not_begun_either(tmp_path):
+    specs = specs_of(1)
+    with pytest.raises(KeyboardInterrupt):
+        run_all(specs, tmp_path, jobs=1, on_records=lambda records: press())
+    assert not run_folder(tmp_path, specs[1]).exists()
+
+
 def test_where_signals_cannot_be_handled_runs_are_trained_all_the_same(tmp_path):
     specs, found = specs_of(1), []
     thread = threading.Thread(target=lambda: found.extend(run_all(specs, tmp_path, jobs=1)))
@@ -121,10 +132,6 @@ class PressesWhileOneWaits(Silent):
             self.pressed = True
             press()
             threading.Timer(0.5, self.then).start()
-
-
-def press() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.parametrize("twice", [False, True])

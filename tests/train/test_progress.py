@@ -46,3 +46,14 @@ def test_what_is_on_record_and_where_is_said_even_if_nothing_is_left(progress, c
     monkeypatch.setenv("COLUMNS", "1000")
     progress().begin([], 30, tmp_path)
     assert capsys.readouterr().err == f"runs on record: 30, to train: 0, records in {tmp_path}\n"
+
+
+def test_what_is_printed_under_the_bar_goes_where_it_would(capsys, tmp_path, monkeypatch):
+    """To a file, say, although the bar is on a terminal."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    bar = LiveBar()
+    bar.begin(specs(1), 0, tmp_path)
+    print("a figure was drawn")
+    bar.close()
+    out, err = capsys.readouterr()
+    assert (out, "drawn" in err) == ("a figure was drawn\n", False)
