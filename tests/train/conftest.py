@@ -1,5 +1,6 @@
 """Training tests run on one thread, as workers do, so that bits can be compared; whole stacks are trained once."""
 
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import torch
 from stacking import train_on
 
 from creditscope.record import RunSpec
+from creditscope.train import pool
 
 
 @pytest.fixture(autouse=True)
@@ -28,3 +30,11 @@ def whole(tmp_path_factory) -> Callable[[Sequence[RunSpec]], Path]:
         return root
 
     return made
+
+
+@pytest.fixture
+def launched(monkeypatch) -> list[subprocess.Popen[str]]:
+    """Every worker process there was."""
+    processes, launch = [], pool._launch
+    monkeypatch.setattr(pool, "_launch", lambda *given: processes.append(launch(*given)) or processes[-1])
+    return processes

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from creditscope.record import RunSpec, read_record, run_folder
-from creditscope.train import pool
 from creditscope.train.checkpoint import NAME
 from creditscope.train.plan import plan_run
 from creditscope.train.progress import Silent
@@ -135,9 +134,7 @@ class PressesWhileOneWaits(Silent):
 
 
 @pytest.mark.parametrize("twice", [False, True])
-def test_who_is_within_an_epoch_is_waited_for_or_killed_if_asked_twice(tmp_path, capfd, monkeypatch, twice):
-    processes, launch = [], pool._launch
-    monkeypatch.setattr(pool, "_launch", lambda *given: processes.append(launch(*given)) or processes[-1])
+def test_who_is_within_an_epoch_is_waited_for_or_killed_if_asked_twice(tmp_path, capfd, launched, twice):
     rule = tmp_path / "waits.py"
     rule.write_text(WAITS)
     (_, other), (waiting, _) = specs_of(LONG), specs_of(LONG, rule=f"{rule}:Waits")
@@ -145,7 +142,7 @@ def test_who_is_within_an_epoch_is_waited_for_or_killed_if_asked_twice(tmp_path,
     progress = PressesWhileOneWaits(rule.with_suffix(".waits"), then)
     with pytest.raises(KeyboardInterrupt):
         run_all([waiting, other], tmp_path / "records", jobs=2, device="cpu", progress=progress)
-    assert [process.poll() is None for process in processes] == [False, False]
+    assert [process.poll() is None for process in launched] == [False, False]
     assert (run_folder(tmp_path / "records", waiting) / NAME).exists() is not twice
     said = capfd.readouterr().err
     assert (said.count(STOPPING), "Traceback" in said) == (1, False)

@@ -7,7 +7,7 @@ import torch
 
 from creditscope.errors import CreditscopeError, UnfinishedError
 from creditscope.record import RunSpec, run_folder
-from creditscope.train import pool, runner
+from creditscope.train import runner
 from creditscope.train.checkpoint import NAME
 from creditscope.train.plan import plan_run
 from creditscope.train.runner import run_all
@@ -18,19 +18,6 @@ LONG = 200_000
 
 class EnoughError(Exception):
     """Raised by who hears of a finished run."""
-
-
-@pytest.fixture
-def launched(monkeypatch) -> list:
-    """Every worker process there was."""
-    processes, launch = [], pool._launch
-
-    def launch_and_keep(root, device):
-        processes.append(launch(root, device))
-        return processes[-1]
-
-    monkeypatch.setattr(pool, "_launch", launch_and_keep)
-    return processes
 
 
 def specs_of(*epochs: int, **others) -> list[RunSpec]:

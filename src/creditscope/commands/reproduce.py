@@ -64,8 +64,9 @@ class Reproduce:
         todo = f"{count(reused, 'run')} on record, {count(len(specs), 'run')} to train, records in {self.records}"
         named = f"{count(len(studies), 'study', 'studies')} at scale {self.scale!r}"
         say([named if specs and not how["quiet"] else f"{named}: {todo}"])
-        drawing = {"measure": self.train, "device": self.training.device}
-        gallery = Gallery(studies, records, specs, self.records, self.out, **drawing)
+        gallery = Gallery(
+            studies, records, specs, self.records, self.out, measure=self.train, device=self.training.device
+        )
         with clock.timed(bool(specs)):
             records += train_union(specs, self.records, problems=problems, reused=reused, on_records=gallery.add, **how)
             gallery.finish(records)

@@ -115,7 +115,7 @@ class Todo:
 
 
 @contextmanager
-def launch_workers(root: Path, device: torch.device, count: int) -> "Iterator[list[subprocess.Popen[str]]]":
+def launch_workers(root: Path, device: torch.device, count: int) -> Iterator[list[subprocess.Popen[str]]]:
     """Processes that get ready for runs while the caller sees to other things; afterwards all have ended."""
     processes: list[subprocess.Popen[str]] = []
     try:
@@ -132,7 +132,7 @@ def launch_workers(root: Path, device: torch.device, count: int) -> "Iterator[li
 def run_in_workers(
     groups: Sequence[Group],
     ledger: Ledger,
-    processes: "Sequence[subprocess.Popen[str]]",
+    processes: Sequence[subprocess.Popen[str]],
     *,
     deadline: float,
     device: torch.device,
@@ -200,7 +200,7 @@ class _Worker(threading.Thread):
         todo: Todo,
         last: bool,
         stopping: threading.Event,
-        process: "subprocess.Popen[str] | None" = None,
+        process: subprocess.Popen[str] | None = None,
     ):
         super().__init__(daemon=True)
         self.ledger, self.device, self.todo, self.last, self.stopping = ledger, device, todo, last, stopping
@@ -285,7 +285,7 @@ class _Worker(threading.Thread):
         return _end(process) if process is not None else 0
 
 
-def _launch(root: Path, device: torch.device) -> "subprocess.Popen[str]":
+def _launch(root: Path, device: torch.device) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "creditscope.train.worker", str(root), str(device)],
         stdin=subprocess.PIPE,
@@ -296,7 +296,7 @@ def _launch(root: Path, device: torch.device) -> "subprocess.Popen[str]":
     )
 
 
-def _end(process: "subprocess.Popen[str]") -> int:
+def _end(process: subprocess.Popen[str]) -> int:
     """Ask a process to end if it runs, wait for it, close both pipes; nothing if that was done before."""
     assert process.stdout
     if not process.stdout.closed:

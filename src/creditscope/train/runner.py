@@ -88,8 +88,6 @@ def run_all(
     look()
     if ledger.failed:
         raise CreditscopeError(ledger.error())
-    unread = [spec for spec in missing if found[spec.digest()] is None]
-    found |= {spec.digest(): stored_record(root, spec, problems=problems) for spec in unread}
     left = sum(record is None for record in found.values())
     if left:
         why = "Stopped" if time_limit is None else f"Stopped at the time limit of {time_limit:g} s"
