@@ -7,6 +7,7 @@ import torch
 from common import Work, random_graph, random_images, random_rows
 from torch import nn
 
+from creditscope.record.spec import RunSpec
 from creditscope.registry import NETS
 from creditscope.tasks import AnyTask
 from creditscope.tasks.cifar10 import PIXELS
@@ -37,18 +38,22 @@ class Case:
         rows = self.steps * BATCH
         return random_images(rows) if self.data == "images" else random_rows(int(self.data), rows)
 
+    def plan(self, **fields: Any) -> RunSpec:
+        """A run of its net; the task named there is one whose kind of data the net takes."""
+        return plan_run(net=self.net, net_options=self.options, **fields, **self.spec)
+
     def stack(self, seeds: int, device: str, rule: str = "bp", task: AnyTask | None = None) -> StackedRun:
         """All seeds as one run."""
         task, place = task or self.task(), torch.device(device)
-        given: dict[str, Any] = {"net": self.net, "net_options": self.options, "rule": rule, "epochs": 1000} | self.spec
-        specs = [plan_run(**given, seed=seed) for seed in range(seeds)]
+        specs = [self.plan(rule=rule, epochs=1000, seed=seed) for seed in range(seeds)]
         data = place_data(task, specs[0], place)
         return stack_runs([build_run(spec, task, place, data) for spec in specs])
 
 
+GRAPH = {"task": "cora", "optimiser": "adam"}
 RESMLP = Case("ResMLP d = 256, L = 4, CIFAR-10 with augmentation", "resmlp", {"depth": 4, "width": 256}, "images")
 VIT = Case("ViT-Mini, CIFAR-10 with augmentation", "vit", {}, "images")
-GCN = Case("GCN L = 6, Cora's size", "gcn", {"depth": 6, "width": 64}, "graph", 1, {"optimiser": "adam"})
+GCN = Case("GCN L = 6, Cora's size", "gcn", {"depth": 6, "width": 64}, "graph", 1, GRAPH)
 SMALL = Case("ResMLP d = 32, L = 4, mnist1d's size", "resmlp", {"depth": 4, "width": 32}, "40", 10)
 MIDDLE = Case("ResMLP d = 128, L = 4, mnist1d's size", "resmlp", {"depth": 4, "width": 128}, "40", 10)
 
@@ -58,7 +63,7 @@ def eager_step(case: Case, task: AnyTask, device: str) -> Work:
     net = NETS.get(case.net)(task.input_shape, task.classes, **case.options).to(device)
     kind = torch.optim.Adam if case.spec.get("optimiser") == "adam" else torch.optim.AdamW
     optimiser = kind(net.parameters(), lr=1e-3, weight_decay=0.01)
-    data = place_data(task, plan_run(net=case.net, net_options=case.options), torch.device(device))
+    data = place_data(task, case.plan(), torch.device(device))
     images = torch.from_numpy(task.x_train).to(device) if case.data == "images" else None  # pyright: ignore
     mean, std = (torch.tensor(v, device=device).view(-1, 1, 1) for v in (PIXELS.mean, PIXELS.std))
 

@@ -1,5 +1,6 @@
 """Common to all tests. That this file is here puts `tests` on the path, so that tests can import `builders`."""
 
+import importlib
 import os
 from pathlib import Path
 
@@ -29,6 +30,13 @@ def either_path(request, monkeypatch):
     if request.param == "many rows":
         monkeypatch.setattr(linear, "PARTS", 4)
         monkeypatch.setattr(linear, "_many_rows", lambda x: x.ndim == 3)
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    """Import a file of the benchmarks by its name."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "bench"))
+    return importlib.import_module
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """What bench/graphs.py rests on: its fit finds the bytes it is given, and its peaks are those of what is allocated."""
 
-import importlib
 import json
 import subprocess
 import sys
@@ -11,9 +10,8 @@ import pytest
 
 
 @pytest.fixture
-def graphs(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "bench"))
-    return importlib.import_module("graphs")
+def graphs(bench):
+    return bench("graphs")
 
 
 def test_fit_finds_bytes_of_nodes_and_edges(graphs):

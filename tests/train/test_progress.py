@@ -41,6 +41,31 @@ def test_seeds_that_are_trained_as_one_come_at_once(clock, tmp_path):
     assert told.startswith("10 epochs/s, about 3 min 0 s left")
 
 
+@pytest.mark.parametrize(("first", "then"), [(1, 1), (41, 41), (1, 31)], ids=["anew", "resumed", "from a checkpoint"])
+def test_epochs_that_are_trained_again_are_counted_again(first, then, clock, tmp_path):
+    """Memory ran out after epoch 50, and the run began once more: what is left is what it has not done since."""
+    tally, (spec, other) = Tally(), specs(2)
+    tally.begin([spec, other], 0, tmp_path)
+    for epoch in [*range(first, 51), *range(then, EPOCHS + 1)]:
+        clock[0] += 1
+        tally.epoch(spec, epoch, 1.0)
+        assert tally.epochs - tally.trained == EPOCHS - epoch + EPOCHS
+    tally.end_run(spec, "complete")
+    assert tally.pace() == "1 epochs/s, about 1 min 40 s left"
+
+
+@pytest.mark.parametrize("outcome", ["complete", "diverged", "failed"])
+@pytest.mark.parametrize("epochs", [range(0), range(1, 41)], ids=["measured only", "stopped early"])
+def test_a_run_that_has_ended_has_nothing_left(outcome, epochs, tmp_path):
+    """It may have been stopped after its last epoch, before it was measured, and had none to train now."""
+    tally, (spec,) = Tally(), specs(1)
+    tally.begin([spec], 0, tmp_path)
+    for epoch in epochs:
+        tally.epoch(spec, epoch, 1.0)
+    tally.end_run(spec, outcome)
+    assert tally.epochs == tally.trained
+
+
 @pytest.mark.parametrize("progress", [Lines, LiveBar])
 def test_what_is_on_record_and_where_is_said_even_if_nothing_is_left(progress, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "1000")

@@ -76,12 +76,10 @@ class Tally(Silent):
         self.todo = f"runs on record: {reused}, to train: {len(runs)}{sizes}, records in {root}"
 
     def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
-        """Runs that are resumed begin at the epoch they were stopped in; what was done before has no speed."""
+        """A run that is resumed, or begun again for want of memory, has other epochs to train than was counted on."""
         with self.lock:
-            before = self.last.get(spec.digest())
+            self.epochs += self.last.get(spec.digest(), 0) + 1 - done
             self.last[spec.digest()] = done
-            if before is None:
-                self.epochs -= done - 1
             self.trained += 1
             if self.timed_from is None and self.trained >= UNTIMED * self.epochs:
                 self.timed_from = time.monotonic(), self.trained
@@ -95,9 +93,7 @@ class Tally(Silent):
         """A run less; one that ended early has no epochs left."""
         with self.lock:
             self.ended += 1
-            left = spec.epochs - self.last.get(spec.digest(), 0)
-            if left and outcome != "complete":
-                self.epochs -= left
+            self.epochs -= spec.epochs - self.last.get(spec.digest(), 0)
 
     @property
     def spent(self) -> float:
