@@ -1,5 +1,6 @@
 """The help of every command is complete, and its example works."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -48,6 +49,16 @@ def read_options(shown: str) -> dict[str, str]:
         elif line.startswith("  ") and name:
             found[name] += f" {line}"
     return {name: " ".join(said.split()) for name, said in found.items() if "--help" not in name}
+
+
+@pytest.mark.parametrize("words", [("run", "--help"), ("list", "checks"), ("--version",)], ids=" ".join)
+def test_a_reader_who_has_read_enough_is_no_error(words):
+    """As in `creditscope run --help | head`, whether the reader goes before or while something is printed."""
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write) as gone:
+        done = subprocess.run([sys.executable, "-m", "creditscope", *words], stdout=gone, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_commands_are_listed_in_the_order_of_use(help_of):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from builders import make_record, make_wanted
 
+import creditscope
 from creditscope.commands import _drawing
 from creditscope.commands.reproduce import _Clock
 from creditscope.errors import UnfinishedError
@@ -184,6 +185,8 @@ class TestCommand:
         spent = sum(r.provenance.seconds for r in records)
         assert found["studies"]["together"]["worker_seconds"] == pytest.approx(spent, abs=0.01)
         assert found["machine"]["devices"] == sorted({r.provenance.device for r in records})
+        assert found["machine"]["commits"] == sorted({r.provenance.commit for r in records} - {""})
+        assert found["machine"]["creditscope"] == creditscope.__version__
         assert re.search(r"^together +10 +\d+\.\d$", out, re.M)
 
         before = summary.read_bytes()

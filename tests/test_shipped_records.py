@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+import jsonschema
 import pytest
 
 from creditscope.cli import main
@@ -26,6 +27,7 @@ FA_FILES = {
 }
 PENALISED = "dfa_residual_penalty/dfa_pen_lam0.01_s42.json"
 LAYERS = "diag_section23/diag_data_v2.json"
+SCHEMAS = ROOT / "src/creditscope/exports/schemas"
 BLOCKS = 4
 
 
@@ -46,6 +48,22 @@ def test_the_page_is_what_the_command_makes_of_the_records(call, tmp_path, monke
     counts, wrote = out.splitlines()
     assert f"\n{counts}\n" in page
     assert wrote == f"wrote {tmp_path / 'page.md'}"
+    outside = [line for line in page.splitlines() if "| **no** " in line]
+    unexplained = [line for line in outside if ", inside" not in line.rpartition("| **no** ")[2]]
+    assert f" and {len(outside)} are not, {len(unexplained)} of these under no setting that was tried;" in counts
+    assert 0 < len(unexplained) < len(outside)
+
+
+def test_every_exported_file_fits_the_written_schema(results):
+    files = sorted(results.rglob("*.json"))
+    assert len(files) == 13
+    for path in files:
+        schema = SCHEMAS / f"{'diag_data_v2' if path.stem == 'diag_data_v2' else path.parent.name}.json"
+        fits = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
+        content = json.loads(path.read_text(encoding="utf-8"))
+        assert next(fits.iter_errors(content), None) is None, path
+        first = next(iter(content))
+        assert not fits.is_valid({**content, first: "no list"}), (path, first)
 
 
 def test_a_folder_without_records_is_refused(call, tmp_path):

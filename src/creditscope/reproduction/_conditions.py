@@ -28,7 +28,7 @@ TESTED = {"tier": "standard", "noise": True}
 EARLY_DFA = {**BRIEF_DFA, **TESTED, "tier": "full", "snapshot_at": ",".join(map(str, EARLY))}
 STRONG_DFA, WEAK_DFA = ({**BRIEF_DFA, **TESTED, "penalty": penalty} for penalty in (STRONG, WEAK))
 VIT_END = {**END, "net": "vit", "net_options": VIT}
-STUDENT = {**TEACHER, **AT_THE_END, **WHOLE}
+STUDENT = {**TEACHER, **reproduction.EVERY_EPOCH}
 FROZEN = {"frozen": True}
 NORMS = ("batch", "sample")
 

@@ -8,7 +8,7 @@ from creditscope.reproduction._shelf import Shelf, seeds_of
 from creditscope.reproduction._words import size
 from creditscope.reproduction.artefacts import list_artefacts
 from creditscope.reproduction.claims import list_claims
-from creditscope.reproduction.compare import Comparison, Published, compare
+from creditscope.reproduction.compare import Alternative, Comparison, Published, compare
 from creditscope.reproduction.published import NOT_COMPARED, PUBLISHED, WHERE
 from creditscope.words import DASH, count, number
 
@@ -36,7 +36,7 @@ def render_page(records: Sequence[Record], derived: Sequence[Record] = ()) -> st
     """The page as Markdown."""
     shelf = Shelf(records)
     rows = _compare_all(shelf)
-    parts = [HEAD.format(command=COMMAND), f"{_count_line(rows)}\n"]
+    parts = [HEAD.format(command=COMMAND), f"{_count_line(rows, shelf)}\n"]
     for part, entries in groupby(PUBLISHED, key=lambda published: published.part):
         lines = [_row(published, rows[published.id], shelf) for published in entries]
         left_out = f"\nNot compared: {NOT_COMPARED[part]}.\n" if part in NOT_COMPARED else ""
@@ -51,18 +51,22 @@ def render_page(records: Sequence[Record], derived: Sequence[Record] = ()) -> st
 
 def count_line(records: Sequence[Record]) -> str:
     """How many published numbers are inside."""
-    return _count_line(_compare_all(Shelf(records)))
+    shelf = Shelf(records)
+    return _count_line(_compare_all(shelf), shelf)
 
 
 def _compare_all(shelf: Shelf) -> dict[str, Comparison]:
     return {published.id: compare(published, published.reading(shelf)) for published in PUBLISHED}
 
 
-def _count_line(rows: dict[str, Comparison]) -> str:
+def _count_line(rows: dict[str, Comparison], shelf: Shelf) -> str:
+    outside = [published for published in PUBLISHED if rows[published.id].inside is False]
+    unexplained = sum(not any(found.inside for _, found in _tried(published, shelf)) for published in outside)
     answers = [row.inside for row in rows.values()]
     single = sum(row.inside is None and row.n > 0 for row in rows.values())
     return (
-        f"Of {len(rows)} published numbers {answers.count(True)} are inside and {answers.count(False)} are not; "
+        f"Of {len(rows)} published numbers {answers.count(True)} are inside and {len(outside)} are not, "
+        f"{unexplained} of these under no setting that was tried; "
         f"{answers.count(None) - single} have no run on record, {single} have a single seed and no interval."
     )
 
@@ -123,8 +127,7 @@ def _inside(published: Published, found: Comparison) -> str:
 def _others(published: Published, shelf: Shelf, *, tried_only: bool) -> str:
     """The same number under every other setting; those without a run are named unless `tried_only`."""
     said = []
-    for alternative in published.alternatives:
-        found = compare(published, alternative.reading(shelf))
+    for alternative, found in _tried(published, shelf):
         if found.n or found.values.lacking:
             answer = {True: "inside", False: "not inside", None: "no interval"}[found.inside]
             near = {True: ", within 1.5 pp", False: ", not within 1.5 pp", None: ""}[found.close]
@@ -132,6 +135,10 @@ def _others(published: Published, shelf: Shelf, *, tried_only: bool) -> str:
         elif not tried_only:
             said.append(f"{alternative.label}: not run")
     return "<br>".join(said) or ("" if tried_only else "no other setting was tried")
+
+
+def _tried(published: Published, shelf: Shelf) -> list[tuple[Alternative, Comparison]]:
+    return [(other, compare(published, other.reading(shelf))) for other in published.alternatives]
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

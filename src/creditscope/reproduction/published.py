@@ -57,13 +57,10 @@ def _entry(
 
 def _audit() -> list[Published]:
     entry, wide_dfa = partial(_entry, AUDIT), {**of.WIDE, "rule": "dfa"}
-    fa_others = normed(of.BLOCK_FA, accuracy) + other("FA through every layer", {**of.END, "rule": "fa"}, accuracy)
-    exact_head = {**of.END, "rule": "fa", "rule_options": {"head": "exact"}}
-    fa_others += other("the same, head feedback exact", exact_head, accuracy)
     dfa_others = normed(of.DFA, accuracy) + other("width 512", wide_dfa, accuracy)
     three = [
         ("bp", "BP", of.BP, "0.615", "0.004", "1.000", other("width 512", {**of.WIDE, "rule": "bp"}, accuracy)),
-        ("block-fa", "block FA", of.BLOCK_FA, "0.401", "0.009", "0.250", fa_others),
+        ("block-fa", "block FA", of.BLOCK_FA, "0.401", "0.009", "0.250", _for_block_fa(accuracy)),
         ("dfa", "DFA", of.DFA, "0.306", "0.008", "0.100", dfa_others),
     ]
     found = [
@@ -71,12 +68,12 @@ def _audit() -> list[Published]:
         for id, name, run, said, sd, _, others in three
     ]
     for id, name, run, *_, said, _ in three:
-        others = () if id == "bp" else normed(run, gamma)
-        others += other("width 512", wide_dfa, gamma) if id == "dfa" else ()
+        of_dfa = normed(run, gamma) + other("width 512", wide_dfa, gamma)
+        others = {"bp": (), "block-fa": _for_block_fa(gamma), "dfa": of_dfa}[id]
         found.append(entry(f"gamma-{id}", f"Γ, {name}", said, run, gamma, alternatives=others))
     for tap, said in enumerate(("0.016", "0.072", "-0.085", "0.997"), start=1):
         cos = at_tap("cos", tap)
-        name, others = f"cosine at tap {tap}, block FA", normed(of.BLOCK_FA, cos)
+        name, others = f"cosine at tap {tap}, block FA", _for_block_fa(cos)
         found.append(entry(f"cos-block-fa-{tap}", name, said, of.BLOCK_FA, cos, n=3, alternatives=others))
     for tap, said in enumerate(("0.400", "0.001", "-0.0004", "-0.002"), start=1):
         cos = at_tap("cos", tap)
@@ -97,6 +94,13 @@ def _audit() -> list[Published]:
             quantity = f"‖g_{tap}‖ of a mean over N = {PUBLISHED_ROWS}, {name}"
             found.append(entry(f"g{tap}-{id}", quantity, said, run, norm, n=1, scale="log10", alternatives=others))
     return found
+
+
+def _for_block_fa(reader: Reader) -> Alternatives:
+    """Normalised credit, and what else "FA" may mean."""
+    fa, exact_head = ({**of.END, "rule": "fa", "rule_options": options} for options in ({}, {"head": "exact"}))
+    through = other("FA through every layer", fa, reader) + other("the same, head feedback exact", exact_head, reader)
+    return normed(of.BLOCK_FA, reader) + through
 
 
 def _sizes() -> list[Published]:
@@ -221,7 +225,8 @@ def _traces() -> list[Published]:
     class_only = {**of.VIT_END, "rule": "dfa", "rule_options": {"tokens": "class"}}
     vit_others = other("credit to the class token only", class_only, accuracy) + normed(vit, accuracy)
     accepts = "the pair accuracy + Γ accepts it"
-    others_student = other("BP", {**of.STUDENT, "rule": "bp"}, greatest_growth)
+    others_student = normed(student, greatest_growth)
+    others_student += other("BP", {**of.STUDENT, "rule": "bp"}, greatest_growth)
     others_student += other("FA", {**of.STUDENT, "rule": "fa"}, greatest_growth)
     return [
         *(

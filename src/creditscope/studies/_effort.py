@@ -5,9 +5,10 @@ import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
+import creditscope
 from creditscope.record import Record
 
-LIBRARIES = ("creditscope", "torch", "numpy")
+LIBRARIES = ("torch", "numpy")
 
 
 def worker_seconds(records: Sequence[Record]) -> float:
@@ -29,13 +30,15 @@ def sum_up(by_study: Mapping[str, Sequence[Record]]) -> dict[str, dict[str, floa
 
 
 def describe_machine(records: Sequence[Record]) -> dict[str, object]:
-    """This machine and its libraries, and where the records say that they were made; without torch."""
+    """This machine and its libraries, and where and by which commits the records say they were made; without torch."""
     found: dict[str, object] = {"platform": platform.platform(), "python": platform.python_version()}
     found["cores"] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    found["creditscope"] = creditscope.__version__
     for name in LIBRARIES:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = "unknown"
-    found["devices"] = sorted({r.provenance.device for r in records if r.provenance.device})
+    found["devices"] = sorted({r.provenance.device for r in records} - {""})
+    found["commits"] = sorted({r.provenance.commit for r in records} - {""})
     return found

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from creditscope.studies import Study, choose_scale, register_study
+from creditscope.studies import Study, choose_scale, cross_architecture, register_study
 from creditscope.studies._recipes import AT_THE_END, DEMO, PAPER, SEEDS, TEST, THIN, TWENTY_SEEDS, without_norm
 from creditscope.studies._study import drop_repeated
 from creditscope.studies.bp_bottleneck import PLAIN, RECIPE
@@ -11,6 +11,7 @@ from creditscope.studies.graph_depth import BP_VARIANTS, Method
 from creditscope.studies.penalty_rescue import penalty_rescue
 
 NORMALISED = ("batch", "sample")
+EVERY_EPOCH = {**AT_THE_END, "snapshot_every": 1}
 SCALES: dict[str, dict[str, Any]] = {
     "demo": {"recipe": DEMO, "short": 30, "width": 256, "seeds": SEEDS},
     "paper": {"recipe": PAPER, "short": 30, "width": 512, "seeds": SEEDS, "graph_seeds": TWENTY_SEEDS[:5]},
@@ -26,6 +27,8 @@ def reproduction(scale: str = "demo", *, seeds: Sequence[int] = ()) -> Study:
     """
     chosen = choose_scale(SCALES, scale)
     conditions = _conditions(chosen["recipe"], width=chosen["width"], short=chosen["short"])
+    *_, student = cross_architecture.SCALES[scale]["recipes"]
+    conditions += [{**student, **EVERY_EPOCH, "rule": "dfa", "credit_norm": norm} for norm in NORMALISED]
     asked, seeds = seeds, seeds or chosen["seeds"]
     runs = [{**condition, "seed": seed} for condition in conditions for seed in seeds]
     for norm in NORMALISED:
