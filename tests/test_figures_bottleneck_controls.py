@@ -1,6 +1,6 @@
 """Study and figure `bottleneck_controls`: which runs, which numbers, and which explanation survives."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,7 @@ ACCURACIES = {
 }
 """As measured on Cora at L = 10, rounded: the collapse goes with decay, its coupling, or the small start."""
 ZEROS = ("baseline", "float64", "Â = I", "row-normalised Â")
+Key = tuple[int, str, int]
 
 
 def make_run(wanted: dict[str, Any], *, accuracy: float, zeros: bool, w_norm: float = 8.0) -> Record:
@@ -64,7 +65,7 @@ def make_run(wanted: dict[str, Any], *, accuracy: float, zeros: bool, w_norm: fl
 
 def make_study(
     *, depths=(10,), seeds=SEEDS, accuracies: Mapping[str, float] = ACCURACIES, zeros=ZEROS
-) -> dict[tuple[int, str, int], Record]:
+) -> dict[Key, Record]:
     """Records by (depth, control, seed), a little different by seed."""
     found = {}
     for wanted in bottleneck_controls("paper", depths=depths, seeds=seeds).runs:
@@ -74,6 +75,15 @@ def make_study(
             wanted, accuracy=accuracy, zeros=name in zeros
         )
     return found
+
+
+def with_accuracies(found: dict[Key, Record], control: str, values: Sequence[float]) -> dict[Key, Record]:
+    """The same, but for one control at 10 layers, by seed."""
+    keys, changed = [(10, control, seed) for seed in SEEDS], dict(found)
+    for key, accuracy in zip(keys, values, strict=True):
+        first, last = found[key].snapshots
+        changed[key] = replace(found[key], snapshots=(first, replace(last, accuracy=accuracy)))
+    return changed
 
 
 def _name(record: Record) -> str:
@@ -164,7 +174,7 @@ class TestTable:
         assert cell(fig, 10, "baseline", "spread") == ".50"
         assert cell(fig, 10, "baseline", "decay/\ngrad.") == "40"  # 5e-4 · 8 / 1e-4
         assert cell(fig, 10, "no decay", "decay/\ngrad.") == "0"
-        assert cell(fig, 10, "untrained net", "accuracy") == ".11 ± .00"
+        assert cell(fig, 10, "untrained net", "accuracy") == ".11 ± 0"
         assert cell(fig, 10, "untrained net", "zero\nnorm") == "0/40"
 
     def test_altered_records_alter_table_panels_and_text(self):
@@ -176,7 +186,7 @@ class TestTable:
             last = replace(record.last, accuracy=0.4321, weights=weights)
             spoiled[10, "gain 2", seed] = replace(record, snapshots=(record.snapshots[0], last))
         fig = plot_bottleneck_controls(list(spoiled.values()))
-        assert cell(fig, 10, "gain 2", "accuracy") == ".43 ± .00"
+        assert cell(fig, 10, "gain 2", "accuracy") == ".43 ± 0"
         assert cell(fig, 10, "gain 2", "zero\nnorm") == "16/40"
         assert cell(fig, 10, "gain 2", "all\nzero") == "4/40"
         (point,) = [line for line in panel(fig, 10, "accuracy").lines if line.get_gid() == "gain 2"]
@@ -187,7 +197,7 @@ class TestTable:
         before, after = (describe(list(records.values())) for records in (found, spoiled))
         assert "16/40" in after
         assert "16/40" not in before
-        assert ".43 ± .00" in after.replace("\u00a0", " ")
+        assert ".43 ± 0" in after.replace("\u00a0", " ")
 
     def test_the_untrained_net_is_the_first_snapshot_of_the_baseline(self):
         found = make_study()
@@ -228,11 +238,7 @@ class TestVerdict:
 
     def test_what_is_undecided_leaves_its_explanation_open(self):
         found = make_study(accuracies=dict.fromkeys(ACCURACIES, 0.1), zeros=["baseline"])
-        for seed, accuracy in zip(SEEDS, (0.9, 0.1, 0.8, 0.15), strict=True):
-            record = found[10, "no decay", seed]
-            last = replace(record.last, accuracy=accuracy)
-            found[10, "no decay", seed] = replace(record, snapshots=(record.snapshots[0], last))
-        said = said_of(found)
+        said = said_of(with_accuracies(found, "no decay", (0.9, 0.1, 0.8, 0.15)))
         assert "No single change is shown to bring learning back. With decay on the first layer only" in said
         concluded = said.partition("learning does not return:")[2].partition("the zeros, not the failure")[0]
         assert "small initial weights" in concluded
@@ -245,10 +251,7 @@ class TestVerdict:
         assert "survives" not in said
 
     def test_a_collapse_in_some_seeds_is_counted(self):
-        found = make_study()
-        record = found[10, "baseline", 2]
-        found[10, "baseline", 2] = replace(record, snapshots=(record.snapshots[0], replace(record.last, accuracy=0.66)))
-        said = said_of(found)
+        said = said_of(with_accuracies(make_study(), "baseline", (0.1, 0.66, 0.1, 0.1)))
         assert "the baseline collapses in 3 of 4 seeds" in said
         assert "no control is judged" in said
 
@@ -263,12 +266,7 @@ class TestVerdict:
         assert ": weight decay" not in ruled_out
 
     def test_scattered_seeds_are_undecided(self):
-        found = make_study()
-        for seed, accuracy in zip(SEEDS, (0.9, 0.1, 0.8, 0.15), strict=True):
-            record = found[10, "no decay", seed]
-            found[10, "no decay", seed] = replace(
-                record, snapshots=(record.snapshots[0], replace(record.last, accuracy=accuracy))
-            )
+        found = with_accuracies(make_study(), "no decay", (0.9, 0.1, 0.8, 0.15))
         half = stats.t.ppf(0.975, 3) * stats.sem((0.9, 0.1, 0.8, 0.15))
         assert f"Undecided over these seeds: no decay (.49 ± {half:.2f}).".replace("0.", ".") in said_of(found)
 
@@ -388,6 +386,12 @@ class TestPage:
     def test_nothing_to_draw_is_refused(self):
         with pytest.raises(CreditscopeError, match="the baseline among them, but got 0 such among 1 records"):
             plot_bottleneck_controls([make_record(rule="bp")])
+
+    def test_a_small_spread_has_room_beside_the_longest_name(self):
+        found = with_accuracies(make_study(), "PairNorm on row-normalised Â", (0.7684, 0.768, 0.768, 0.768))
+        fig = plot_bottleneck_controls(list(found.values()))
+        assert cell(fig, 10, "PairNorm on row-normalised Â", "accuracy") == ".7681 ± .0003"
+        assert_clear(fig)
 
     def test_no_text_leaves_the_page_or_covers_another(self, tmp_path):
         fig = plot_bottleneck_controls(list(make_study(depths=(6, 10, 20)).values()))

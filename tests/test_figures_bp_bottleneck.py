@@ -9,7 +9,7 @@ from bottleneck_runs import altered, depth_of, gone, has_line, line, panel, tiny
 from pages import assert_clear, texts
 
 from creditscope.errors import CreditscopeError
-from creditscope.figures import _depths, describe_figure, save_figure
+from creditscope.figures import _bottleneck_captions, _depths, describe_figure, save_figure
 from creditscope.figures._bottleneck_captions import uniform_error
 from creditscope.figures._bottleneck_table import HEADINGS, table_rows
 from creditscope.figures._depths import select_depths
@@ -79,7 +79,7 @@ class TestFigure:
         assert not has_line(ax, "L = 5 float32")
         assert line(ax, "every element is 0 (drawn here)")[0] == zeros[0]
         assert line(ax, "float32 norm is 0, elements are not (drawn here)")[0] == plain[0]
-        assert "Weight gradients: 10 of 16 all zero, 16 zero as float32 norms" in said
+        assert "Zero weight gradients: 10 of 16, by float32 norm 16" in said
         assert (
             "L = 3: medians from 10⁻²⁶ to 3×10⁻²⁶; all 6 underflow as float32 norms, though none is all zero." in said
         )
@@ -112,7 +112,7 @@ class TestFigure:
         )
         fig = plot_bp_bottleneck(changed)
         said, printed = texts(fig), describe_figure(plot_bp_bottleneck, changed)
-        for cell in ("43.2 ± 0.0", "0/10", "1.2×10⁻²", "0.78"):
+        for cell in ("43.2 ± 0", "0/10", "1.2×10⁻²", "0.78"):
             assert cell in said
             assert cell in printed.splitlines()[2]
         assert all(heading.replace("\n", ", ") in printed for heading in HEADINGS)
@@ -153,7 +153,7 @@ class TestFigure:
         said = texts(plot_bp_bottleneck(unknown))
         assert "every element of every weight gradient is exactly 0" not in said
         assert "L = 5: norms not measured" in said
-        assert "Weight gradients: 0 of 16 all zero" in said
+        assert "Zero weight gradients: 0 of 16," in said
         older = altered(records, 5, weights=lambda w: {"exact_float32": ()})
         monkeypatch.setattr(_depths, "DEPTHS", (3, 5))
         assert "L = 5: not on record" in texts(plot_bp_bottleneck(older))
@@ -186,6 +186,26 @@ class TestFigure:
         mixed = [*records[:-1], replace(records[-1], spec=replace(records[-1].spec, lr=0.1))]
         with pytest.raises(CreditscopeError, match=r"Expected records of one setting, but they differ in lr"):
             plot_bp_bottleneck(mixed)
+
+    def test_a_small_spread_is_not_written_as_none(self, records):
+        near = {1: 0.4320, 2: 0.4324}
+        changed = [altered([r], 5, accuracy=near[r.spec.seed])[0] for r in records]
+        assert "43.22 ± 0.03" in texts(plot_bp_bottleneck(changed))
+
+    @pytest.mark.parametrize("count", [720, 7_200, 72_000])
+    def test_titles_keep_apart_however_long_their_numbers(self, records, count, monkeypatch):
+        rows = [
+            replace(row, all_zero=(count, count), zero_norms=(count, count))
+            for row in table_rows(select_depths(records))
+        ]
+        monkeypatch.setattr(_bottleneck_captions, "table_rows", lambda found: rows)
+        fig = plot_bp_bottleneck(records)
+        fig.draw_without_rendering()
+        assert f"{2 * count} of {2 * count}, by float32 norm {2 * count}" in texts(fig)
+        first, second = (next(t for t in fig.texts if t.get_text().startswith(f"{letter}   ")) for letter in "AB")
+        gap = second.get_window_extent().x0 - first.get_window_extent().x1
+        assert gap / fig.dpi > 0.3  # inches
+        assert first.get_size() > 5.5
 
     @pytest.mark.parametrize("plot", [plot_bp_bottleneck, plot_forward_magnitude])
     def test_pages_are_clear_and_saved_alike(self, records, plot, tmp_path):

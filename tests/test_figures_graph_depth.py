@@ -134,7 +134,7 @@ class TestFigure:
         assert said_in(panel(new, "cora", "matrix"), "kaft BP").replace("−", "-") == f"{wanted:+d}"
         assert said_in(panel(old, "cora", "matrix"), "kaft BP") != said_in(panel(new, "cora", "matrix"), "kaft BP")
         assert f"KAFT ({words(accuracies(FAILS, KAFT))})" in texts(old)
-        assert "KAFT (.78 ± .00)" in texts(new)
+        assert "KAFT (.78 ± 0)" in texts(new)
         assert "0.777" in describe(after)
         assert "0.777" not in describe(before)
 

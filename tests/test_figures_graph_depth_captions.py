@@ -45,7 +45,7 @@ class TestSubject:
         said = texts(fig)
         recipe = words(accuracies(FAILS, RECIPE))
         assert f"Cora. BP by the recipe first fails at L = 12 ({recipe}; majority class .32)." in said
-        assert "CiteSeer. BP by the recipe first fails at L = 8 (.30 ± .00; majority class .32)." in said
+        assert "CiteSeer. BP by the recipe first fails at L = 8 (.30 ± 0; majority class .32)." in said
         differences = 100 * np.subtract(accuracies(8, KAFT, "citeseer"), 0.3)
         assert said_in(panel(fig, "citeseer", "matrix"), "kaft BP") == f"{np.mean(differences):+.0f}"
 
@@ -54,7 +54,7 @@ class TestSubject:
         records = changed(found, "cora", FAILS, RECIPE, accuracy=0.8)
         records = changed(by_key(found, records), "cora", 16, RECIPE, accuracy=0.8)
         fig = plot_graph_depth(records)
-        assert "BP by the recipe fails at no depth on record (at L = 16 .80 ± .00; majority class .32)." in texts(fig)
+        assert "BP by the recipe fails at no depth on record (at L = 16 .80 ± 0; majority class .32)." in texts(fig)
         assert "at L = 16, the deepest (BP by the recipe fails nowhere)" in texts(fig)
         assert not [ln for ln in panel(fig, "cora", "rules").lines if ln.get_gid() == "first failure"]
         assert said_in(panel(fig, "cora", "matrix"), "kaft BP") == f"−{80 - 100 * np.mean(accuracies(16, KAFT)):.0f}"
@@ -89,7 +89,7 @@ class TestCaptions:
         found = by_key(found, diverged(found, ("cora", FAILS, RULES[2])))
         said = said_of(list(found.values()))
         kaft, spread = words(accuracies(FAILS, KAFT)), words([0.9, 0.3, 0.85])
-        assert f"There KAFT ({kaft}) trains; DFA-GNN ({spread}) is undecided; DFA (.36 ± .00) fails; GrAPE div" in said
+        assert f"There KAFT ({kaft}) trains; DFA-GNN ({spread}) is undecided; DFA (.36 ± 0) fails; GrAPE div" in said
         said = said_of([r for k, r in found.items() if k[2] != KAFT])
         assert "There no rule trains; DFA-GNN" in said
         assert "kaft is not on record." in said

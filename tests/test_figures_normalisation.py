@@ -1,5 +1,6 @@
 """Study and figure `normalisation`: which runs, which numbers, and that captions follow the data."""
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -138,8 +139,8 @@ class TestFigure:
     def test_caption_follows_the_data(self):
         found = make_grid()
         said = texts(plot_normalisation(list(found.values())))
-        assert "in pp at λ = 10⁻², paired over seeds (95 % t interval): AdamW, terminal LayerNorm: batch +5.0" in said
-        assert "sample +10.0 (+10.0 to +10.0); AdamW, no terminal norm" in said
+        assert "in pp at λ = 10⁻², paired over seeds [95 % t interval]: AdamW, terminal LayerNorm: batch +5.0" in said
+        assert "sample +10.0 [+10.0, +10.0]; AdamW, no terminal norm" in said
         assert (
             "Depth is used (95 % lower bound over 2 pp) in conditions that stayed finite: none 4 of 8, batch 4" in said
         )
@@ -147,6 +148,15 @@ class TestFigure:
         assert "No run diverged." in said
         calm = texts(plot_normalisation(changed(found, taps={"h_rms": 1.0})))
         assert "No block overwrites the stream" in calm
+
+    def test_a_bound_near_zero_keeps_its_side(self):
+        found = make_grid()
+        for seed, more in zip(SEEDS, (0.0015, 0.0010, 0.0009), strict=True):
+            plain = found["adamw", True, "dfa", "none", 0.01, False, seed].last.accuracy
+            key = "adamw", True, "dfa", "batch", 0.01, False, seed
+            found[key] = replace(found[key], snapshots=(replace(found[key].last, accuracy=plain + more),))
+        said = texts(plot_normalisation(list(found.values())))
+        assert "terminal LayerNorm: batch −0.1 [−0.2, −0.03]" in said
 
     def test_depth_is_not_judged_where_bp_does_not_use_it(self):
         shallow = changed(make_grid(), "adamw", True, "bp", accuracy=0.41)

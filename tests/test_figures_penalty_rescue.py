@@ -59,7 +59,7 @@ class TestNumbers:
         said = texts(fig)
         assert said.count("floor") == said.count("published floor") > 0  # the key names the line, nothing in the panel
         assert "(10⁻⁷·N, N = 128)" in said
-        assert "‖h₄‖ +3.0 ± 0.0 under DFA and +0.0 ± 0.0 under DFA with λ = 10⁻²" in said
+        assert "‖h₄‖ +3.0 ± 0 under DFA and 0.0 ± 0 under DFA with λ = 10⁻²" in said
         assert "3 of 3 seeds (first at epoch 20) under DFA and 0 of 3 seeds" in said
 
     def test_states_are_drawn_above_gradients(self):

@@ -1,5 +1,6 @@
 """Trajectories draw and say what the records hold: figures `snapshot_resmlp`, `snapshot_vit`, `cross_architecture`."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import pytest
 from builders import make_record, write_record
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from pages import assert_clear, texts
 from trajectory_runs import EPOCHS, SEEDS, grow, make_cross, make_resmlp, make_run, with_growth
 
@@ -154,28 +156,28 @@ class TestCaptions:
 
     def test_they_follow_the_data(self):
         said = said_of(make_resmlp())
-        assert "From epoch 0 to 8 ‖h₄‖ grows 10⁴-fold under DFA and 3.2-fold under BP." in said
-        assert "In orders of magnitude ‖g₂‖ falls by 6.0 ± 0.0 under DFA and 1.0 ± 0.0 under BP." in said
+        assert "From epoch 0 to 8 ‖h₄‖ grows 3.2-fold under BP and 10⁴-fold under DFA." in said
+        assert "In orders of magnitude ‖g₂‖ falls by 1.0 ± 0 under BP and 6.0 ± 0 under DFA." in said
         assert (
             "‖g₂‖ is under the published floor, 1.28×10⁻⁵, first at epoch 8 (3 of 3 seeds) under DFA and never under BP"
             in said
         )
-        assert "‖h₄‖ grows 100-fold under DFA" in said
-        assert "‖g₂‖ keeps its size under DFA and falls by 1.0" in said
-        assert "‖g₂‖ is never under the published floor, 1.28×10⁻⁵, under DFA and BP." in said
+        assert "‖h₄‖ grows 3.2-fold under BP and 100-fold under DFA" in said
+        assert "‖g₂‖ falls by 1.0 ± 0 under BP and keeps its size under DFA" in said
+        assert "‖g₂‖ is never under the published floor, 1.28×10⁻⁵, under BP and DFA." in said
         assert (
-            "DFA with a terminal norm has a ‖g₂‖ that is 6.0 ± 0.0 orders of magnitude smaller than without one" in said
+            "DFA with a terminal norm has a ‖g₂‖ that is 6.0 ± 0 orders of magnitude smaller than without one" in said
         )
         assert "a ‖h₄‖ that is 100-fold larger (paired over seeds)" in said
         assert "g₂ is no rounding noise: float64 differs by at most 10⁻⁷ of it." in said
 
     def test_they_turn_with_the_data(self):
         said = said_of(make_resmlp(h=grow(10, -1), g=grow(1, 2), noise=0.2))
-        assert "‖h₄‖ shrinks 10-fold under DFA and grows 3.2-fold under BP." in said
-        assert "‖g₂‖ rises by 2.0 ± 0.0 under DFA and falls by 1.0 ± 0.0 under BP." in said
+        assert "‖h₄‖ grows 3.2-fold under BP and shrinks 10-fold under DFA." in said
+        assert "‖g₂‖ falls by 1.0 ± 0 under BP and rises by 2.0 ± 0 under DFA." in said
         assert "is crossed first" not in said
         assert said.count("‖g₂‖ is never under the published floor") == 2
-        assert "2.0 ± 0.0 orders of magnitude larger than without one, and a ‖h₄‖ that is 10³-fold smaller" in said
+        assert "2.0 ± 0 orders of magnitude larger than without one, and a ‖h₄‖ that is 10³-fold smaller" in said
         assert "g₂ is unresolved: at its worst, float64 differs by more than 0.1 of it for DFA (0.2)." in said
 
     def test_the_limit_of_growth_is_that_of_the_decision_table(self):
@@ -219,15 +221,36 @@ class TestCaptions:
         runs = without(make_resmlp(), rule="dfa", seed=2, terminal=True)
         said = said_of([*runs, make_run("dfa", 2, g=grow(1, -3))])
         assert "first at epoch 8 (2 of 3 seeds) under DFA" in said
-        assert "falls by 5.0 ± 1.7 under DFA" in said
+        assert "falls by 1.0 ± 0 under BP and 5.0 ± 1.7 under DFA" in said
 
-    @pytest.mark.parametrize(("end", "words"), [(0.3, "(30.0 ± 0.0 pp below BP)"), (0.7, "(10.0 ± 0.0 pp above BP)")])
+    @pytest.mark.parametrize(("end", "words"), [(0.3, "(30.0 ± 0 pp below BP)"), (0.7, "(10.0 ± 0 pp above BP)")])
     def test_accuracy_is_held_against_bp(self, end, words):
         records = make_cross(accuracy={"dfa": end})
         said = cross_said(records)
         assert said.count(f"DFA {end + 0.02:.2f}".replace("0.", ".") + f" ± .01 {words}") == 3
-        assert "FA .52 ± .01 (10.0 ± 0.0 pp below BP)" in said
+        assert "FA .52 ± .01 (10.0 ± 0 pp below BP)" in said
         assert f"{end + 0.02:.3f} ± 0.010" in cross_architecture.describe(records)
+
+    def test_rules_are_named_in_the_order_of_the_key(self):
+        fig = plot_cross_architecture(make_cross())
+        key = [t.get_text() for legend in fig.findobj(Legend) for t in legend.get_texts()]
+        assert key[:3] == ["BP", "FA", "DFA"]
+        for sentence in texts(fig).split(". "):
+            named = re.findall(r"(?:under|and|,|end:) (BP|FA|DFA)\b", sentence)
+            assert named == sorted(named, key=key.index), sentence
+        assert "fold under BP, 3.2-fold under FA and 3.2-fold under DFA" in texts(fig)
+        assert "Test accuracy at the end: BP" in texts(fig)
+
+    def test_a_small_spread_is_not_written_as_none(self):
+        runs = without(make_resmlp(), rule="dfa", seed=2, terminal=True)
+        said = said_of([*runs, make_run("dfa", 2, h=grow(10, 4), g=grow(1, -6.05))])
+        assert "‖g₂‖ falls by 1.0 ± 0 under BP and 6.02 ± 0.03 under DFA." in said
+
+    def test_no_change_is_none_however_small_its_spread(self):
+        """Orders of magnitude are told from none by one decimal, as before they are written with more."""
+        runs = without(make_resmlp(), rule="dfa", terminal=True)
+        still = [make_run("dfa", seed, g=grow(1, orders)) for seed, orders in zip(SEEDS, (0, 0.01, 0.02), strict=True)]
+        assert "‖g₂‖ falls by 1.0 ± 0 under BP and keeps its size under DFA." in said_of([*runs, *still])
 
     def test_the_text_holds_the_ends(self):
         said = snapshot_resmlp.describe(make_resmlp())
@@ -309,7 +332,7 @@ class TestGaps:
         assert "ResMLP with terminal LayerNorm, DFA: seed 3 unfinished, left out." in said
         zero = said_of(make_resmlp(g=lambda epoch: 0.0 if epoch == 8 else 1.0))
         assert "DFA: no ‖g₂‖ above 0 at 3 of 15 points." in zero
-        assert "‖g₂‖ is unmeasured under DFA and falls by 1.0" in zero
+        assert "‖g₂‖ falls by 1.0 ± 0 under BP and is unmeasured under DFA" in zero
 
     def test_one_seed_has_no_band(self):
         fig = plot_cross_architecture(make_cross(seeds=(1,)))

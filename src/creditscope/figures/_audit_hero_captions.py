@@ -60,8 +60,8 @@ def _above_chance(group: Group) -> bool:
 
 def caption_pair(hero: Selection) -> str:
     """A: for how many rules Γ > 0 and accuracy is above chance, as CS010 judges it."""
-    constant = hero.facts.best_constant
-    if constant is None or chance_level(hero) is None:
+    constant, level = hero.facts.best_constant, chance_level(hero)
+    if constant is None or level is None:
         why = "the targets are no classes, or random, or the test rows are too few"
         return f"Chance is not judged here: {why}. So the pair cannot be read."
     pairs = [(g, _mean(g.per_run("gamma")), _mean(g.per_run("accuracy"))) for g in hero.drawn]
@@ -72,9 +72,10 @@ def caption_pair(hero: Selection) -> str:
         return "Γ or accuracy is unmeasured for every rule, so the pair cannot be read."
     how_many = {1: "the one rule", 2: "both rules"}.get(total, f"all {total} rules")
     how_many = f"{count} of {total} rules" if others else how_many
+    rows = hero.facts.test_rows or hero.drawn[0].records[0].last.rows_covered
     text = (
-        f"Accuracy and Γ look like learning for {how_many} (Γ\u00a0>\u00a00, accuracy clears the best constant guess, "
-        f"{number(constant)}, as in CS010)"
+        f"Accuracy and Γ look like learning for {how_many} (Γ\u00a0>\u00a00; accuracy over {number(level)}: the best "
+        f"constant guess, {number(constant)}, plus what {rows:,} test rows leave open, CS010)"
     )
     if not others:
         return f"{text}: the pair alone raises no doubt."
@@ -154,8 +155,8 @@ def _compare(orders: np.ndarray, label: str) -> str:
     if np.isnan(mean):
         return f"unmeasured under {label}"
     if len(orders) > 1 and not _is_apart(orders):
-        return f"like BP's under {label} ({with_spread(number(mean, digits=1), sd)})"
-    return f"{with_spread(number(abs(mean), digits=1), sd)} {'smaller' if mean < 0 else 'larger'} under {label}"
+        return f"like BP's under {label} ({with_spread(mean, sd)})"
+    return f"{with_spread(abs(mean), sd)} {'smaller' if mean < 0 else 'larger'} under {label}"
 
 
 def _say_noise(hero: Selection, *, shrunk: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ def title_gradients(found: Depths) -> str:
     rows = table_rows(found)
     zero, total = (sum(row.all_zero[i] for row in rows) for i in range(2))
     norms = sum(row.zero_norms[0] for row in rows)
-    return f"Weight gradients: {zero} of {total} all zero, {norms} zero as float32 norms"
+    return f"Zero weight gradients: {zero} of {total}, by float32 norm {norms}"
 
 
 def title_probes(found: Depths) -> str:

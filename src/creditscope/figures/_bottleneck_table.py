@@ -7,6 +7,7 @@ import numpy as np
 from creditscope.figures._depths import DepthGroup, Depths
 from creditscope.figures._measures import count_all_zero, count_zero_norms
 from creditscope.figures._stats import median
+from creditscope.figures._words import spread_cell
 from creditscope.words import power
 
 HEADINGS = (
@@ -40,10 +41,9 @@ class Row:
         """As drawn."""
         if not self.runs:
             return (f"L = {self.depth}", *["not on record"] * (len(HEADINGS) - 1))
-        spread = "" if np.isnan(self.spread) else f" ± {100 * self.spread:.1f}"
         return (
             f"L = {self.depth}",
-            f"{100 * self.accuracy:.1f}{spread}",
+            spread_cell(100 * self.accuracy, 100 * self.spread, digits=1),
             "{}/{}".format(*self.zero_norms),
             "{}/{}".format(*self.all_zero),
             power(self.output_error, digits=1),

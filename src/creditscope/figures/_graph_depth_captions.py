@@ -1,6 +1,5 @@
 """The sentences of figure `graph_depth`, computed from the records: they change when the data do."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -16,7 +15,7 @@ from creditscope.figures._graph_learning import (
     majority,
     sort_by_accuracy,
 )
-from creditscope.figures._words import OPTIMISERS, accuracy_words, seed_words, share, signed, with_spread
+from creditscope.figures._words import OPTIMISERS, accuracy_words, half_width, seed_words, share, signed, with_spread
 from creditscope.studies.graph_depth import BP_VARIANTS, METHODS, RULES, Method
 from creditscope.words import join_words, span
 
@@ -164,8 +163,7 @@ def _with_level(grid: Grid, task: str, depth: int, method: Method) -> str:
 
 def difference_words(difference: Interval) -> str:
     """In pp, ± half the width of its interval."""
-    half = math.nan if difference.high is None else difference.high - difference.mean
-    return with_spread(signed(difference.mean), half)
+    return with_spread(difference.mean, half_width(difference), write=signed)
 
 
 def say_chosen(grid: Grid) -> str:

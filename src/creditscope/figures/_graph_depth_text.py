@@ -11,6 +11,7 @@ from creditscope.auditing.tables import fit_tables, render_plain
 from creditscope.figures._graph_depth_captions import captions, difference_words, footer, say_chosen, title
 from creditscope.figures._graph_grid import Grid, changes, graph_name
 from creditscope.figures._graph_learning import find_subject
+from creditscope.figures._words import half_width, spread_cell
 from creditscope.studies.graph_depth import BP_VARIANTS, METHODS, RULES, Method
 from creditscope.words import DASH
 
@@ -41,13 +42,18 @@ def _by_depth(grid: Grid, task: str, name: str, methods: Sequence[Method], width
 
     def cell(depth: int, method: Method) -> str:
         found = grid.cell(task, depth, method).interval(name)
-        said = [] if found is None else [found.text()]
+        said = [] if found is None else [_level(found)]
         for count, how in zip(grid.lost(task, depth, [method]), ("diverged", "not on record"), strict=True):
             said += [f"{count} of {len(grid.seeds)} {how}"] * (count > 0)
         return ", ".join(said) or DASH
 
     columns = {f"L = {depth}": [cell(depth, method) for method in methods] for depth in grid.depths}
     return fit_tables("", [grid.name(method) for method in methods], columns, width)
+
+
+def _level(found: Interval) -> str:
+    """A mean of one seed says so."""
+    return found.text() if found.high is None else spread_cell(found.mean, half_width(found), digits=3)
 
 
 def _differences(grid: Grid, task: str, width: int) -> list[Table]:

@@ -7,7 +7,7 @@ from creditscope.auditing.methods import accuracies
 from creditscope.auditing.stats import t_bounds
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.figures._conditions import NORMS, Condition, Grid, Setting
-from creditscope.figures._words import seed_words, signed
+from creditscope.figures._words import interval_words, seed_words
 from creditscope.words import name_options, power
 
 
@@ -29,7 +29,7 @@ def _cost(grid: Grid) -> str:
         found = [_difference(setting, norm, best) for norm in NORMS[1:]]
         clauses.append(f"{setting.label}: {', '.join(found)}")
     said = f"Accuracy without normalisation minus with it, in pp at λ\u00a0=\u00a0{power(best)}, paired over seeds "
-    return f"{said}(95\u00a0% t interval): {'; '.join(clauses)}."
+    return f"{said}[95\u00a0% t interval]: {'; '.join(clauses)}."
 
 
 def _difference(setting: Setting, norm: str, penalty: float) -> str:
@@ -39,9 +39,7 @@ def _difference(setting: Setting, norm: str, penalty: float) -> str:
     found = paired_interval(*({s: 100 * a for s, a in accuracies(c.runs).items()} for c in (plain, other)))
     if found is None:
         return f"{norm} unmeasured"
-    if found.low is None or found.high is None:
-        return f"{norm} {signed(found.mean)} (one seed)"
-    return f"{norm} {signed(found.mean)} ({signed(found.low)} to {signed(found.high)})"
+    return f"{norm} {interval_words(found)}"
 
 
 def _depth(grid: Grid) -> str:

@@ -9,7 +9,7 @@ from creditscope.figures._penalty import DEEP, KINDS, Rescue
 from creditscope.figures._penalty_bars import METRICS, Metric, over_null, paired
 from creditscope.figures._selection import spec_of
 from creditscope.figures._stats import mean_sd, take_log
-from creditscope.figures._words import number, seed_words, signed, with_spread
+from creditscope.figures._words import interval_words, number, seed_words, signed, with_spread
 from creditscope.record.schema import DESCENT_ROWS, FRESH_MOVES
 from creditscope.studies.penalty_rescue import STRONG
 from creditscope.words import count, join_words, power, span, subscript, with_options
@@ -47,7 +47,7 @@ def _ends(found: Rescue, key: str) -> tuple[int, int]:
 def _orders(found: Rescue, key: str, name: str) -> str:
     logs = take_log(found.trajectory(key, name)[1])
     mean, sd = (float(value) for value in mean_sd(logs[:, -1] - logs[:, 0]))
-    return with_spread(signed(mean), sd)
+    return with_spread(mean, sd, write=signed)
 
 
 def _crossing(found: Rescue, key: str) -> str:
@@ -93,7 +93,7 @@ def _cosine_words(found: Rescue) -> str:
     for key in JUDGED:
         gain = over_null(found, METRICS[0], key)
         if gain is not None:
-            said.append(f"{KINDS[key].label} {_answer(gain)}, {_interval(gain, digits=2)}")
+            said.append(f"{KINDS[key].label} {_answer(gain)}, {interval_words(gain, digits=2)}")
     if not said:
         return "No cosine is on record to compare with fresh feedback."
     where = "at the same snapshots, by the 95\u00a0% t interval of the difference"
@@ -144,7 +144,7 @@ def caption_cost(found: Rescue) -> str:
         for name, keys in {"BP": ("bp strong", "bp"), "DFA": TRACED[::-1]}.items()
     ]
     gaps = [
-        f"{_interval(gap, unit=PP)} to {KINDS[key].label}"
+        f"{interval_words(gap, unit=PP)} to {KINDS[key].label}"
         for key in ("bp strong", "bp")
         if (gap := difference(found, key, "strong"))
     ]
@@ -164,7 +164,7 @@ def _changes(name: str, change: Interval | None) -> str:
     if change.low is None or change.high is None:
         return f"changes {name} by {signed(change.mean)}\u00a0pp (one seed)"
     verb = "lifts" if change.low > 0 else "lowers" if change.high < 0 else "does not clearly change"
-    return f"{verb} {name}: {_interval(change, unit=PP)}"
+    return f"{verb} {name}: {interval_words(change, unit=PP)}"
 
 
 def _frozen_words(found: Rescue) -> str:
@@ -174,7 +174,7 @@ def _frozen_words(found: Rescue) -> str:
         gain = difference(found, "strong", key)
         if gain is not None:
             word = {"yes": "above", "below": "below", "no": "not clearly above"}.get(_answer(gain), "against")
-            said.append(f"{word} {KINDS[key].label} ({_interval(gain, unit=PP)})")
+            said.append(f"{word} {KINDS[key].label} ({interval_words(gain, unit=PP)})")
     return f"Penalised DFA is {join_words(said)}." if said else ""
 
 
@@ -199,10 +199,3 @@ def footer(found: Rescue) -> str:
         f"‖{g}‖ per sample under {floor}, the published {power(PUBLISHED_FLOOR / PUBLISHED_ROWS)} for a mean over "
         f"N\u00a0=\u00a0{PUBLISHED_ROWS} rows."
     )
-
-
-def _interval(found: Interval, *, digits: int = 1, unit: str = "") -> str:
-    mean = signed(found.mean, digits=digits) + unit
-    if found.low is None or found.high is None:
-        return f"{mean} (one seed)"
-    return f"{mean} [{signed(found.low, digits=digits)}, {signed(found.high, digits=digits)}]"

@@ -8,7 +8,7 @@ from creditscope.figures._penalty import KINDS, Rescue
 from creditscope.figures._penalty_bars import COLUMNS, EXACT, METRICS, NULL, Bar, measure_bar, note_missing
 from creditscope.figures._penalty_captions import caption_cost, caption_metrics, caption_trajectory, footer, title_cost
 from creditscope.figures._stats import mean_sd
-from creditscope.figures._words import number
+from creditscope.figures._words import spread_cell
 from creditscope.words import DASH
 
 ROWS = ("early", NULL, EXACT, *(key for key in KINDS if key != "early"))
@@ -42,7 +42,4 @@ def _accuracy(found: Rescue, row: str) -> str:
 
 def _cell(bar: Bar) -> str:
     """Mean ± sd with three decimals; a dash for a gap."""
-    if bar.mean != bar.mean:
-        return DASH
-    spread = "" if bar.sd != bar.sd else f" ± {number(bar.sd, digits=3)}"
-    return f"{number(bar.mean, digits=3)}{spread}"
+    return DASH if bar.mean != bar.mean else spread_cell(bar.mean, bar.sd, digits=3)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -21,6 +22,8 @@ WIDTH = 7.2
 FONT = "DejaVu Sans"  # ships with matplotlib: the same figure everywhere
 Corner = Literal["upper left", "upper right"]
 BODY, SMALL = 7.0, 6.2
+MARK = 6 / 72
+"""Width of a point that has a label, inches."""
 PAD = 0.06
 """Room around the text of a caption box, inches."""
 INK, GREY, FAINT, BAND = "#222222", "#666666", "#8c8c8c", "#dedede"
@@ -124,10 +127,13 @@ def label_points(
 ) -> None:
     """Write each rule's label beside its point, or none where one would touch something: the key tells them apart.
 
+    So it does where two points lie on one another, and labels around them would name neither.
     Limits and other texts come first; `dots` are small marks that a label may be near but not on. Labels have `gid`.
     """
     inch = ax.figure.dpi
     places = [ax.transData.transform((x, y)) / inch for _, x, y in points]
+    if any(np.hypot(*(one - other)) < MARK for one, other in combinations(places, 2)):
+        return
     spots = [ax.transData.transform(dot) / inch for dot in dots]
     boxes = [text.get_window_extent() for text in ax.texts]
     taken = [(box.x0 / inch, (box.y0 + box.y1) / 2 / inch, box.width / inch) for box in boxes]

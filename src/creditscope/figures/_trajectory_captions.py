@@ -18,7 +18,7 @@ from creditscope.figures._trajectories import (
     Row,
     Trajectories,
 )
-from creditscope.figures._words import PLUS_MINUS, number, seed_words, share, with_spread
+from creditscope.figures._words import number, seed_words, share, with_spread
 from creditscope.words import join_words, power, span, with_options
 
 NEVER = "never"
@@ -70,30 +70,25 @@ def _change(row: Row, group: Group, quantity: Quantity) -> tuple[float, float]:
     return float(mean), float(sd)
 
 
-def _others_first(row: Row) -> list[Group]:
-    """The rules in the order of sentences: BP is what they are held against."""
-    return sorted(row.drawn, key=lambda group: group.rule == REFERENCE)
-
-
 def _say_stream(row: Row) -> str:
-    changes = [(group.style.label, _change(row, group, STREAM)[0]) for group in _others_first(row)]
-    said = _list_changes(
-        [(label, change, _fold(abs(change)), _fold(0.0)) for label, change in changes], "grows", "shrinks"
-    )
+    changes = [(group.style.label, _change(row, group, STREAM)[0]) for group in row.drawn]
+    sizes = [_fold(abs(change)) for _, change in changes]
+    cells = [(*pair, size, size == _fold(0.0)) for pair, size in zip(changes, sizes, strict=True)]
+    said = _list_changes(cells, "grows", "shrinks")
     return f"From epoch {row.epochs[0]} to {row.epochs[-1]} {STREAM.symbol(row.facts)} {said}."
 
 
 def _say_gradient(row: Row, gradient: Quantity) -> str:
-    changes = [(group.style.label, *_change(row, group, gradient)) for group in _others_first(row)]
-    cells = [(label, change, _orders(change, spread), _orders(0.0, spread)) for label, change, spread in changes]
+    changes = [(group.style.label, *_change(row, group, gradient)) for group in row.drawn]
+    cells = [(label, change, _orders(change, sd), _orders(change) == _orders(0.0)) for label, change, sd in changes]
     return f"In orders of magnitude {gradient.symbol(row.facts)} {_list_changes(cells, 'rises by', 'falls by')}."
 
 
-def _list_changes(cells: Sequence[tuple[str, float, str, str]], up: str, down: str) -> str:
-    """Of (rule, change, its size in words, that of no change): who changes how; a verb is said once in a row."""
+def _list_changes(cells: Sequence[tuple[str, float, str, bool]], up: str, down: str) -> str:
+    """Of (rule, change, its size in words, whether that is none): who changes how; a verb is said once in a row."""
     said, before = [], ""
-    for label, change, size, none in cells:
-        verb = "is unmeasured" if np.isnan(change) else "keeps its size" if size == none else up if change > 0 else down
+    for label, change, size, kept in cells:
+        verb = "is unmeasured" if np.isnan(change) else "keeps its size" if kept else up if change > 0 else down
         words = [verb] * (verb != before) + [size] * (verb in (up, down))
         said.append(" ".join([*words, f"under {label}"]))
         before = verb
@@ -112,12 +107,12 @@ def _fold(orders: float) -> str:
     return f"{number(factor, digits=1 if factor < 10 else 0)}-fold"
 
 
-def _orders(change: float, spread: float) -> str:
-    return with_spread(number(abs(change), digits=1), spread)
+def _orders(change: float, spread: float = np.nan) -> str:
+    return with_spread(abs(change), spread)
 
 
 def _say_floor(row: Row, gradient: Quantity) -> str:
-    found = [(group, group.first_below(gradient, PUBLISHED_FLOOR)) for group in _others_first(row)]
+    found = [(group, group.first_below(gradient, PUBLISHED_FLOOR)) for group in row.drawn]
     known = [(g, epochs) for g, epochs in found if not np.isnan(g.values(gradient, row.epochs)).all()]
     floor = f"the published floor, {power(PUBLISHED_FLOOR, digits=2)},"
     symbol = gradient.symbol(row.facts)
@@ -127,7 +122,7 @@ def _say_floor(row: Row, gradient: Quantity) -> str:
 def _say_growth(row: Row) -> str:
     if row.facts is None or not any(row.facts.residual):
         return ""
-    found = [(group, group.first_epochs(GROWTH)) for group in _others_first(row)]
+    found = [(group, group.first_epochs(GROWTH)) for group in row.drawn]
     limit = f"The limit of growth over one block, {PUBLISHED_GROWTH:g}-fold,"
     return _say_when(f"{limit} is crossed", f"{limit} is {NEVER} crossed", found)
 
@@ -170,7 +165,7 @@ def _say_accuracy(row: Row) -> str:
 def _mean_words(mean: np.ndarray, sd: np.ndarray) -> str:
     if np.isnan(mean):
         return "unmeasured"
-    return share(float(mean)) + ("" if np.isnan(sd) else f"{PLUS_MINUS}{share(float(sd))}")
+    return with_spread(float(mean), float(sd), write=share, digits=2)
 
 
 def _distance(differences: np.ndarray) -> str:

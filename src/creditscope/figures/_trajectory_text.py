@@ -20,6 +20,7 @@ from creditscope.figures._trajectories import (
     Trajectories,
 )
 from creditscope.figures._trajectory_captions import when
+from creditscope.figures._words import spread_cell
 from creditscope.words import DASH, number
 
 
@@ -56,7 +57,7 @@ def _end(row: Row, group: Group, quantity: Quantity) -> str:
         return DASH
     if quantity.log:
         return number(10 ** float(mean), ".3g")
-    return number(float(mean), ".3f") + ("" if np.isnan(sd) else f" ± {number(float(sd), '.3f')}")
+    return spread_cell(float(mean), float(sd), digits=3)
 
 
 def _first(group: Group, epochs: Sequence[int | None]) -> str:

@@ -58,7 +58,8 @@ def draw_pair(ax: Axes, hero: Selection) -> None:
         (x, dx), (y, dy) = mean_sd(gamma), mean_sd(accuracy)
         ax.errorbar(x, y, dy, dx, fmt="none", ecolor=look.colour, elinewidth=0.8, capsize=1.5, zorder=3)
         ax.plot(gamma, accuracy, "o", color=look.colour, ms=2.6, mew=0, zorder=4, gid=f"{group.rule} seeds")
-        ax.plot(x, y, look.marker, color=look.colour, mec="white", mew=0.5, ms=6, zorder=5, gid=f"{group.rule} mean")
+        point = {"mec": "white", "mew": 0.5, "ms": 72 * _style.MARK, "zorder": 5}
+        ax.plot(x, y, look.marker, color=look.colour, gid=f"{group.rule} mean", **point)
         points += [] if np.isnan([x, y]).any() else [(look, float(x), float(y))]
     _style.label_points(ax, points, dots, gid=RULE_LABEL)
     ax.set(xlabel="Γ, mean cosine over blocks", ylabel="test accuracy")
@@ -73,9 +74,12 @@ def _draw_quadrants(ax: Axes, hero: Selection) -> None:
     low, high = np.nanmin(accuracies), np.nanmax(accuracies)
     room = max(high - low, 0.05)
     bottom, top = low - (0.24 if low < level else 0.2) * room, high + 0.3 * room  # no point lies on the lowest words
+    bottom = 0.0 if 0 < bottom < 0.1 * room else bottom  # so near to 0 the axis starts there
     left, right = min(-0.42, np.nanmin(gammas) - 0.15), max(1.2, np.nanmax(gammas) + 0.2)
     ax.set(xlim=(left, right), ylim=(bottom, top), xticks=np.arange(np.ceil(left * 2), right * 2) / 2)
-    ax.set_yticks([tick for tick in MaxNLocator(6).tick_values(0, top) if 0 <= tick <= min(top, 1)])
+    lowest, highest = max(bottom, 0), min(top, 1)
+    ticks = MaxNLocator(6).tick_values(lowest, highest)
+    ax.set_yticks([tick for tick in ticks if lowest <= tick <= highest])  # one beyond would widen the axis
     if chance is None:
         return
     ax.axhline(chance, color=FAINT, lw=0.6, zorder=1, gid="chance")

@@ -29,7 +29,7 @@ ACCURACY, ZEROS = (5.16, 1.16), (6.44, 0.68)
 """Left edge and width of the two panels, inches."""
 
 
-EDGES = (1.86, 2.36, 2.82, 3.32, 3.62, 3.95, 4.36, 5.04)
+EDGES = (1.96, 2.41, 2.84, 3.32, 3.62, 3.95, 4.36, 5.04)
 """Right edges of the columns of the table, inches."""
 
 

@@ -77,7 +77,8 @@ def _compose(found: Depths) -> Figure:
         ax = add_axes(fig, edge + AXIS_ROOM, bottom, COLUMN - AXIS_ROOM, PANEL, label=letter)
         draw(ax, found)
         heading = f"{letter}   {title}"
-        fig.text(edge, bottom + PANEL + 0.1, heading, size=_style.fit_size(heading, width=COLUMN, bold=True), **page)
+        size = _style.fit_size(heading, width=COLUMN - 2 * GAP, bold=True)
+        fig.text(edge, bottom + PANEL + 0.1, heading, size=size, **page)
         _style.draw_key(ax, keys[i], x=edge + 0.12, y=key_top, loc="upper left")
         _style.draw_caption(fig, captions[i], x=edge, y=box_bottom, width=COLUMN, height=box)
     fig.text(MARGIN, table_top + 0.06, f"C   After epoch {found.spec.epochs}", size=BODY, **page)
