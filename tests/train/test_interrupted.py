@@ -3,12 +3,12 @@
 import os
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from creditscope.record import RunSpec, read_record, run_folder
+from creditscope.train import pool
 from creditscope.train.checkpoint import NAME
 from creditscope.train.plan import plan_run
 from creditscope.train.progress import Silent
@@ -27,7 +27,8 @@ from creditscope import TapRule
 class Waits(TapRule):
     def credit(self, ctx):
         Path(__file__).with_suffix(".waits").touch()
-        while not Path(__file__).with_suffix(".go").exists():
+        end = time.monotonic() + 60  # so that a test that fails does not hang
+        while not Path(__file__).with_suffix(".go").exists() and time.monotonic() < end:
             time.sleep(0.01)
         return [ctx.error @ torch.ones(ctx.error.shape[-1], h.shape[-1]) for h in ctx.states]
 """
@@ -121,25 +122,33 @@ def test_workers_end_their_epoch_and_leave_checkpoints(tmp_path, capsys):
 
 
 class PressesWhileOneWaits(Silent):
-    """Presses Ctrl-C when one worker trains and the other waits, and a moment later sees to what comes then."""
+    """Presses Ctrl-C when one worker trains and the other waits."""
 
-    def __init__(self, waits: Path, then: Callable[[], object]):
-        self.waits, self.then, self.pressed = waits, then, False
+    def __init__(self, waits: Path):
+        self.waits, self.pressed = waits, False
 
     def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
         if self.waits.exists() and not self.pressed:
             self.pressed = True
             press()
-            threading.Timer(0.5, self.then).start()
 
 
 @pytest.mark.parametrize("twice", [False, True])
-def test_who_is_within_an_epoch_is_waited_for_or_killed_if_asked_twice(tmp_path, capfd, launched, twice):
+def test_who_is_within_an_epoch_is_waited_for_or_killed_if_asked_twice(tmp_path, capfd, launched, twice, monkeypatch):
     rule = tmp_path / "waits.py"
     rule.write_text(WAITS)
     (_, other), (waiting, _) = specs_of(LONG), specs_of(LONG, rule=f"{rule}:Waits")
     then = press if twice else rule.with_suffix(".go").touch
-    progress = PressesWhileOneWaits(rule.with_suffix(".waits"), then)
+    wait_for, waiting_for = pool._wait_for, []
+
+    def wait(workers) -> None:  # called once the first Ctrl-C was heard; a second before that would be the same one
+        waiting_for.append(workers)
+        if len(waiting_for) == 1:
+            threading.Timer(0.5, then).start()
+        wait_for(workers)
+
+    monkeypatch.setattr(pool, "_wait_for", wait)
+    progress = PressesWhileOneWaits(rule.with_suffix(".waits"))
     with pytest.raises(KeyboardInterrupt):
         run_all([waiting, other], tmp_path / "records", jobs=2, device="cpu", progress=progress)
     assert [process.poll() is None for process in launched] == [False, False]

@@ -186,8 +186,8 @@ def _ask(workers: "Sequence[_Worker]", stopping: threading.Event) -> None:
 
 def _wait_for(workers: "Sequence[_Worker]") -> None:
     for worker in workers:
-        if worker.ident is not None:  # it was started
-            worker.done.wait()
+        while worker.ident is not None and not worker.done.wait(LOOK):  # if it was started
+            pass  # now and then awake: a Ctrl-C that the system hands to another thread does not wake this one
 
 
 class _Worker(threading.Thread):
