@@ -78,8 +78,17 @@ def unbox(text: str) -> str:
     return "\n".join(" ".join(part) for part in parts if part)
 
 
-def obey(words: list[str]) -> None:
-    """Parse and run; all that was printed is out at the end, so that a reader who has gone is noticed here."""
+def flush_output() -> None:
+    """Let out all that was printed; a reader who has gone, as `head` does, is no error, and the exit code stays."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains as it ends
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse, run, and turn errors into one clear line."""
+    words = sys.argv[1:] if arguments is None else arguments
     try:
         if words == ["--version"]:
             print(f"creditscope {creditscope.__version__}")
@@ -88,14 +97,6 @@ def obey(words: list[str]) -> None:
         if getattr(command, "data_root", None):
             os.environ["CREDITSCOPE_DATA"] = str(command.data_root.resolve())
         command.run()
-    finally:
-        sys.stdout.flush()
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Parse, run, and turn errors into one clear line."""
-    try:
-        obey(sys.argv[1:] if arguments is None else arguments)
     except CreditscopeError as error:
         print(f"creditscope: {error}", file=sys.stderr)
         raise SystemExit(2) from None
@@ -106,9 +107,10 @@ def main(arguments: list[str] | None = None) -> None:
             file=sys.stderr,
         )
         raise SystemExit(130) from None
-    except BrokenPipeError:  # whoever read, `head` say, has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains as it ends
+    except BrokenPipeError:
         raise SystemExit(0) from None
     except OSError as error:
         print(f"creditscope: Expected files and folders that can be read and written, but {error}.", file=sys.stderr)
         raise SystemExit(2) from None
+    finally:
+        flush_output()

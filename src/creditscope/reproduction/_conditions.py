@@ -30,7 +30,7 @@ STRONG_DFA, WEAK_DFA = ({**BRIEF_DFA, **TESTED, "penalty": penalty} for penalty 
 VIT_END = {**END, "net": "vit", "net_options": VIT}
 STUDENT = {**TEACHER, **reproduction.EVERY_EPOCH}
 FROZEN = {"frozen": True}
-NORMS = ("batch", "sample")
+NORMS = reproduction.NORMALISED
 
 
 def normed(wanted: Wanted, reader: Reader) -> tuple[Alternative, ...]:

@@ -116,7 +116,7 @@ def _sizes() -> list[Published]:
             f"credit norm {norm}, no block against all",
             first_is_best([{**first_rung, "credit_norm": norm}, {**last_rung, "credit_norm": norm}]),
         )
-        for norm in ("batch", "sample")
+        for norm in of.NORMS
     )
     gain = difference(of.BRIEF_BP, {**of.BRIEF_BP, **of.FROZEN})
     longer = Alternative("100 epochs", difference(of.BP, {**of.BP, **of.FROZEN}))

@@ -78,8 +78,9 @@ class Tally(Silent):
     def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
         """A run that is resumed, or begun again for want of memory, has other epochs to train than was counted on."""
         with self.lock:
-            self.epochs += self.last.get(spec.digest(), 0) + 1 - done
-            self.last[spec.digest()] = done
+            run = spec.digest()
+            self.epochs += self.last.get(run, 0) + 1 - done
+            self.last[run] = done
             self.trained += 1
             if self.timed_from is None and self.trained >= UNTIMED * self.epochs:
                 self.timed_from = time.monotonic(), self.trained
