@@ -1,13 +1,17 @@
-"""What README and the gallery say is what the shipped records say; links between pages lead somewhere."""
+"""What README, the gallery and the page of studies say is what the shipped records say; links lead somewhere."""
 
 import re
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 from pages import texts
 
 from creditscope.auditing import MethodAudit, audit
+from creditscope.auditing.stats import Interval
 from creditscope.commands._drawing import drawable
 from creditscope.errors import CreditscopeError
 from creditscope.figures import describe_figure
@@ -18,7 +22,7 @@ from creditscope.reproduction._words import size
 from creditscope.reproduction.artefacts import list_artefacts
 from creditscope.reproduction.compare import Comparison, Published, compare
 from creditscope.reproduction.published import PUBLISHED
-from creditscope.studies import collect, resolve_study, study_on_record
+from creditscope.studies import DerivedRecord, collect, resolve_study, study_on_record
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -66,9 +70,9 @@ class TestLinks:
         assert [page.name for page in PAGES if page not in reached] == []
 
 
-def read_table(first: str) -> list[dict[str, str]]:
-    """The rows of README's table whose header line begins so, by column."""
-    lines = README.splitlines()
+def read_table(first: str, page: str = README) -> list[dict[str, str]]:
+    """The rows of the page's table whose header line begins so, by column."""
+    lines = page.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(first))
     end = next(i for i in range(start, len(lines)) if not lines[i].startswith("|"))
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[start:end]]
@@ -77,11 +81,18 @@ def read_table(first: str) -> list[dict[str, str]]:
 
 def assert_says(cell: str, *values: float | None) -> None:
     """The numbers of a cell are these, rounded to the digits that it has."""
-    numbers = re.findall(NUMBER, cell)
+    numbers = re.findall(NUMBER, cell.replace("−", "-"))
     assert len(numbers) == len(values), cell
     for text, value in zip(numbers, values, strict=True):
         unit = 10.0 ** -len(text.partition(".")[2])
         assert float(text) == pytest.approx(value, rel=0, abs=0.5001 * unit), cell
+
+
+def half(interval: Interval) -> float:
+    """Half its width."""
+    assert interval.low is not None
+    assert interval.high is not None
+    return (interval.high - interval.low) / 2
 
 
 @pytest.fixture(scope="module")
@@ -90,17 +101,23 @@ def records() -> list[Record]:
 
 
 @pytest.fixture(scope="module")
-def methods(records) -> dict[str, MethodAudit]:
-    """ResMLP with a terminal LayerNorm on CIFAR-10, 100 epochs, credit as it is."""
+def audited(records) -> dict[str, MethodAudit]:
+    """ResMLP with a terminal LayerNorm on CIFAR-10, 100 epochs."""
     options = {"depth": 4, "width": 256, "terminal_norm": True}
     specs = [(record, record.spec) for record in records if record.spec and record.spec.task == "cifar10"]
     chosen = [
         record
         for record, spec in specs
-        if (spec.net, spec.epochs, spec.credit_norm, spec.targets) == ("resmlp", 100, "none", "true")
+        if (spec.net, spec.epochs, spec.targets) == ("resmlp", 100, "true")
         and options.items() <= spec.net_options.items()
     ]
     return {method.method: method for method in audit(chosen).methods}
+
+
+@pytest.fixture(scope="module")
+def methods(audited) -> dict[str, MethodAudit]:
+    """Those with credit as it is."""
+    return {name: method for name, method in audited.items() if ", norm " not in name}
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +136,7 @@ class TestAuditTable:
         assert int(row["seeds"]) == len(found.seeds)
         columns = {"accuracy": found.accuracy, "frozen, own stem": found.frozen_own, "frozen, BP stem": found.frozen_bp}
         for column, interval in columns.items():
-            assert_says(row[column], interval.mean, (interval.high - interval.low) / 2)
+            assert_says(row[column], interval.mean, half(interval))
             assert interval.n == (3 if column.startswith("frozen") else len(found.seeds))
         assert_says(row["Γ"], found.gamma)
         assert row["verdict"].startswith(f"**{found.verdict.word}**")
@@ -209,16 +226,102 @@ def read_sizes(text: str) -> list[tuple[str, float, float]]:
 
 
 @pytest.fixture(scope="module")
-def figure_texts(records) -> dict[str, str]:
+def collected(records) -> dict[str, list[Record]]:
+    """The shipped records by study."""
+    shipped = ROOT / "results" / "paper"
+    studies = {name: study_on_record(name, records) for name in drawable()}
+    return {name: collect(study, shipped, records=records, train=False, problems=[]) for name, study in studies.items()}
+
+
+@pytest.fixture(scope="module")
+def figure_texts(collected) -> dict[str, str]:
     """All that each figure says, on its page and as text, drawn once from the shipped records."""
     found = {}
-    for name in drawable():
-        plot, study = FIGURES.get(name), study_on_record(name, records)
-        own = collect(study, ROOT / "results" / "paper", records=records, train=False, problems=[])
+    for name, own in collected.items():
+        plot = FIGURES.get(name)
         fig = plot(own)
         found[name] = " ".join(f"{texts(fig)} {describe_figure(plot, own)}".replace("\u00a0", " ").split())
         plt.close(fig)
     return found
+
+
+def read_measured(title: str) -> str:
+    """What the page of studies says was measured on the GPU, without where and how."""
+    section = MANUAL.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    heads = [block.partition("):") for block in section.split("\n**Measured** (")[1:]]
+    return " ".join(text.partition("\n\n**")[0] for head, _, text in heads if "NVIDIA H200" in head)
+
+
+def list_means(own: list[Record]) -> list[float]:
+    """By condition, over its seeds: accuracy, cosines, that of the deep taps, and the last tap's norms."""
+    groups = defaultdict(list)
+    for record in own:
+        assert record.spec
+        groups[str(replace(record.spec, seed=0))].append(record.last)
+    found = []
+    for group in groups.values():
+        cos = np.array([last.taps.cos for last in group], dtype=float).mean(axis=0)
+        tops = np.array([(last.taps.h_norm[-1], last.taps.g_norm[-1]) for last in group], dtype=float)
+        found += [np.mean([last.accuracy for last in group]), *cos, cos[2:].mean(), *10 ** np.log10(tops).mean(axis=0)]
+    return [abs(float(value)) for value in found]
+
+
+@pytest.fixture(scope="module")
+def known_sizes(figure_texts, collected, methods) -> dict[str, list[float]]:
+    """The numbers that each figure says; of three, which draw numbers without saying them, those as well."""
+    known = {name: [size for _, size, _ in read_sizes(text)] for name, text in figure_texts.items()}
+    for name in ("audit_hero", "normalisation"):
+        known[name] += list_means(collected[name])
+    shown = [methods[label] for label in ("BP", "block FA", "DFA")]
+    known["audit_hero"] += [
+        v for m in shown for v in (half(m.accuracy), m.gamma, m.gamma_inexact, *m.z) if v is not None
+    ]
+    for record in collected["rescaling"]:
+        if isinstance(record, DerivedRecord):
+            known["rescaling"] += [*list_means([record]), max(n for n in record.last.taps.g_noise if n is not None)]
+    return known
+
+
+def list_strange(said: list[tuple[str, float, float]], known: list[float]) -> list[str]:
+    """The numbers of a text that are none of those known, rounded to the digits that they have there."""
+    return [text for text, size, unit in said if all(abs(size - value) > 0.5001 * unit for value in known)]
+
+
+class TestMeasured:
+    """Every number of the page of studies that was measured at full scale is one of the figure's or of the audit's."""
+
+    @pytest.mark.parametrize(
+        "names",
+        [
+            ("snapshot_resmlp", "snapshot_vit"),
+            ("bp_bottleneck", "forward_magnitude"),
+            *((name,) for name in ("cross_architecture", "bottleneck_controls", "graph_depth", "penalty_rescue")),
+            *((name,) for name in ("audit_hero", "normalisation", "rescaling")),
+        ],
+        ids=lambda names: names[0],
+    )
+    def test_numbers(self, names, known_sizes):
+        title = " and ".join(names) if names[0].startswith("snapshot") else names[0]
+        said = read_sizes(read_measured(title))
+        assert list_strange(said, [size for name in names for size in known_sizes[name]]) == []
+        assert len(said) > 12
+
+    @pytest.mark.parametrize("row", read_table("| rule | seeds |", MANUAL), ids=lambda row: row["rule"])
+    def test_audit(self, row, audited):
+        found = audited[row["rule"]]
+        assert int(row["seeds"]) == len(found.seeds)
+        assert_says(row["accuracy"], found.accuracy.mean, half(found.accuracy))
+        assert_says(row["frozen, own stem"], found.frozen_own.mean, half(found.frozen_own))
+        assert_says(row["use of depth, pp"], 100 * found.gain.mean, 100 * half(found.gain))
+        assert_says(row["Γ"], found.gamma)
+        for column, value in (("growth", found.growth), ("‖g_L‖", found.g_top)):
+            [(_, size, unit)] = read_sizes(row[column])
+            assert size == pytest.approx(value, rel=0, abs=0.5001 * unit)
+        assert row["verdict"].startswith(found.verdict.word)
+        assert tuple(re.findall(r"CS\d{3}", row["verdict"])) == found.verdict.codes
+
+    def test_audit_is_whole(self, audited):
+        assert {row["rule"] for row in read_table("| rule | seeds |", MANUAL)} == set(audited)
 
 
 class TestStudies:
@@ -258,14 +361,9 @@ class TestGallery:
         assert SPREADS.get(name, "± sd") in figure_texts[name]
 
     @pytest.mark.parametrize("name", drawable())
-    def test_every_number_is_one_of_the_figure(self, name, figure_texts, methods):
-        """Rounded to the digits that it has here. `audit_hero` draws its numbers without saying them."""
-        known = [size for _, size, _ in read_sizes(figure_texts[name])]
-        if name == "audit_hero":
-            shown = [methods[label] for label in ("BP", "block FA", "DFA")]
-            known += [value for m in shown for value in (m.accuracy.mean, m.gamma, *m.cos)]
+    def test_every_number_is_one_of_the_figure(self, name, known_sizes):
         said = read_sizes(read_section(name))
-        assert [text for text, size, unit in said if all(abs(size - v) > 0.5001 * unit for v in known)] == []
+        assert list_strange(said, known_sizes[name]) == []
         assert len(said) > 3
 
     @pytest.mark.parametrize("name", drawable())

@@ -274,6 +274,15 @@ class TestPage:
         few = [r for r in far if r.spec.credit_norm == "none"]
         assert row_of(render_page(few), published)[5] == "credit norm batch: not run<br>credit norm sample: not run"
 
+    def test_an_accuracy_inside_a_wide_interval_alone_names_them_too(self):
+        published = entry("acc-dfa")
+        wide = change("acc-dfa", accuracy=lambda i: 0.40 if i % 2 else 0.25)
+        cells = row_of(render_page(wide), published)
+        assert re.fullmatch(r"yes \[.*\]; not within 1.5 pp", cells[4])
+        assert cells[5].startswith("credit norm batch: ")
+        few = [r for r in wide if r.spec.credit_norm == "none" and r.spec.net_options.get("width") != 512]
+        assert row_of(render_page(few), published)[5] == ""
+
     @pytest.mark.parametrize(
         ("id", "decimals"), [("acc-wide-bp", 4), ("cos-dfa-3", 4), ("acc-random", 4), ("growth-student", 2)]
     )

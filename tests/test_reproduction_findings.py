@@ -85,7 +85,7 @@ class TestArtefacts:
             derived.append(DerivedRecord(base.spec, base.provenance, (last,), None, 10.0**k))
         text = change_of_units(derived)
         assert "c = 1 to 10,000, 1 seed" in text
-        assert "is crossed from c = 10,000 on in every seed, while accuracy changes by at most 0.00 pp" in text
+        assert "is crossed from c = 10,000 on in every seed, while accuracy does not change" in text
         assert "from 0.02 to 2×10⁻⁶" in text
         assert "crossed at no c" in change_of_units(derived[:3])
         other = [*derived[:-1], replace(derived[-1], snapshots=(replace(derived[-1].last, accuracy=0.5),))]

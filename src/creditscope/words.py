@@ -57,6 +57,15 @@ def points(share: float) -> str:
     return number(100 * share, "+.1f")
 
 
+def drift(share: float) -> str:
+    """How far accuracies moved at most.
+
+    >>> drift(0.0123), drift(0.0)
+    ('changes by at most 1.23 pp', 'does not change')
+    """
+    return f"changes by at most {100 * share:.2f} pp" if share else "does not change"
+
+
 def power(value: float, *, digits: int = 0) -> str:
     """A mantissa of so many decimals and a power of ten.
 

@@ -7,7 +7,7 @@ from creditscope.figures._rescaled import Rescaled
 from creditscope.figures._selection import spec_of
 from creditscope.figures._stats import take_log
 from creditscope.figures._words import number, seed_words
-from creditscope.words import count, power, subscript, with_options
+from creditscope.words import count, drift, power, subscript, with_options
 
 
 def at_last_tap(text: str, found: Rescaled) -> str:
@@ -44,12 +44,12 @@ def caption_constant(found: Rescaled) -> str:
     """B: the largest change of what should not change."""
     accuracy, g_rel, noise = found.scalar("accuracy"), found.at_top("g_rel"), found.worst("g_noise")
     limit, most, flipped = Thresholds().noise, float(np.max(noise)), found.flipped
-    drift = 100 * float(np.abs(accuracy - accuracy[:, :1]).max())
+    moved = float(np.abs(accuracy - accuracy[:, :1]).max())
     relative = 100 * float(np.abs(g_rel / g_rel[:, :1] - 1).max())
-    sentences = [f"The same function in other units: accuracy changes by at most {number(drift, digits=2)}\u00a0pp"]
+    sentences = [f"The same function in other units: accuracy {drift(moved)}".replace(" pp", "\u00a0pp")]
     if not np.isnan(flipped).any():
-        sentences[0] += f" ({int(flipped.max())} of {found.first.facts.test_rows} test rows)"
-    sentences[0] += f", g_rel by {f'{relative:.1g}' if relative >= 0.001 else 'less than 0.001'}\u00a0%."
+        sentences[0] += f" ({int(flipped.max())} of {found.first.facts.test_rows:,} test rows)"
+    sentences[0] += f", and g_rel changes by {f'{relative:.1g}' if relative >= 0.001 else 'less than 0.001'}\u00a0%."
     if np.isnan(most):
         sentences.append("Rounding noise is unmeasured.")
     else:

@@ -11,7 +11,7 @@ from creditscope.reproduction._conditions import BLOCK_FA, DFA, gcn
 from creditscope.reproduction._shelf import Shelf
 from creditscope.reproduction._words import mean_of, name_of
 from creditscope.studies import DerivedRecord
-from creditscope.words import amount, count, number
+from creditscope.words import amount, count, drift, number
 
 CLAMP = 1e-8
 COLLAPSED_DEPTH = 10
@@ -99,7 +99,7 @@ def change_of_units(derived: Sequence[Record]) -> str:
         said = f"the published floor ({amount(PUBLISHED_FLOOR)} per sample) is crossed from {where}"
     return (
         f"BP's trained net with its stream multiplied by c = {amount(factors[0])} to {amount(factors[-1])}, "
-        f"{count(len(rows), 'seed')}: {said}, while accuracy changes by at most {100 * spread:.2f} pp; ‖g_L‖ goes from "
+        f"{count(len(rows), 'seed')}: {said}, while accuracy {drift(spread)}; ‖g_L‖ goes from "
         f"{amount(tops[0, 0], 2)} to {amount(tops[0, -1], 2)} per sample. Shown by {name_of(rows[0][0])}."
     )
 

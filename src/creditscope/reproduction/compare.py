@@ -94,6 +94,11 @@ class Comparison:
         """Seeds with a value."""
         return len(self.values.by_seed)
 
+    @property
+    def settled(self) -> bool:
+        """Inside, and not merely because the interval is wide."""
+        return self.inside is True and self.close is not False
+
 
 def compare(published: Published, values: Values) -> Comparison:
     """The interval, and whether the published number is in it."""

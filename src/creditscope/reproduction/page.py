@@ -23,10 +23,11 @@ a geometric mean. **Inside**: the published value lies in the 95 % prediction in
 number m of seeds, mean ± t·sd·√(1/n + 1/m), with mean, sd and n measured, on log10 for sizes; the interval is given. A
 published number stands for all that round to it, a range for all within it; where the number of seeds is not stated,
 m = 1. A claim is inside if every seed bears it out. A wide interval makes it easy to be inside, so for accuracies it is
-also said whether the mean is within 1.5 pp. Where a number is not inside, the last column gives what other runs say
-under the setting named: a reason that was tried, not guessed. Published gradient norms are of a mean over N rows; ours,
-per sample, are divided by the N named. Most records are thinned: where something is first seen after epochs that are
-not on record, the middle of the epochs at which it may have begun is taken.
+also said whether the mean is within 1.5 pp. Where a number is not inside, or an accuracy inside but not within 1.5 pp,
+the last column gives what other runs say under the setting named: a reason that was tried, not guessed. Published
+gradient norms are of a mean over N rows; ours, per sample, are divided by the N named. Most records are thinned: where
+something is first seen after epochs that are not on record, the middle of the epochs at which it may have begun is
+taken.
 """
 DECIMALS = 4
 COLUMNS = ("quantity", "published", "measured", "n", "inside", "other settings")
@@ -72,7 +73,7 @@ def _count_line(rows: dict[str, Comparison], shelf: Shelf) -> str:
 
 
 def _row(published: Published, found: Comparison, shelf: Shelf) -> tuple[str, ...]:
-    others = "" if found.inside else _others(published, shelf, tried_only=not found.n)
+    others = "" if found.settled else _others(published, shelf, tried_only=not found.n or bool(found.inside))
     measured = _measured(published, found), str(found.n), _inside(published, found)
     return published.quantity, _said(published), *measured, others
 
