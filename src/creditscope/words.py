@@ -58,12 +58,16 @@ def points(share: float) -> str:
 
 
 def drift(share: float) -> str:
-    """How far accuracies moved at most.
+    """What accuracy does, by the largest change of a share.
 
-    >>> drift(0.0123), drift(0.0)
-    ('changes by at most 1.23 pp', 'does not change')
+    >>> drift(0.0123), drift(1e-6), drift(0.0), drift(math.nan)
+    ('changes by at most 1.23 pp', 'changes by less than 0.01 pp', 'does not change', 'is unmeasured')
     """
-    return f"changes by at most {100 * share:.2f} pp" if share else "does not change"
+    if math.isnan(share):
+        return "is unmeasured"
+    if not share:
+        return "does not change"
+    return f"changes by at most {100 * share:.2f} pp" if share >= 5e-5 else "changes by less than 0.01 pp"
 
 
 def power(value: float, *, digits: int = 0) -> str:

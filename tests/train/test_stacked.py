@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -25,9 +25,13 @@ from torch import Tensor, nn
 from creditscope.nets._dropout import HashDropout, seed_dropout, set_dropout_step
 from creditscope.record import RunSpec
 from creditscope.stack import StackedNet
+from creditscope.train import stacked
+from creditscope.train.run import Run
 from creditscope.train.snapshots import snapshot_run
-from creditscope.train.stacked import CannotStackError, stack_runs
+from creditscope.train.stacked import CannotStackError, StackedRun, stack_runs
 from creditscope.train.training import train_run
+
+GRADIENTS = stacked._gradients
 
 
 class TestLoopAndStackAgree:
@@ -144,6 +148,51 @@ class TestMates:
     def test_a_seed_s_share_that_is_not_aligned_in_memory_is_not_stacked(self, net, width):
         with pytest.raises(CannotStackError, match="last bits of a seed would depend on its place in the stack"):
             self.check(spec_of(net, "bp", net_options={"width": width}, epochs=3 if net == "gcn" else 1))
+
+
+class TestComparedWithLoneRuns:
+    """A deep net in which units stand at ReLU's kink: rounding alone moves its gradients by more than a plain net's."""
+
+    @pytest.fixture
+    def runs(self) -> list[Run]:
+        options = {"depth": 32, "width": 32, "dropout": 0.0}
+        return [build(spec_of("gcn", "bp", seed=seed, net_options=options)) for seed in (1, 8)]
+
+    def bend(self, monkeypatch, change: Callable[[Run], dict[str, Tensor]]) -> None:
+        """What a stack's gradients are taken to be; lone runs keep theirs."""
+
+        def choose(run: Run) -> dict[str, Tensor]:
+            return change(run) if isinstance(run, StackedRun) else GRADIENTS(run)
+
+        monkeypatch.setattr(stacked, "_gradients", choose)
+
+    def nudged(self, run: Run) -> dict[str, Tensor]:
+        """Gradients at weights that are off by some rounding errors."""
+        weights = {name: parameter.detach().clone() for name, parameter in run.trained.items()}
+        draw = torch.Generator().manual_seed(4)
+        with torch.no_grad():
+            for parameter in run.trained.values():
+                parameter.mul_(1 + 1e-6 * torch.randn(parameter.shape, generator=draw))
+        found = GRADIENTS(run)
+        with torch.no_grad():
+            for name, parameter in run.trained.items():
+                parameter.copy_(weights[name])
+        return found
+
+    def test_what_rounding_does_to_them_is_no_fault(self, monkeypatch, runs):
+        self.bend(monkeypatch, self.nudged)
+        before = [{name: t.clone() for name, t in run.tensors().items()} for run in runs]
+        stack_runs(runs)
+        for run, kept in zip(runs, before, strict=True):
+            assert all(torch.equal(t, kept[name]) for name, t in run.tensors().items())
+        monkeypatch.setattr(stacked, "SLACK", 0)
+        with pytest.raises(CannotStackError, match="a seed learns otherwise than alone"):
+            stack_runs(runs)
+
+    def test_another_seed_s_are_one(self, monkeypatch, runs):
+        self.bend(monkeypatch, lambda run: {name: g.flip(0) for name, g in GRADIENTS(run).items()})
+        with pytest.raises(CannotStackError, match="a seed learns otherwise than alone"):
+            stack_runs(runs)
 
 
 @EVERY_NET

@@ -46,9 +46,10 @@ def caption_constant(found: Rescaled) -> str:
     limit, most, flipped = Thresholds().noise, float(np.max(noise)), found.flipped
     moved = float(np.abs(accuracy - accuracy[:, :1]).max())
     relative = 100 * float(np.abs(g_rel / g_rel[:, :1] - 1).max())
-    sentences = [f"The same function in other units: accuracy {drift(moved)}".replace(" pp", "\u00a0pp")]
+    change = drift(moved).replace(" pp", "\u00a0pp")
+    sentences = [f"The same function in other units: accuracy {change}"]
     if not np.isnan(flipped).any():
-        sentences[0] += f" ({int(flipped.max())} of {found.first.facts.test_rows:,} test rows)"
+        sentences[0] += f" (test rows answered differently: {int(flipped.max())} of {found.first.facts.test_rows:,})"
     sentences[0] += f", and g_rel changes by {f'{relative:.1g}' if relative >= 0.001 else 'less than 0.001'}\u00a0%."
     if np.isnan(most):
         sentences.append("Rounding noise is unmeasured.")
@@ -97,7 +98,7 @@ def footer(found: Rescaled) -> str:
     return (
         f"{spec.task}, {with_options(spec.net, spec.net_options)}, {record.facts.rule.label}, {spec.epochs} epochs, "
         f"{seed_words(found.seeds)}. After training the stem and every block's W2 (weights and biases) are multiplied "
-        f"by c. {bars}; measured on {record.last.rows} test rows, accuracy on {record.facts.test_rows}. Published "
+        f"by c. {bars}; measured on {record.last.rows:,} test rows, accuracy on {record.facts.test_rows:,}. Published "
         f"floor: {floor}.{baseline}"
     )
 

@@ -24,10 +24,10 @@ number m of seeds, mean ± t·sd·√(1/n + 1/m), with mean, sd and n measured, 
 published number stands for all that round to it, a range for all within it; where the number of seeds is not stated,
 m = 1. A claim is inside if every seed bears it out. A wide interval makes it easy to be inside, so for accuracies it is
 also said whether the mean is within 1.5 pp. Where a number is not inside, or an accuracy inside but not within 1.5 pp,
-the last column gives what other runs say under the setting named: a reason that was tried, not guessed. Published
-gradient norms are of a mean over N rows; ours, per sample, are divided by the N named. Most records are thinned: where
-something is first seen after epochs that are not on record, the middle of the epochs at which it may have begun is
-taken.
+the last column gives what other runs, if there are any, say under the setting named: a reason that was tried, not
+guessed. Published gradient norms are of a mean over N rows; ours, per sample, are divided by the N named. Most records
+are thinned: where something is first seen after epochs that are not on record, the middle of the epochs at which it may
+have begun is taken.
 """
 DECIMALS = 4
 COLUMNS = ("quantity", "published", "measured", "n", "inside", "other settings")
@@ -64,15 +64,17 @@ def _count_line(rows: dict[str, Comparison], shelf: Shelf) -> str:
     outside = [published for published in PUBLISHED if rows[published.id].inside is False]
     unexplained = sum(not any(found.inside for _, found in _tried(published, shelf)) for published in outside)
     answers = [row.inside for row in rows.values()]
+    far = answers.count(True) - sum(row.settled for row in rows.values())
     single = sum(row.inside is None and row.n > 0 for row in rows.values())
     return (
-        f"Of {len(rows)} published numbers {answers.count(True)} are inside and {len(outside)} are not, "
-        f"{unexplained} of these under no setting that was tried; "
+        f"Of {len(rows)} published numbers {answers.count(True)} are inside ({far} of them accuracies that are not "
+        f"within 1.5 pp) and {len(outside)} are not, {unexplained} of these under no setting that was tried; "
         f"{answers.count(None) - single} have no run on record, {single} have a single seed and no interval."
     )
 
 
 def _row(published: Published, found: Comparison, shelf: Shelf) -> tuple[str, ...]:
+    # of a number that is inside, settings without a run are not worth a word
     others = "" if found.settled else _others(published, shelf, tried_only=not found.n or bool(found.inside))
     measured = _measured(published, found), str(found.n), _inside(published, found)
     return published.quantity, _said(published), *measured, others

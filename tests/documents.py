@@ -1,0 +1,55 @@
+"""What tests ask of the pages of the documentation: their tables and the numbers in them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from creditscope.auditing.stats import Interval
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+GALLERY = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+MANUAL = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+NUMBER = r"[+-]?\d*\.\d+"
+POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+SIZE = re.compile(
+    r"(?<![\w.,-])(?:(?:(\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)[×·])?10([⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)|"
+    r"(\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e([+-]?\d+))?(?![\w⁰¹²³⁴⁵⁶⁷⁸⁹⁻]))"
+)
+
+
+def read_table(first: str, page: str = README) -> list[dict[str, str]]:
+    """The rows of the page's table whose header line begins so, by column."""
+    lines = page.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(first))
+    end = next(i for i in range(start, len(lines)) if not lines[i].startswith("|"))
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[start:end]]
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
+
+
+def assert_says(cell: str, *values: float | None) -> None:
+    """The numbers of a cell are these, rounded to the digits that it has."""
+    numbers = re.findall(NUMBER, cell.replace("−", "-"))
+    assert len(numbers) == len(values), cell
+    for text, value in zip(numbers, values, strict=True):
+        unit = 10.0 ** -len(text.partition(".")[2])
+        assert float(text) == pytest.approx(value, rel=0, abs=0.5001 * unit), cell
+
+
+def half(interval: Interval) -> float:
+    """Half its width."""
+    assert interval.low is not None
+    assert interval.high is not None
+    return (interval.high - interval.low) / 2
+
+
+def read_sizes(text: str) -> list[tuple[str, float, float]]:
+    """Every number in a text as written, its size, and what its last digit counts."""
+    found = []
+    for match in SIZE.finditer(text):
+        factor, raised, plain, exponent = match.groups(default="")
+        power = int((raised or exponent).translate(POWERS) or 0)
+        digits = (factor or plain or "1").replace(",", "")
+        found.append((match[0], float(digits) * 10.0**power, 10.0 ** (power - len(digits.partition(".")[2]))))
+    return found
