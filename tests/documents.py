@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from creditscope.auditing.stats import Interval
-
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GALLERY = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
@@ -35,13 +33,6 @@ def assert_says(cell: str, *values: float | None) -> None:
     for text, value in zip(numbers, values, strict=True):
         unit = 10.0 ** -len(text.partition(".")[2])
         assert float(text) == pytest.approx(value, rel=0, abs=0.5001 * unit), cell
-
-
-def half(interval: Interval) -> float:
-    """Half its width."""
-    assert interval.low is not None
-    assert interval.high is not None
-    return (interval.high - interval.low) / 2
 
 
 def read_sizes(text: str) -> list[tuple[str, float, float]]:

@@ -8,13 +8,14 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from documents import GALLERY, MANUAL, README, ROOT, assert_says, half, read_sizes, read_table
+from documents import GALLERY, MANUAL, README, ROOT, assert_says, read_sizes, read_table
 from pages import texts
 
 from creditscope.auditing import MethodAudit, audit
 from creditscope.commands._drawing import drawable
 from creditscope.errors import CreditscopeError
 from creditscope.figures import describe_figure
+from creditscope.figures._words import half_width
 from creditscope.record import Record, load_records
 from creditscope.registry import FIGURES, STUDIES
 from creditscope.reproduction._shelf import Shelf
@@ -99,7 +100,7 @@ class TestAuditTable:
         assert int(row["seeds"]) == len(found.seeds)
         columns = {"accuracy": found.accuracy, "frozen, own stem": found.frozen_own, "frozen, BP stem": found.frozen_bp}
         for column, interval in columns.items():
-            assert_says(row[column], interval.mean, half(interval))
+            assert_says(row[column], interval.mean, half_width(interval))
             assert interval.n == (3 if column.startswith("frozen") else len(found.seeds))
         assert_says(row["Γ"], found.gamma)
         assert row["verdict"].startswith(f"**{found.verdict.word}**")
@@ -229,7 +230,7 @@ def known_sizes(figure_texts, collected, methods) -> dict[str, list[float]]:
         known[name] += list_means(collected[name])
     shown = [methods[label] for label in ("BP", "block FA", "DFA")]
     known["audit_hero"] += [
-        v for m in shown for v in (half(m.accuracy), m.gamma, m.gamma_inexact, *m.z) if v is not None
+        v for m in shown for v in (half_width(m.accuracy), m.gamma, m.gamma_inexact, *m.z) if v is not None
     ]
     for record in collected["rescaling"]:
         if isinstance(record, DerivedRecord):
@@ -265,9 +266,9 @@ class TestMeasured:
     def test_audit(self, row, audited):
         found = audited[row["rule"]]
         assert int(row["seeds"]) == len(found.seeds)
-        assert_says(row["accuracy"], found.accuracy.mean, half(found.accuracy))
-        assert_says(row["frozen, own stem"], found.frozen_own.mean, half(found.frozen_own))
-        assert_says(row["use of depth, pp"], 100 * found.gain.mean, 100 * half(found.gain))
+        assert_says(row["accuracy"], found.accuracy.mean, half_width(found.accuracy))
+        assert_says(row["frozen, own stem"], found.frozen_own.mean, half_width(found.frozen_own))
+        assert_says(row["use of depth, pp"], 100 * found.gain.mean, 100 * half_width(found.gain))
         assert_says(row["Γ"], found.gamma)
         for column, value in (("growth", found.growth), ("‖g_L‖", found.g_top)):
             [(_, size, unit)] = read_sizes(row[column])

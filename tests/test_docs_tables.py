@@ -10,6 +10,7 @@ from documents import MANUAL, ROOT, assert_says, read_sizes, read_table
 
 from creditscope.figures._controls import Controls, Row, select_controls
 from creditscope.figures._graph_grid import Grid, select_grid
+from creditscope.figures._words import half_width
 from creditscope.record import Record, load_records
 from creditscope.studies import collect, resolve_study
 from creditscope.studies.graph_depth import METHODS
@@ -77,7 +78,7 @@ def assert_control(accuracy: str, zeros: str, found: Row) -> None:
     assert interval
     (_, mean, unit), (_, half, other) = read_sizes(accuracy)
     assert mean == pytest.approx(interval.mean, abs=0.5001 * unit)
-    assert half == pytest.approx(interval.high - interval.mean, abs=0.5001 * other)
+    assert half == pytest.approx(half_width(interval), abs=0.5001 * other)
     assert (accuracy.startswith("**"), accuracy.partition(", ")[2]) == (
         found.answer == "learns",
         "" if found.answer == "learns" else found.answer,

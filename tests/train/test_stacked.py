@@ -189,6 +189,16 @@ class TestComparedWithLoneRuns:
         with pytest.raises(CannotStackError, match="a seed learns otherwise than alone"):
             stack_runs(runs)
 
+    def test_weights_are_put_back_whatever_happens(self, monkeypatch, runs):
+        def fail(run: Run) -> dict[str, Tensor]:
+            raise RuntimeError("no memory")
+
+        gradients, before = GRADIENTS(runs[0]), [p.detach().clone() for p in runs[0].trained.values()]
+        monkeypatch.setattr(stacked, "_gradients", fail)
+        with pytest.raises(RuntimeError, match="no memory"):
+            stacked._sensitivity(runs[0], gradients)
+        assert all(torch.equal(p, kept) for p, kept in zip(runs[0].trained.values(), before, strict=True))
+
     def test_another_seed_s_are_one(self, monkeypatch, runs):
         self.bend(monkeypatch, lambda run: {name: g.flip(0) for name, g in GRADIENTS(run).items()})
         with pytest.raises(CannotStackError, match="a seed learns otherwise than alone"):

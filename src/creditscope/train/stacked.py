@@ -249,8 +249,8 @@ def _compare_gradients(run: StackedRun, runs: Sequence[Run]) -> None:
         raise CannotStackError(f"{type(error).__name__}: {error}") from error
     for seed, single in enumerate(runs):
         alone = _gradients(single)
-        error = _distance({name: together[name][seed] for name in alone}, alone)
-        size = torch.stack([g.double().norm() for g in alone.values()]).norm()
+        error = _norm([together[name][seed] - g for name, g in alone.items()])
+        size = _norm(list(alone.values()))
         if error > TOLERANCE[run.spec.precision] * size and error > SLACK * _sensitivity(single, alone):
             raise CannotStackError(
                 "a seed learns otherwise than alone; is there a tensor in the net or rule that is neither a parameter "
@@ -258,8 +258,8 @@ def _compare_gradients(run: StackedRun, runs: Sequence[Run]) -> None:
             )
 
 
-def _distance(some: dict[str, Tensor], others: dict[str, Tensor]) -> Tensor:
-    return torch.stack([(some[name] - g).double().norm() for name, g in others.items()]).norm()
+def _norm(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.stack([tensor.double().norm() for tensor in tensors]).norm()
 
 
 @torch.no_grad()
@@ -267,12 +267,15 @@ def _sensitivity(run: Run, gradients: dict[str, Tensor]) -> Tensor:
     """How far rounding moves them: in a deep net a unit that stands at ReLU's kink takes a part of them with it."""
     draw = torch.Generator().manual_seed(0)
     kept, found = copy_of(run.trained), []
-    for _ in range(NUDGES):
-        for parameter in run.trained.values():
-            noise = torch.randn(parameter.shape, generator=draw).to(parameter)
-            parameter.mul_(1 + NUDGE * TOLERANCE[run.spec.precision] * noise)
-        with torch.enable_grad():
-            found.append(_distance(_gradients(run), gradients))
+    try:
+        for _ in range(NUDGES):
+            for name, parameter in run.trained.items():
+                noise = torch.randn(parameter.shape, generator=draw).to(parameter)
+                parameter.copy_(kept[name] * (1 + NUDGE * TOLERANCE[run.spec.precision] * noise))
+            with torch.enable_grad():
+                moved = _gradients(run)
+            found.append(_norm([moved[name] - g for name, g in gradients.items()]))
+    finally:
         for name, parameter in run.trained.items():
             parameter.copy_(kept[name])
     return torch.stack(found).max()
