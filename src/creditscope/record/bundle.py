@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from creditscope.errors import CreditscopeError
 from creditscope.record.schema import SCHEMA_VERSION, Provenance, Snapshot
 from creditscope.record.spec import RunSpec
-from creditscope.record.store import Record, adapter, first_words
+from creditscope.record.store import Record, adapter, check_version, first_words
 from creditscope.record.whole import check_whole
 
 SUFFIX = ".jsonl.xz"
@@ -176,11 +176,7 @@ def _read_header(text: bytes) -> Header:
         raise CreditscopeError(f"Expected the header of a bundle, but got: {first_words(error)}.") from error
     if header.format != FORMAT:
         raise CreditscopeError(f"Expected format {FORMAT!r}, but got {header.format[:40]!r}.")
-    if header.schema_version != SCHEMA_VERSION:
-        raise CreditscopeError(
-            f"Expected schema version {SCHEMA_VERSION}, but got {header.schema_version}. "
-            "Read it with the creditscope that wrote it."
-        )
+    check_version(header.schema_version)
     return header
 
 
@@ -190,11 +186,10 @@ def _read_line(path: Path, number: int, text: bytes) -> Record:
     except ValueError as error:
         raise CreditscopeError(f"Run {number} of bundle {path.name} cannot be read: {first_words(error)}.") from error
     name = f"{line.run[:120]} in bundle {path.name}"
-    if line.provenance.schema_version != SCHEMA_VERSION:
-        raise CreditscopeError(
-            f"Record {name} cannot be read: Expected schema version {SCHEMA_VERSION}, but got "
-            f"{line.provenance.schema_version}. Read it with the creditscope that wrote it."
-        )
+    try:
+        check_version(line.provenance.schema_version)
+    except CreditscopeError as error:
+        raise CreditscopeError(f"Record {name} cannot be read: {error}") from None
     check_whole(name, line.spec, line.provenance, line.snapshots)
     if line.run != line.spec.name():
         raise CreditscopeError(

@@ -10,14 +10,18 @@ from typing import Literal
 
 from creditscope.words import count, number
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+READABLE = (2, 3)
+"""Versions that can be read; what an earlier one lacks is not measured."""
 
 ROUNDING = 1e-12
 """Dispersion of a state over its size that is the rounding of its mean."""
 DESCENT_ROWS = 256
 """Rows that descent is measured on, at most."""
-DESCENT_TURNS = 8
-"""Random rotations of the credit behind `descent_null`."""
+DESCENT_TURNS = 64
+"""Random rotations of the credit behind `descent_null` and `descent_stage_null`."""
+OWN_DRAWS = 16
+"""Draws of its own behind `beta` of a rule that draws noise in every step."""
 FRESH_MOVES = 4
 """Draws of all feedback that ρ and descent are measured with; the cosine has more, see `Snapshot.fresh_draws`."""
 Number = float | None
@@ -37,6 +41,8 @@ class RuleFacts:
     approximates: str = "gradient"
     local: bool = False
     needs_feedback: bool = False
+    draws_noise: bool = False
+    """Whether its credit is another at every step, on the same rows and weights: judged by the mean of its draws."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +145,23 @@ class TapMeasures:
     rows_used: Counts
     rows_no_gradient: Counts
     rows_no_credit: Counts
+    null_sd_F: Series = ()  # noqa: N815
+    """Of `cos_F`, what `null_sd` is of `cos`."""
+    null_q99: Series = ()
+    """The 99 % point of the null of `cos`; from simulated rotations where few features can turn."""
     # measured where the tier asks for it; empty otherwise
+    cos_input: Series = ()
+    """The published reading: cosine of the credit at the tap with the gradient at the tap before, the block's input."""
+    stage_cos: Series = ()
+    """Cosine of the rule's and BP's gradient of all trained weights of the stage together; None if it has none."""
+    stage_null_sd: Series = ()
+    """Its sd when each weight's gradient is turned at random on its output side."""
+    beta: Series = ()
+    """⟨ā, g⟩/‖g‖² over the mean ā of a rule's own draws, for a rule that draws noise in every step; unbiased: 1."""
+    beta_se: Series = ()
+    """Its standard error over the draws."""
+    draw_noise: Series = ()
+    """Share of ‖a‖² that is noise of the draw."""
     common: Series = ()
     """Share of the reference that is one direction for all rows: (‖Σg‖² − Σ‖g‖²)/((n−1)Σ‖g‖²)."""
     common_a: Series = ()
@@ -172,8 +194,16 @@ class TapMeasures:
     """Its standard deviation over the draws."""
     descent_stage: Series = ()
     """Best decrease along the rule's gradient of the stage's weights, over that along BP's."""
+    descent_stage_null: Series = ()
+    """Mean of the same for gradients turned at random, of a rule that does not aim at the gradient."""
+    descent_stage_null_sd: Series = ()
+    """Its standard deviation over the rotations."""
     probe: Series = ()
     """Accuracy of a linear probe on the standardised state."""
+    rewind: Series = ()
+    """Accuracy with the block before the tap alone put back to where it began; None for the stem and frozen blocks."""
+    rewind_refit: Series = ()
+    """The same with the statistics of batch norms estimated anew; None where there are none."""
     skip_one: Series = ()
     """Accuracy with the block before the tap skipped; None where there is no residual block to skip."""
 
@@ -247,8 +277,12 @@ class Snapshot:
     """Layer by layer, for nets that name their pre-activations."""
     fresh_draws: int = 0
     """Draws of fresh feedback behind `fresh_cos`."""
+    descent_turns: int = 8
+    """Random rotations behind `descent_null`."""
     probe_rows: int = 0
     """Test rows behind `probe`."""
+    untrained: bool = False
+    """Whether the net is as it was before training."""
     correct: str | None = None
     """On the last snapshot: one bit per test row, packed, base64."""
     notes: tuple[str, ...] = ()

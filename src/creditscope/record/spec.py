@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from creditscope.errors import CreditscopeError
 from creditscope.options import Scalar
 
-CreditNorm = Literal["none", "batch", "sample"]
+CreditNorm = Literal["none", "batch", "sample", "sample-mean"]
 Tier = Literal["quick", "standard", "full"]
 """How much a snapshot measures, least first."""
 TIERS = get_args(Tier)
@@ -29,15 +29,16 @@ class Recipe:
     epochs: int = 60
     """Passes over the training data; on a graph, steps."""
     credit_norm: CreditNorm = "none"
-    """Normalisation of a tap rule's credit."""
+    """Normalisation of a tap rule's credit: none, by the RMS of the batch or of each sample, or by that of each sample
+    with its eps on credit of the mean loss and chains left as they are (sample-mean)."""
     penalty: float = 0.0
     """λ of the residual penalty λ‖f_l‖²."""
     frozen: bool = False
     """Do not train the blocks (stem, norm and head only)."""
     train_last: int = -1
     """Train only this many of the last blocks (a rung of the depth ladder); -1: all."""
-    targets: Literal["true", "random"] = "true"
-    """Labels to train on; random ones, drawn once per seed, are a control."""
+    targets: Literal["true", "random", "redrawn"] = "true"
+    """Labels to train on; random ones, drawn once per seed or redrawn for every minibatch, are a control."""
     optimiser: Literal["adamw", "adam", "sgd"] = "adamw"
     """AdamW, Adam with an L2 term, or plain SGD."""
     lr: float = 1e-3

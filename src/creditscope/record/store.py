@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from creditscope.errors import CreditscopeError
-from creditscope.record.schema import SCHEMA_VERSION, Facts, Provenance, Snapshot
+from creditscope.record.schema import READABLE, Facts, Provenance, Snapshot
 from creditscope.record.spec import LATER_FIELDS, RunSpec
 from creditscope.record.whole import check_whole
 
@@ -218,6 +218,15 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"Expected numbers, but got {constant}.")
 
 
+def check_version(version: Any) -> None:
+    """Refuse a schema that this version cannot read."""
+    if version not in READABLE:
+        raise CreditscopeError(
+            f"Expected schema version {' or '.join(map(str, READABLE))}, but got {version}. "
+            "Read it with the creditscope that wrote it."
+        )
+
+
 def first_words(error: Exception) -> str:
     """What an error says, in one line of bounded length."""
     return (" ".join(str(error).split()) or type(error).__name__)[:300].rstrip(".")
@@ -230,11 +239,7 @@ def read_record(folder: Path) -> Record:
         raw = json.loads((folder / PROVENANCE).read_bytes())
         if not isinstance(raw, dict):
             raise CreditscopeError(f"Expected an object in {PROVENANCE}, but got {type(raw).__name__}.")
-        if raw.get("schema_version") != SCHEMA_VERSION:
-            raise CreditscopeError(
-                f"Expected schema version {SCHEMA_VERSION}, but got {raw.get('schema_version')}. "
-                "Read it with the creditscope that wrote it."
-            )
+        check_version(raw.get("schema_version"))
         provenance = adapter(Provenance).validate_python(raw)
         lines = (folder / SNAPSHOTS).read_text(encoding="utf-8").splitlines()
         snapshots = tuple(adapter(Snapshot).validate_python(json.loads(line, parse_constant=_refuse)) for line in lines)

@@ -9,7 +9,7 @@ from creditscope.record.spec import RunSpec
 
 LARGEST = 2**53
 """Whole numbers beyond it are no counts, and a float cannot hold them."""
-SCALARS = ("epoch", "step", "rows", "rows_covered", "rows_fitted", "fresh_draws", "probe_rows")
+SCALARS = ("epoch", "step", "rows", "rows_covered", "rows_fitted", "fresh_draws", "descent_turns", "probe_rows")
 TAP_COUNTS = tuple(f.name for f in fields(TapMeasures) if f.type == Counts)
 WEIGHT_COUNTS = tuple(f.name for f in fields(WeightMeasures) if f.type in (Counts, tuple[int | None, ...]))
 

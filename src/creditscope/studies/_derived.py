@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from creditscope.errors import CreditscopeError
-from creditscope.record import SCHEMA_VERSION, Provenance, Record, Snapshot
+from creditscope.record import Provenance, Record, Snapshot
 from creditscope.record.bundle import rounded
+from creditscope.record.schema import READABLE
 from creditscope.record.store import WEIGHTS, adapter, first_words, write_atomically
 
 Measure = Callable[[Record, Sequence[float]], tuple[Provenance, list[Snapshot]]]
@@ -79,8 +80,8 @@ def read_derived(
         source, lines = _read_file(path)
     except (OSError, ValueError) as error:
         return [], f"{path} cannot be read: {first_words(error)}"
-    if source.provenance.schema_version != SCHEMA_VERSION:
-        return [], f"measured under schema version {source.provenance.schema_version}, not {SCHEMA_VERSION}"
+    if source.provenance.schema_version not in READABLE:
+        return [], f"measured under schema version {source.provenance.schema_version}, which cannot be read"
     if source.weights != (digest_weights(record) or source.weights):
         return [], "measured on other weights"
     found = {line.condition: line.snapshot for line in lines}
