@@ -31,14 +31,14 @@ from creditscope.measure.rho import measure_rho
 from creditscope.measure.skip import measure_skips
 from creditscope.measure.snapshot import to_host
 from creditscope.measure.subject import Subject, feedback_names
-from creditscope.measure.weights import rotation_z, weight_angle
+from creditscope.measure.weights import Products, stage_alignment, weight_angle
 from creditscope.record.schema import Facts, Snapshot
 from creditscope.record.spec import Tier
 from creditscope.rng import generator
 from creditscope.stack import Net, StackedNet
 from creditscope.taps import leave_untouched
 
-Cost = Literal["cheap", "dear"]
+Cost = Literal["cheap", "dear", "late"]
 Measured = dict[str, Tensor]
 
 
@@ -83,9 +83,22 @@ def _permuted(gradients: list[UnitRows], credits: list[UnitRows], keys: Tensor) 
     return {"permuted_cos": torch.stack([permuted_cosine(a, g, keys) for a, g in pairs])}
 
 
-def _weight_z(gradients: list[tuple[Tensor, Tensor | None]]) -> Measured:
-    z = [g.new_tensor(torch.nan) if a is None else rotation_z(a, g) for g, a in gradients]
-    return {"z": torch.stack(z)} if z else {}
+def _weight_z(products: list[Products]) -> Measured:
+    return {"z": torch.stack([p.z for p in products])} if products else {}
+
+
+def _stages(products: list[Products], facts: Facts) -> Measured:
+    """Of the weights of each stage that ends at a tap; NaN where none is trained."""
+    if not products:
+        return {}
+    nothing = torch.full_like(products[0].inner, torch.nan, dtype=torch.float64)
+    by_stage = [
+        [p for p, weight in zip(products, facts.weights, strict=True) if weight.stage == tap]
+        for tap in range(len(facts.taps))
+    ]
+    found = [stage_alignment(own) if own else (nothing, nothing) for own in by_stage]
+    cos, sd = zip(*found, strict=True)
+    return {"stage_cos": torch.stack(cos), "stage_null_sd": torch.stack(sd)}
 
 
 def _feedback_angles(pairs: list[tuple[Tensor, Tensor] | None]) -> Measured:
@@ -97,22 +110,18 @@ def _feedback_angles(pairs: list[tuple[Tensor, Tensor] | None]) -> Measured:
 
 
 DESCENT_FIELDS = ("descent", "descent_null", "descent_null_sd", "fresh_descent", "fresh_descent_sd")
+STAGE_FIELDS = ("descent_stage", "descent_stage_null", "descent_stage_null_sd")
 INSTRUMENTS = (
     Instrument("common", "cheap", ("gradient_rows", "credit_rows"), _common, ("common", "common_a")),
     Instrument("drift", "cheap", ("gradient_rows", "facts"), _drift, ("drift",)),
     Instrument("permuted_cos", "cheap", ("gradient_rows", "credit_rows", "keys"), _permuted, ("permuted_cos",)),
-    Instrument("weight z", "cheap", ("rule_gradients",), _weight_z, ("z",), of="weights"),
+    Instrument("weight z", "cheap", ("weight_products",), _weight_z, ("z",), of="weights"),
+    Instrument("stage_cos", "cheap", ("weight_products", "facts"), _stages, ("stage_cos", "stage_null_sd")),
     Instrument("feedback_angle", "cheap", ("feedback_pairs",), _feedback_angles, ("feedback_angle",), of="weights"),
     Instrument("fresh_cos", "dear", ("subject", "seen", "gradient_rows"), measure_fresh, ("fresh_cos", "fresh_sd")),
     Instrument("rho", "dear", ("twin",), measure_rho, ("rho", "rho_exact", "fresh_rho", "fresh_rho_sd")),
-    Instrument("descent", "dear", ("small_twin",), measure_descent, DESCENT_FIELDS),
-    Instrument(
-        "descent_stage",
-        "dear",
-        ("twin",),
-        lambda twin: {"descent_stage": measure_stage_descent(twin)},
-        ("descent_stage",),
-    ),
+    Instrument("descent", "late", ("small_twin",), measure_descent, DESCENT_FIELDS),
+    Instrument("descent_stage", "late", ("twin",), measure_stage_descent, STAGE_FIELDS),
     Instrument("probe", "dear", ("subject", "facts"), measure_probe, ("probe",)),
     Instrument("skip_one", "dear", ("subject",), lambda subject: {"skip_one": measure_skips(subject)}, ("skip_one",)),
 )
@@ -144,8 +153,8 @@ def instruments_due(tier: Tier, *, ends: bool) -> list[Instrument]:
     """Those that a snapshot takes; `ends` is true before the first and after the last training step."""
     costs: dict[Tier, tuple[Cost, ...]] = {
         "quick": (),
-        "standard": ("cheap", "dear") if ends else ("cheap",),
-        "full": ("cheap", "dear"),
+        "standard": ("cheap", "dear", "late") if ends else ("cheap",),
+        "full": ("cheap", "dear", "late"),
     }
     return [instrument for instrument in INSTRUMENTS if instrument.cost in costs[tier]]
 
