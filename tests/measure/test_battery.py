@@ -21,10 +21,12 @@ from creditscope.train.training import train_run
 
 TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 2, "eval_rows": 300}
 GRAPH = {"task": "sbm", "task_options": {"nodes": 200}, "net": "gcn", "net_options": {"depth": 3, "width": 8}}
-CHEAP = {"common", "common_a", "drift", "permuted_cos"}
+CHEAP = {"common", "common_a", "drift", "permuted_cos", "cos_input"}
 DEAR = {"rho", "rho_exact", "descent", "descent_null", "descent_null_sd", "descent_stage", "probe", "skip_one"}
 FRESH = {"fresh_cos", "fresh_sd", "fresh_rho", "fresh_rho_sd", "fresh_descent", "fresh_descent_sd"}
 NEW = CHEAP | DEAR | FRESH
+OWN_DRAWS = {"beta", "beta_se", "draw_noise"}
+"""Of rules that draw noise in every step."""
 
 
 def filled(snapshot: Snapshot) -> set[str]:
@@ -47,7 +49,7 @@ def test_every_instrument_names_fields_of_the_record():
     for instrument in INSTRUMENTS:
         assert set(instrument.fields) <= series[instrument.of]
     named = {name for i in INSTRUMENTS if i.of == "taps" for name in i.fields}
-    assert named == NEW
+    assert named == NEW | OWN_DRAWS
     assert [i.name for i in instruments_due("quick", ends=True)] == []
     assert {i.cost for i in instruments_due("standard", ends=False)} == {"cheap"}
     assert instruments_due("standard", ends=True) == instruments_due("full", ends=False) == list(INSTRUMENTS)
@@ -64,11 +66,12 @@ def test_every_tier_fills_what_it_promises(tier, between, ends):
     for snapshot in taken:
         assert snapshot.notes == ()
         assert (snapshot.taps.g_noise[0] is None) == (tier == "quick")
-        for name in filled(snapshot) - {"skip_one"}:
+        for name in filled(snapshot) - {"skip_one", "cos_input"}:
             assert all(isinstance(value, float) for value in getattr(snapshot.taps, name)), name
     assert taken[-1].fresh_draws == (20 if ends else 0)
     assert taken[-1].probe_rows == (397 if ends else 0)
     if ends:
+        assert [value is None for value in taken[-1].taps.cos_input] == [True, False, False]
         assert taken[-1].taps.skip_one[0] is None
         assert all(0 <= value <= 1 for value in (*taken[-1].taps.skip_one[1:], *taken[-1].taps.probe))
 

@@ -73,7 +73,7 @@ class Method:
     @property
     def random_targets(self) -> bool:
         """Whether it was trained on random labels."""
-        return self.spec is not None and self.spec.targets == "random"
+        return self.spec is not None and self.spec.random_targets
 
 
 def _is_untrained(record: Record) -> bool:
@@ -201,6 +201,7 @@ def _setting_label(record: Record) -> str:
     names = ("optimiser", "lr", "schedule", "weight_decay", "decay_on", "batch", "precision")
     unusual = [name_options({n: v}) for n in names if (v := getattr(spec, n)) != usual[n]]
     unusual += ["random targets"] * (spec.targets == "random")
+    unusual += ["random targets, redrawn per minibatch"] * (spec.targets == "redrawn")
     task = with_options(spec.task, _unusual(TASKS, spec.task, spec.task_options))
     net = with_options(spec.net, _unusual(NETS, spec.net, spec.net_options, always=SIZES))
     return " · ".join([task, net, count(spec.epochs, "epoch"), *unusual])

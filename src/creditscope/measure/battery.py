@@ -15,6 +15,7 @@ from torch import Tensor
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.measure.common_direction import batch_drift, common_share
 from creditscope.measure.descent import measure_descent, measure_stage_descent
+from creditscope.measure.draws import measure_draws
 from creditscope.measure.fresh import measure_fresh
 from creditscope.measure.needs import Needs
 from creditscope.measure.numerics import UnitRows
@@ -27,6 +28,7 @@ from creditscope.measure.observation import (
 )
 from creditscope.measure.permuted import permuted_cosine
 from creditscope.measure.probe import measure_probe
+from creditscope.measure.reading import measure_reading
 from creditscope.measure.rho import measure_rho
 from creditscope.measure.skip import measure_skips
 from creditscope.measure.snapshot import to_host
@@ -115,10 +117,12 @@ INSTRUMENTS = (
     Instrument("common", "cheap", ("gradient_rows", "credit_rows"), _common, ("common", "common_a")),
     Instrument("drift", "cheap", ("gradient_rows", "facts"), _drift, ("drift",)),
     Instrument("permuted_cos", "cheap", ("gradient_rows", "credit_rows", "keys"), _permuted, ("permuted_cos",)),
+    Instrument("cos_input", "cheap", ("credit_rows", "gradient_rows"), measure_reading, ("cos_input",)),
     Instrument("weight z", "cheap", ("weight_products",), _weight_z, ("z",), of="weights"),
     Instrument("stage_cos", "cheap", ("weight_products", "facts"), _stages, ("stage_cos", "stage_null_sd")),
     Instrument("feedback_angle", "cheap", ("feedback_pairs",), _feedback_angles, ("feedback_angle",), of="weights"),
     Instrument("fresh_cos", "dear", ("subject", "seen", "gradient_rows"), measure_fresh, ("fresh_cos", "fresh_sd")),
+    Instrument("own draws", "dear", ("subject", "seen"), measure_draws, ("beta", "beta_se", "draw_noise")),
     Instrument("rho", "dear", ("twin",), measure_rho, ("rho", "rho_exact", "fresh_rho", "fresh_rho_sd")),
     Instrument("descent", "late", ("small_twin",), measure_descent, DESCENT_FIELDS),
     Instrument("descent_stage", "late", ("twin",), measure_stage_descent, STAGE_FIELDS),
