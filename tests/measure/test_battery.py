@@ -24,11 +24,12 @@ GRAPH = {"task": "sbm", "task_options": {"nodes": 200}, "net": "gcn", "net_optio
 CHEAP = {"common", "common_a", "drift", "permuted_cos"}
 DEAR = {"rho", "rho_exact", "descent", "descent_null", "descent_null_sd", "descent_stage", "probe", "skip_one"}
 FRESH = {"fresh_cos", "fresh_sd", "fresh_rho", "fresh_rho_sd", "fresh_descent", "fresh_descent_sd"}
+LAST = {"rewind"}
 NEW = CHEAP | DEAR | FRESH
 
 
 def filled(snapshot: Snapshot) -> set[str]:
-    return {name for name in NEW if getattr(snapshot.taps, name)}
+    return {name for name in NEW | LAST | {"rewind_refit"} if getattr(snapshot.taps, name)}
 
 
 def images() -> Task:
@@ -47,28 +48,51 @@ def test_every_instrument_names_fields_of_the_record():
     for instrument in INSTRUMENTS:
         assert set(instrument.fields) <= series[instrument.of]
     named = {name for i in INSTRUMENTS if i.of == "taps" for name in i.fields}
-    assert named == NEW
-    assert [i.name for i in instruments_due("quick", ends=True)] == []
-    assert {i.cost for i in instruments_due("standard", ends=False)} == {"cheap"}
-    assert instruments_due("standard", ends=True) == instruments_due("full", ends=False) == list(INSTRUMENTS)
+    assert named == NEW | LAST | {"rewind_refit"}
 
 
 @pytest.mark.parametrize(
-    ("tier", "between", "ends"),
-    [("quick", set(), set()), ("standard", CHEAP, NEW), ("full", NEW, NEW)],
+    ("tier", "ends", "last", "costs"),
+    [
+        ("quick", False, False, set()),
+        ("quick", True, False, set()),
+        ("quick", True, True, {"cheap", "last"}),
+        ("standard", False, False, {"cheap"}),
+        ("standard", False, True, {"cheap", "last"}),
+        ("standard", True, False, {"cheap", "dear"}),
+        ("standard", True, True, {"cheap", "dear", "last"}),
+        ("full", False, False, {"cheap", "dear"}),
+        ("full", True, True, {"cheap", "dear", "last"}),
+    ],
 )
-def test_every_tier_fills_what_it_promises(tier, between, ends):
+def test_what_is_due_goes_by_cost(tier, ends, last, costs):
+    assert instruments_due(tier, ends=ends, last=last) == [i for i in INSTRUMENTS if i.cost in costs]
+    assert {i.name for i in INSTRUMENTS if i.cost == "last"} == {"rewind"}
+
+
+@pytest.mark.parametrize(
+    ("tier", "first", "between", "last"),
+    [
+        ("quick", set(), set(), CHEAP | LAST),
+        ("standard", NEW, CHEAP, NEW | LAST),
+        ("full", NEW, NEW, NEW | LAST),
+    ],
+)
+def test_every_tier_fills_what_it_promises(tier, first, between, last):
     taken = []
     train_run(build_run(plan_run(rule="dfa", tier=tier, **TINY)), on_snapshots=taken.extend)
-    assert [filled(s) for s in taken] == [ends, between, ends]
+    assert [filled(s) for s in taken] == [first, between, last]
+    assert [s.untrained for s in taken] == [True, False, False]
+    assert [s.taps.g_noise[0] is None for s in taken] == [tier == "quick", tier == "quick", False]
     for snapshot in taken:
         assert snapshot.notes == ()
-        assert (snapshot.taps.g_noise[0] is None) == (tier == "quick")
-        for name in filled(snapshot) - {"skip_one"}:
+        for name in filled(snapshot) - {"skip_one", "rewind"}:
             assert all(isinstance(value, float) for value in getattr(snapshot.taps, name)), name
-    assert taken[-1].fresh_draws == (20 if ends else 0)
-    assert taken[-1].probe_rows == (397 if ends else 0)
-    if ends:
+    assert taken[-1].fresh_draws == (20 if first else 0)
+    assert taken[-1].probe_rows == (397 if first else 0)
+    assert taken[-1].taps.rewind[0] is None
+    assert all(0 <= value <= 1 for value in taken[-1].taps.rewind[1:])
+    if first:
         assert taken[-1].taps.skip_one[0] is None
         assert all(0 <= value <= 1 for value in (*taken[-1].taps.skip_one[1:], *taken[-1].taps.probe))
 
