@@ -1,8 +1,9 @@
 """The battery: what a snapshot measures beyond the observation, by instruments that say what they need.
 
 Cheap instruments are made of the observation alone, and are taken of all seeds of a stack at once; dear ones run the
-net again, and are taken seed by seed. The tier says when: quick never, standard the cheap ones always and the dear ones
-before and after training, full all of them always.
+net again, and are taken seed by seed. The tier says when: quick the cheap ones after training, standard the cheap ones
+always, the dear ones before and after training and the late ones after it, full all of them always. What costs "last"
+compares the trained net with the untrained one, and is taken after training at every tier.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ from creditscope.measure.observation import (
 from creditscope.measure.permuted import permuted_cosine
 from creditscope.measure.probe import measure_probe
 from creditscope.measure.reading import measure_reading
+from creditscope.measure.rewind import measure_rewind
 from creditscope.measure.rho import measure_rho
 from creditscope.measure.skip import measure_skips
 from creditscope.measure.snapshot import to_host
@@ -40,7 +42,7 @@ from creditscope.rng import generator
 from creditscope.stack import Net, StackedNet
 from creditscope.taps import leave_untouched
 
-Cost = Literal["cheap", "dear", "late"]
+Cost = Literal["cheap", "dear", "late", "last"]
 Measured = dict[str, Tensor]
 
 
@@ -127,6 +129,7 @@ INSTRUMENTS = (
     Instrument("descent", "late", ("small_twin",), measure_descent, DESCENT_FIELDS),
     Instrument("descent_stage", "late", ("twin",), measure_stage_descent, STAGE_FIELDS),
     Instrument("probe", "dear", ("subject", "facts"), measure_probe, ("probe",)),
+    Instrument("rewind", "last", ("subject",), measure_rewind, ("rewind", "rewind_refit")),
     Instrument("skip_one", "dear", ("subject",), lambda subject: {"skip_one": measure_skips(subject)}, ("skip_one",)),
 )
 
@@ -153,14 +156,16 @@ class Fields:
         return replace(snapshot, taps=taps, weights=weights, notes=(*snapshot.notes, *self.notes), **self.snapshot)
 
 
-def instruments_due(tier: Tier, *, ends: bool) -> list[Instrument]:
-    """Those that a snapshot takes; `ends` is true before the first and after the last training step."""
+def instruments_due(tier: Tier, *, ends: bool, last: bool) -> list[Instrument]:
+    """Those that a snapshot takes; `ends` is true before the first and after the `last` training step."""
+    late: tuple[Cost, ...] = ("late",) if last else ()
     costs: dict[Tier, tuple[Cost, ...]] = {
-        "quick": (),
-        "standard": ("cheap", "dear", "late") if ends else ("cheap",),
+        "quick": ("cheap",) if last else (),
+        "standard": ("cheap", "dear", *late) if ends else ("cheap",),
         "full": ("cheap", "dear", "late"),
     }
-    return [instrument for instrument in INSTRUMENTS if instrument.cost in costs[tier]]
+    due = (*costs[tier], *(("last",) if last else ()))
+    return [instrument for instrument in INSTRUMENTS if instrument.cost in due]
 
 
 def measure_battery(needs: Needs, due: Sequence[Instrument], fields: Fields) -> None:
@@ -221,6 +226,7 @@ def complete_snapshots(
     subjects: Callable[[], Sequence[Subject]],
     tier: Tier,
     ends: bool,
+    last: bool,
     before_seed: Callable[[], None] = lambda: None,
 ) -> list[Snapshot]:
     """The snapshots of all seeds with what their tier asks for; the net is left as it was.
@@ -228,13 +234,13 @@ def complete_snapshots(
     `seen` is the observation that the snapshots were made of; `subjects` gives one subject per seed. `before_seed` is
     called before each seed of a stack is measured on its own, and may raise to end all.
     """
-    due = instruments_due(tier, ends=ends)
+    due = instruments_due(tier, ends=ends, last=last)
     if taken[0].tap_probe:  # measured layer by layer already
         due = [instrument for instrument in due if instrument.name != "probe"]
     if not due:
         return list(taken)
     keys = torch.stack([_keys(seed, seen) for seed in seeds]).to(seen.output.device)
-    cheap, dear = ([i for i in due if i.cost == cost] for cost in ("cheap", "dear"))
+    cheap, dear = ([i for i in due if i.cost in costs] for costs in (("cheap",), ("dear", "late", "last")))
     with leave_untouched(net):
         nets = subjects() if dear else [None] * len(seeds)
         if isinstance(net, StackedNet):

@@ -62,8 +62,9 @@ class Recipe:
     snapshot_at: str = ""
     """Other epochs for snapshots: log (1, 2, 4, 8, …), or a list such as 1,5,20; before and after training always."""
     tier: Tier = "standard"
-    """How much a snapshot measures: quick (no float64, no controls), standard (everything before and after training,
-    the cheap measurements in between), full (everything, always)."""
+    """How much a snapshot measures: quick (no float64 and no controls but the cheap ones, and rewound blocks, at the
+    end), standard (everything before and after training, the cheap measurements in between), full (everything,
+    always)."""
     noise: bool = True
     """Whether gradients are recomputed in float64 to see if they are resolved."""
 
