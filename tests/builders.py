@@ -18,6 +18,7 @@ from creditscope.record import (
     WeightFact,
     WeightMeasures,
 )
+from creditscope.record.schema import DESCENT_TURNS
 from creditscope.registry import TASKS
 
 LABELS = {"bp": "BP", "fa": "FA", "block_fa": "block FA", "dfa": "DFA"}
@@ -35,6 +36,7 @@ HEALTHY = {
     "cos_F": 0.45,
     "angle": 60.0,
     "null_sd": 0.05,
+    "null_q99": 0.13,
     "z": 10.0,
     "ratio": 2.0,
     "rank_a": 5.0,
@@ -42,6 +44,8 @@ HEALTHY = {
     "rows_used": 1000,
     "rows_no_gradient": 0,
     "rows_no_credit": 0,
+    "stage_cos": 0.5,
+    "stage_null_sd": 0.05,
     "common": 0.05,
     "common_a": 0.05,
     "drift": 0.4,
@@ -54,6 +58,7 @@ HEALTHY = {
     "descent_null_sd": 0.01,
     "descent_stage": 0.4,
     "probe": 0.6,
+    "rewind": 0.65,
     "skip_one": 0.65,
 }
 """Per-tap values of a run with nothing wrong in it."""
@@ -118,6 +123,7 @@ def make_snapshot(facts: Facts | None = None, *, taps: Mapping[str, Any] | None 
         "gamma_inexact": 0.5 if facts.inexact_taps else None,
         "gamma_null_sd": 0.025,
         "fresh_draws": 8,
+        "descent_turns": DESCENT_TURNS,
         "probe_rows": 1000,
         "weights": make_weights(len(facts.weights)),
         "taps": make_taps(len(facts.taps), **{"cos": cos, "descent": descent, **(taps or {})}),

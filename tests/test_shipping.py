@@ -62,7 +62,8 @@ class TestPack:
         own = write_record(tmp_path / "records", make_record(seed=77))
         code, out, _ = call("pack", "--records", tmp_path / "records", "--out", tmp_path / "shipped", "--scale", "test")
         bundles = sorted(path.name for path in (tmp_path / "shipped").iterdir())
-        assert (code, bundles) == (0, [f"{name}.jsonl.xz" for name in ("audit_hero", "bp_bottleneck", "normalisation")])
+        names = ("audit_hero", "baselines", "bp_bottleneck", "normalisation")
+        assert (code, bundles) == (0, [f"{name}.jsonl.xz" for name in names])
         kept = load_records(tmp_path / "shipped")
         whole = load_records(tmp_path / "records")
         names = [r.name for r in kept]

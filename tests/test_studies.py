@@ -4,7 +4,7 @@ import inspect
 from dataclasses import fields
 
 import pytest
-from builders import make_record, write_record
+from builders import QUICK, make_record, make_snapshot, write_record
 
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.figures._selection import select_runs
@@ -12,6 +12,9 @@ from creditscope.options import declared_options
 from creditscope.record import Record, RuleFacts, RunSpec
 from creditscope.registry import NETS, STUDIES, TASKS
 from creditscope.studies import DerivedRecord, Study, collect, find_missing, studies_at
+from creditscope.studies._study import DEFAULTS, find_wanted
+from creditscope.studies.baselines import JUDGED, baselines
+from creditscope.studies.conventions import conventions
 
 WANTED = {"task": "mnist1d", "net": "resmlp", "rule": "fa", "epochs": 60, "net_options": {"depth": 4}}
 STUDY = Study("mine", tuple({**WANTED, "seed": seed} for seed in (1, 2)))
@@ -66,6 +69,30 @@ def test_what_is_collected_is_what_was_asked(tmp_path):
     found = collect(STUDY, tmp_path, train=False, jobs=1, quiet=True, problems=problems)
     assert [r.spec for r in found] == [plain.spec]
     assert problems == ["1 of 2 runs are not on record: fa seed 2."]
+
+
+class TestEarlierRecords:
+    """They are drawn; where runs are trained, they do not count."""
+
+    def test_what_is_measured_by_now(self):
+        old, new = run(snapshots=[make_snapshot(epoch=60, taps={"rewind": ()})]), run()
+        assert missing(old) == [2]
+        assert len(find_missing(STUDY, [old], whole=True)) == 2
+        assert len(find_missing(STUDY, [old, new], whole=True)) == 1
+        for records in ([old, new], [new, old]):
+            assert find_wanted(STUDY, records) == [new]
+
+    def test_noise_at_tier_quick(self):
+        study = Study("mine", ({**STUDY.runs[0], "snapshot_every": 0, "tier": "quick"},))
+        old, new = (run(snapshot_every=0, tier="quick", noise=noise) for noise in (False, True))
+        assert find_missing(study, [old]) == find_missing(study, [new], whole=True) == []
+        assert len(find_missing(study, [old], whole=True)) == 1
+        assert find_wanted(study, [old, new]) == [new]
+
+    def test_a_frozen_run_serves_as_it_is(self):
+        (wanted, *_) = (w for w in STUDIES.get("penalty_rescue")("demo").runs if w.get("frozen"))
+        record = make_record(**wanted, taps=QUICK)
+        assert find_missing(Study("mine", (wanted,)), [record], whole=True) == []
 
 
 def test_nothing_on_record_is_an_error(tmp_path):
@@ -138,6 +165,58 @@ def test_a_rung_of_the_ladder_is_not_drawn_for_the_run():
     rungs = [make_record(rule=rule, seed=1, accuracy=0.9, train_last=2) for rule in ("bp", "dfa")]
     chosen = select_runs([*rungs, *full], rules=("bp", "dfa"))
     assert [g.per_run("accuracy").tolist() for g in chosen.groups] == [[0.5], [0.5]]
+
+
+def setting_of(wanted, *left_out) -> str:
+    return str(sorted((n, str(v)) for n, v in {**DEFAULTS, **wanted}.items() if n not in left_out))
+
+
+class TestBaselines:
+    """CS004 asks for the frozen twin of a method, for BP, and for frozen BP, on its seeds."""
+
+    MEASURING = ("snapshot_every", "snapshot_at", "tier", "noise")
+    OF_RULE = (*MEASURING, "rule", "rule_options", "credit_norm", "penalty", "frozen")
+
+    @pytest.mark.parametrize("scale", ["paper", "test"])
+    def test_every_judged_run_has_all_it_is_compared_with(self, scale):
+        runs = [w for study in JUDGED for w in study(scale).runs if not w.get("frozen")]
+        frozen = {setting_of(w, *self.MEASURING, "penalty") for w in baselines(scale).runs}
+        by_bp = {setting_of(w, *self.OF_RULE) for w in baselines(scale).runs if w["rule"] == "bp"}
+        without = []
+        for wanted in runs:
+            twin = {**wanted, "frozen": True}
+            if (
+                setting_of(twin, *self.MEASURING, "penalty") not in frozen
+                or setting_of(wanted, *self.OF_RULE) not in by_bp
+            ):
+                without.append(wanted)
+        for wanted in without:
+            shallow = wanted["net"] == "gcn" and wanted["net_options"]["depth"] == 2
+            other = wanted.get("train_last", -1) >= 0 or wanted.get("targets", "true") != "true"
+            assert shallow or other or wanted in conventions(scale).runs
+        alone = {(w["rule"], w["net"], w["net_options"]["width"]) for w in without if w in conventions(scale).runs}
+        assert {(rule, net) for rule, net, _ in alone} <= {
+            ("block_fa", "resmlp"),
+            ("dfa", "resmlp"),
+            ("dfa", "student"),
+        }
+
+    def test_they_train_no_block_and_are_read_at_their_end(self):
+        for wanted in baselines("paper").runs:
+            assert (wanted["frozen"], wanted["tier"], wanted["snapshot_every"]) == (True, "quick", 0)
+            assert not (wanted["net"] == "gcn" and wanted["net_options"]["depth"] < 3)
+
+    def test_a_penalty_is_kept_only_where_it_reaches_the_stem(self):
+        penalties = {(w["rule"], w["penalty"]) for w in baselines("paper").runs if w["net"] == "resmlp"}
+        assert ("bp", 1e-2) in penalties
+        assert {rule for rule, penalty in penalties if penalty} == {"bp"}
+
+
+def test_published_conventions_are_one_setting():
+    for wanted in conventions("paper").runs:
+        given = (wanted["rule"], wanted["credit_norm"], wanted.get("rule_options"))
+        assert given in (("block_fa", "sample-mean", None), ("dfa", "sample", {"index": "input"}))
+        assert wanted.get("targets", "true") in ("true", "redrawn")
 
 
 def test_the_studies_are_what_they_say():

@@ -48,7 +48,9 @@ def draw_figures(
         try:
             study, plot = find_study(name), FIGURES.get(name)
             missing = len(find_missing(study, records))
-            found = collect(study, root, records=records, train=measure and not missing, problems=notes, **how)
+            found = collect(
+                study, root, records=records, train=False, measure=measure and not missing, problems=notes, **how
+            )
             paths = save_figure(plot(found), out, name)
         except CreditscopeError as error:
             say([f"{name}: not drawn. {error}"])

@@ -49,6 +49,7 @@ class Reproduce:
         """Plan the union, train it, draw each figure once its runs are there, sum up."""
         from creditscope.commands._drawing import Gallery
         from creditscope.record import load_records
+        from creditscope.record.complete import lacks
         from creditscope.studies import resolve_study, studies_at
         from creditscope.studies._study import find_wanted
         from creditscope.studies._union import plan_union, train_union
@@ -60,7 +61,8 @@ class Reproduce:
         records = load_records(self.records, problems=problems) if there else []
         specs = plan_union(studies, records) if self.train else []
         how = self.training.options()
-        reused = len({id(record) for study in studies for record in find_wanted(study, records)})
+        kept = [record for record in records if not (specs and lacks(record))]
+        reused = len({id(record) for study in studies for record in find_wanted(study, kept)})
         todo = f"{count(reused, 'run')} on record, {count(len(specs), 'run')} to train, records in {self.records}"
         named = f"{count(len(studies), 'study', 'studies')} at scale {self.scale!r}"
         say([named if specs and not how["quiet"] else f"{named}: {todo}"])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from creditscope.errors import CreditscopeError
+from creditscope.record.complete import lacks
 from creditscope.record.schema import READABLE, Facts, Provenance, Snapshot
 from creditscope.record.spec import LATER_FIELDS, RunSpec
 from creditscope.record.whole import check_whole
@@ -102,15 +103,16 @@ class RecordWriter:
             yield self
 
     def finished_meanwhile(self) -> str | None:
-        """How another process ended this very run while we waited for it, if one did."""
+        """How another process ended this very run while we waited for it, if one did and its record lacks nothing."""
         try:
             record = read_record(self.folder)
         except CreditscopeError:
             return None
-        return record.provenance.status if record.finished else None
+        return record.provenance.status if record.finished and not lacks(record) else None
 
     def begin(self) -> None:
-        """Start the record anew."""
+        """Start the record anew; one that was finished is not, from here on."""
+        (self.folder / PROVENANCE).unlink(missing_ok=True)
         write_atomically(self.folder / SPEC, _dump(self.spec) + "\n")
         (self.folder / SNAPSHOTS).write_text("")
 
@@ -258,8 +260,11 @@ def read_record(folder: Path) -> Record:
     return Record(spec, provenance, snapshots, folder)
 
 
-def stored_record(root: Path, spec: RunSpec, *, problems: list[str]) -> Record | None:
-    """The finished record of this very run, if there is one; a damaged one is set aside and named."""
+def stored_record(root: Path, spec: RunSpec, *, problems: list[str], whole: bool = False) -> Record | None:
+    """The finished record of this very run, if there is one; a damaged one is set aside and named.
+
+    `whole`: only if it holds all that its tier measures by now.
+    """
     folder = run_folder(root, spec)
     if not (folder / PROVENANCE).exists() or is_unfinished(folder):
         return None  # the writer goes on from its checkpoint, or starts anew
@@ -275,7 +280,7 @@ def stored_record(root: Path, spec: RunSpec, *, problems: list[str]) -> Record |
         (aside / SPEC).rename(aside / f"{SPEC}.damaged") if (aside / SPEC).exists() else None
         problems.append(f"{error} Set aside as {aside.name}.")
         return None
-    return record if record.finished else None
+    return record if record.finished and not (whole and lacks(record)) else None
 
 
 def begun_by(root: Path, spec: RunSpec) -> str | None:

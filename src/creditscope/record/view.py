@@ -6,6 +6,7 @@ from dataclasses import fields
 import numpy as np
 
 from creditscope.errors import CreditscopeError
+from creditscope.record.complete import lacks
 from creditscope.record.schema import TapMeasures
 from creditscope.record.spec import FREE_FIELDS, RULE_FIELDS, TIERS
 from creditscope.record.store import Record
@@ -13,11 +14,12 @@ from creditscope.record.store import Record
 SCALARS = ("accuracy", "loss", "train_loss", "gamma", "gamma_inexact", "gamma_null_sd")
 
 
-def richness(record: Record) -> tuple[bool, int, bool, int]:
+def richness(record: Record) -> tuple[bool, int, bool, bool, int]:
     """How much a record holds, to choose between those of one run that was measured twice."""
     if record.spec is None:
-        return True, 0, False, len(record.snapshots)
-    return record.finished, TIERS.index(record.spec.tier), record.spec.noise, len(record.snapshots)
+        return True, 0, False, True, len(record.snapshots)
+    tier = TIERS.index(record.spec.tier)
+    return record.finished, tier, record.spec.noise, not lacks(record), len(record.snapshots)
 
 
 def richest(records: Sequence[Record]) -> list[Record]:

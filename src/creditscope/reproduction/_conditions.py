@@ -14,7 +14,7 @@ from creditscope.studies.graph_depth import Method
 from creditscope.studies.penalty_rescue import EARLY, STRONG, WEAK
 
 Condition = dict[str, Any]
-END = {**PAPER, **AT_THE_END}
+END = {**PAPER, **AT_THE_END, "noise": False}
 """ResMLP d = 256, L = 4, 100 epochs, read at its end: any record of the run serves."""
 BRIEF = {**END, "epochs": 30}
 WIDE = {**END, "net_options": {**PAPER["net_options"], "width": reproduction.SCALES["paper"]["width"]}}
@@ -28,7 +28,7 @@ TESTED = {"tier": "standard", "noise": True}
 EARLY_DFA = {**BRIEF_DFA, **TESTED, "tier": "full", "snapshot_at": ",".join(map(str, EARLY))}
 STRONG_DFA, WEAK_DFA = ({**BRIEF_DFA, **TESTED, "penalty": penalty} for penalty in (STRONG, WEAK))
 VIT_END = {**END, "net": "vit", "net_options": VIT}
-STUDENT = {**TEACHER, **reproduction.EVERY_EPOCH}
+STUDENT = {**TEACHER, **reproduction.EVERY_EPOCH, "noise": False}
 FROZEN = {"frozen": True}
 NORMS = reproduction.NORMALISED
 

@@ -27,8 +27,10 @@ TEST: dict[str, Any] = {
     "eval_rows": 128,
     "snapshot_every": 1,
 }
-AT_THE_END = {"snapshot_every": 0, "tier": "quick", "noise": False}
-"""For runs that are read at their end only: baselines, and conditions of a large grid."""
+AT_THE_END = {"snapshot_every": 0, "snapshot_at": "", "tier": "quick"}
+"""For runs that are read at their end only: conditions of a large grid."""
+FROZEN = {**AT_THE_END, "noise": False, "frozen": True}
+"""For baselines, of which only the accuracy is read."""
 THIN = {"snapshot_every": 0, "snapshot_at": "1,2,3,4,6,8,12,16,24,32,48,64,80"}
 """For runs whose course is only looked at roughly."""
 

@@ -10,6 +10,7 @@ from typing import Any
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.options import declared_options
 from creditscope.record import Record, RunSpec, load_records
+from creditscope.record.complete import lacks
 from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.view import richness
 from creditscope.registry import TASKS
@@ -39,8 +40,11 @@ class Study:
     """
 
 
-def matches(spec: RunSpec, wanted: dict[str, Any]) -> bool:
-    """Whether a stored spec is the wanted run, measured at least as richly."""
+def matches(spec: RunSpec, wanted: dict[str, Any], *, whole: bool = False) -> bool:
+    """Whether a stored spec is the wanted run, measured at least as richly.
+
+    Earlier records have no noise at tier quick, and are drawn without; `whole`: they do not count.
+    """
     if _kind(vars(spec)) != _kind(wanted):
         return False
     asked_of_others = all(
@@ -48,11 +52,14 @@ def matches(spec: RunSpec, wanted: dict[str, Any]) -> bool:
         for options in ("net_options", "rule_options")
         for name, value in wanted.get(options, {}).items()
     )
+    measuring = _measuring(wanted)
+    if not whole and measuring["tier"] == "quick":
+        measuring["noise"] = False
     return (
         asked_of_others
         and spec.data_version == getattr(TASKS.get(spec.task), "data_version", "")
         and _same_data(spec, wanted.get("task_options", {}))
-        and spec.measures(replace(spec, **_measuring(wanted)))
+        and spec.measures(replace(spec, **measuring))
     )
 
 
@@ -66,16 +73,16 @@ def _same_data(spec: RunSpec, asked: Mapping[str, Any]) -> bool:
     return {**defaults, **spec.task_options} == {**defaults, **asked}
 
 
-def fits(record: Record, wanted: dict[str, Any]) -> bool:
+def fits(record: Record, wanted: dict[str, Any], *, whole: bool = False) -> bool:
     """Whether a record is the wanted run; a variant of the rule only if its options were asked for."""
     asked = bool(wanted.get("rule_options")) or not record.facts.rule.variant
-    return record.spec is not None and asked and matches(record.spec, wanted)
+    return record.spec is not None and asked and matches(record.spec, wanted, whole=whole)
 
 
-def find_missing(study: Study, records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Wanted runs that are not on record."""
-    known = _sorted_in((r.spec and vars(r.spec), r) for r in records)
-    return [w for w in study.runs if not any(fits(record, w) for record in known.get(_kind(w), ()))]
+def find_missing(study: Study, records: Sequence[Record], *, whole: bool = False) -> list[dict[str, Any]]:
+    """Wanted runs that are not on record; `whole`: with all that is measured by now."""
+    known = _sorted_in((r.spec and vars(r.spec), r) for r in records if not (whole and lacks(r)))
+    return [w for w in study.runs if not any(fits(record, w, whole=whole) for record in known.get(_kind(w), ()))]
 
 
 def find_serving(study: Study, specs: Sequence[RunSpec]) -> list[RunSpec]:
@@ -119,16 +126,18 @@ def collect(
     train: bool,
     problems: list[str],
     records: Sequence[Record] | None = None,
+    measure: bool = False,
     quiet: bool = True,
     **how: Any,
 ) -> list[Record]:
     """The study's records under `root` (or of `records`, if they were loaded), then what it derives from them.
 
-    Missing runs are trained (`how`: see `run_all`) and missing measurements made, or named in `problems`.
+    With `train`, runs that are missing or lack what is measured by now are trained (`how`: see `run_all`), and then or
+    with `measure` missing measurements are made; otherwise both are named in `problems`.
     """
     if records is None:
         records = load_records(root, problems=problems) if root.is_dir() else []
-    missing, unread = find_missing(study, records), list(problems)
+    missing, unread = find_missing(study, records, whole=train), list(problems)
     reused = len(study.runs) - len(missing)
     if missing and train:
         from creditscope.train.plan import plan_run
@@ -149,7 +158,9 @@ def collect(
         )
         raise CreditscopeError(" ".join([message, *unread]))
     if study.derive is not None:
-        found += study.derive(found, root, measure=train, problems=problems, device=how.get("device", "auto"))
+        found += study.derive(
+            found, root, measure=train or measure, problems=problems, device=how.get("device", "auto")
+        )
     return found
 
 

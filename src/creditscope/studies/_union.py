@@ -11,8 +11,8 @@ from creditscope.studies._study import Study, find_missing
 
 
 def plan_union(studies: Sequence[Study], records: Sequence[Record]) -> list[RunSpec]:
-    """What is not on record of any study's runs, each once."""
-    missing = [wanted for study in studies for wanted in find_missing(study, records)]
+    """What is not whole on record of any study's runs, each once."""
+    missing = [wanted for study in studies for wanted in find_missing(study, records, whole=True)]
     if not missing:
         return []
     from creditscope.train.plan import plan_run

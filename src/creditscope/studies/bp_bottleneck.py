@@ -21,7 +21,6 @@ RECIPE = {
     "decay_on": "all",
     "snapshot_every": 0,
     "tier": "quick",
-    "noise": False,
 }
 """Adam with its decay as an L2 term on every layer; runs are measured before and after training."""
 TINY = {**RECIPE, "task": "sbm", "task_options": {"normalisation": "symmetric", "nodes": 200}, "epochs": 2}

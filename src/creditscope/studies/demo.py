@@ -1,7 +1,7 @@
 """What `creditscope demo` shows: four rules with their baselines on mnist1d, and digits as a control."""
 
 from creditscope.studies import Study, register_study
-from creditscope.studies._recipes import AT_THE_END, DEMO, SEEDS
+from creditscope.studies._recipes import DEMO, FROZEN, SEEDS
 
 RULES = ("bp", "fa", "block_fa", "dfa")
 
@@ -10,11 +10,11 @@ RULES = ("bp", "fa", "block_fa", "dfa")
 def demo() -> Study:
     """Every rule with trained and with frozen blocks; BP alone on the task that needs no depth."""
     trained = [{**DEMO, "rule": rule, "seed": seed} for rule in RULES for seed in SEEDS]
-    frozen = [{**DEMO, **AT_THE_END, "rule": rule, "seed": seed, "frozen": True} for rule in RULES for seed in SEEDS]
+    frozen = [{**DEMO, **FROZEN, "rule": rule, "seed": seed} for rule in RULES for seed in SEEDS]
     return Study("demo", (*trained, *frozen, *_digits()))
 
 
 def _digits() -> list[dict]:
     control = {**DEMO, "task": "digits", "rule": "bp", "epochs": 20}
     runs = [{**control, "seed": seed} for seed in SEEDS]
-    return runs + [{**control, **AT_THE_END, "seed": seed, "frozen": True} for seed in SEEDS]
+    return runs + [{**control, **FROZEN, "seed": seed} for seed in SEEDS]

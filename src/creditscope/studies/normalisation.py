@@ -5,7 +5,7 @@ from itertools import product
 from typing import Any
 
 from creditscope.studies import Study, choose_scale, register_study
-from creditscope.studies._recipes import AT_THE_END, DEMO, PAPER, SEEDS, TEST
+from creditscope.studies._recipes import AT_THE_END, DEMO, FROZEN, PAPER, SEEDS, TEST
 
 NORMS = ("none", "batch", "sample")
 PENALTIES = (0.0, 1e-2)
@@ -37,6 +37,6 @@ def normalisation(
         setting = {**recipe, **optimiser, "net_options": net, "seed": seed}
         dfa = [{**setting, "rule": "dfa", "credit_norm": norm} for norm in NORMS]
         runs += [{**one, "penalty": penalty} for one in dfa for penalty in penalties]
-        runs += [{**one, "frozen": True} for one in dfa]
-        runs += [{**setting, "rule": "bp", "frozen": frozen} for frozen in (False, True)]
+        runs += [{**one, **FROZEN} for one in dfa]
+        runs += [{**setting, "rule": "bp", **frozen} for frozen in ({}, FROZEN)]
     return Study("normalisation", tuple(runs))

@@ -6,7 +6,7 @@ from typing import Any
 
 from creditscope.auditing.early import EARLY_UNTIL
 from creditscope.studies import Study, choose_scale, register_study
-from creditscope.studies._recipes import AT_THE_END, DEMO, PAPER, SEEDS, TEN_SEEDS, TEST
+from creditscope.studies._recipes import DEMO, FROZEN, PAPER, SEEDS, TEN_SEEDS, TEST
 
 WEAK, STRONG = 1e-4, 1e-2
 EARLY = tuple(range(1, EARLY_UNTIL + 1))
@@ -32,8 +32,8 @@ def penalty_rescue(scale: str = "demo", *, seeds: Sequence[int] = (), credit_nor
         {**dfa, "penalty": STRONG},
         {**recipe, "rule": "bp"},
         {**recipe, "rule": "bp", "penalty": STRONG},
-        {**dfa, **AT_THE_END, "frozen": True},
-        {**recipe, **AT_THE_END, "rule": "bp", "frozen": True},
+        {**dfa, **FROZEN},
+        {**recipe, **FROZEN, "rule": "bp"},
     ]
     runs = [{**condition, "seed": seed} for condition, seed in product(conditions, seeds or chosen["seeds"])]
     return Study("penalty_rescue", tuple(runs))

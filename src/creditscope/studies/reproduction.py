@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from creditscope.studies import Study, choose_scale, cross_architecture, register_study
-from creditscope.studies._recipes import AT_THE_END, DEMO, PAPER, SEEDS, TEST, THIN, TWENTY_SEEDS, without_norm
+from creditscope.studies._recipes import AT_THE_END, DEMO, FROZEN, PAPER, SEEDS, TEST, THIN, TWENTY_SEEDS, without_norm
 from creditscope.studies._study import drop_repeated
 from creditscope.studies.bp_bottleneck import PLAIN, RECIPE
 from creditscope.studies.graph_depth import BP_VARIANTS, Method
@@ -14,7 +14,14 @@ NORMALISED = ("batch", "sample")
 EVERY_EPOCH = {**AT_THE_END, "snapshot_every": 1}
 SCALES: dict[str, dict[str, Any]] = {
     "demo": {"recipe": DEMO, "short": 30, "width": 256, "seeds": SEEDS},
-    "paper": {"recipe": PAPER, "short": 30, "width": 512, "seeds": SEEDS, "graph_seeds": TWENTY_SEEDS[:5]},
+    "paper": {
+        "recipe": PAPER,
+        "short": 30,
+        "width": 512,
+        "seeds": SEEDS,
+        "fa_seeds": TWENTY_SEEDS,
+        "graph_seeds": TWENTY_SEEDS[:5],
+    },
     "test": {"recipe": TEST, "short": 1, "width": 24, "seeds": SEEDS[:2]},
 }
 
@@ -31,6 +38,8 @@ def reproduction(scale: str = "demo", *, seeds: Sequence[int] = ()) -> Study:
     conditions += [{**student, **EVERY_EPOCH, "rule": "dfa", "credit_norm": norm} for norm in NORMALISED]
     asked, seeds = seeds, seeds or chosen["seeds"]
     runs = [{**condition, "seed": seed} for condition in conditions for seed in seeds]
+    fa = {**chosen["recipe"], **THIN, "rule": "fa"}
+    runs += [{**fa, "seed": seed} for seed in asked or chosen.get("fa_seeds", seeds)]
     for norm in NORMALISED:
         runs += penalty_rescue(scale, seeds=seeds, credit_norm=norm).runs
     if "graph_seeds" in chosen:
@@ -43,12 +52,12 @@ def _conditions(recipe: dict[str, Any], *, width: int, short: int) -> list[dict[
     brief = {**recipe, **AT_THE_END, "epochs": short}
     normalised = [{"credit_norm": norm} for norm in NORMALISED]
     norms = [{"credit_norm": "none"}, *normalised]
-    frozen = {**recipe, **AT_THE_END, "frozen": True}
+    frozen = {**recipe, **FROZEN}
     exact_head = {"rule": "fa", "rule_options": {"head": "exact"}}
     return [
         *({**net, "rule": "dfa", **norm} for net in (recipe, plain) for norm in normalised),
         *({**recipe, **THIN, "rule": "block_fa", **norm} for norm in normalised),
-        *({**recipe, **THIN, **rule} for rule in ({"rule": "fa"}, exact_head)),
+        {**recipe, **THIN, **exact_head},
         *({**wide, **THIN, "rule": rule} for rule in ("bp", "dfa")),
         *({**recipe, **THIN, "rule": "dfa", "targets": "random", **norm} for norm in norms),
         *({**frozen, "rule": rule, **norm} for rule in ("dfa", "block_fa") for norm in norms),

@@ -6,7 +6,7 @@ from pathlib import Path
 from creditscope.record import Record
 from creditscope.studies import Study, choose_scale, register_study
 from creditscope.studies._derived import derive_records
-from creditscope.studies._recipes import AT_THE_END, DEMO, PAPER, SEEDS
+from creditscope.studies._recipes import DEMO, FROZEN, PAPER, SEEDS
 
 FACTORS = tuple(10.0**k for k in range(9))
 """c, by which the stream is multiplied after training."""
@@ -28,7 +28,7 @@ def rescaling(scale: str = "demo", *, seeds: Sequence[int] = SEEDS) -> Study:
     """BP over seeds and its frozen baseline (both are runs of other studies); the rescaled nets are derived from it."""
     recipe = {**choose_scale(SCALES, scale), "rule": "bp"}
     trained = [{**recipe, "seed": seed} for seed in seeds]
-    frozen = [{**recipe, **AT_THE_END, "seed": seed, "frozen": True} for seed in seeds]
+    frozen = [{**recipe, **FROZEN, "seed": seed} for seed in seeds]
     return Study("rescaling", (*trained, *frozen), derive=measure_rescaled)
 
 

@@ -1,4 +1,4 @@
-"""Train a set of runs: those on record are reused, the others go to worker processes, a thread each."""
+"""Train a set of runs: those whole on record are reused, the others go to worker processes, a thread each."""
 
 import math
 import signal
@@ -55,7 +55,7 @@ def run_all(
         raise CreditscopeError(f"Expected time_limit >= 0 seconds, but got {time_limit:g}.")
     problems = problems if problems is not None else []
     unique = list({spec.digest(): spec for spec in specs}.values())
-    found = {spec.digest(): stored_record(root, spec, problems=problems) for spec in unique}
+    found = {spec.digest(): stored_record(root, spec, problems=problems, whole=True) for spec in unique}
     missing = [spec for spec in unique if found[spec.digest()] is None]
     place = choose_device(device)
     cores = jobs or choose_jobs(place)

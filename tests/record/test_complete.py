@@ -1,0 +1,91 @@
+"""Records from before something was measured: they are read and drawn, and trained anew where runs are trained."""
+
+from dataclasses import replace
+
+import pytest
+from builders import make_facts, make_record, make_snapshot, write_record
+
+from creditscope.record import Record, RecordWriter, read_record, stored_record
+from creditscope.record.complete import lacks
+from creditscope.record.view import richness
+from creditscope.train.plan import plan_run
+from creditscope.train.runner import run_all
+
+
+def poor(record: Record, *fields: str) -> Record:
+    """The record without fields of its last snapshot's taps."""
+    last = replace(record.last, taps=replace(record.last.taps, **dict.fromkeys(fields, ())))
+    return replace(record, snapshots=(*record.snapshots[:-1], last))
+
+
+@pytest.mark.parametrize("tier", ["quick", "standard", "full"])
+@pytest.mark.parametrize("field", ["null_q99", "stage_cos", "rewind"])
+def test_what_every_tier_measures_at_the_end(tier, field):
+    record = make_record(tier=tier)
+    assert lacks(record) == ()
+    assert lacks(poor(record, field)) == (field,)
+    first = replace(record.snapshots[0], taps=poor(record, field).last.taps)
+    assert lacks(replace(record, snapshots=(first, record.last))) == ()
+
+
+def test_what_could_not_be_measured_does_not_lack():
+    nothing = dict.fromkeys(("null_q99", "stage_cos", "rewind", "descent"), None)
+    assert lacks(make_record(taps=nothing, snapshots=[make_snapshot(taps=nothing, descent_turns=8)])) == ()
+
+
+@pytest.mark.parametrize(("tier", "found"), [("quick", ()), ("standard", ("descent_turns",))])
+def test_few_rotations_behind_descent(tier, found):
+    record = make_record(tier=tier, snapshots=[make_snapshot(epoch=1, descent_turns=8)])
+    assert lacks(record) == found
+    assert lacks(poor(record, "descent")) == ()
+
+
+def test_of_frozen_blocks_that_are_measured_quickly_only_accuracy_is_asked():
+    frozen = poor(make_record(frozen=True, tier="quick"), "null_q99", "stage_cos", "rewind")
+    assert lacks(frozen) == ()
+    assert lacks(poor(make_record(frozen=True), "rewind")) == ("rewind",)
+
+
+@pytest.mark.parametrize("others", [{"diverged": 1}, {"status": "running"}])
+def test_a_run_that_has_no_end_lacks_nothing(others):
+    assert lacks(poor(make_record(**others), "rewind")) == ()
+    assert lacks(replace(make_record(), spec=None)) == ()
+
+
+def test_of_two_records_of_a_run_the_whole_one_is_richer():
+    whole = make_record()
+    extra = replace(poor(whole, "rewind"), snapshots=(make_snapshot(make_facts(), epoch=0), *whole.snapshots))
+    assert richness(whole) > richness(poor(extra, "rewind"))
+
+
+class TestOnDisk:
+    def test_it_is_read_but_not_taken_for_whole(self, tmp_path):
+        record = poor(make_record(), "rewind")
+        folder = write_record(tmp_path, record)
+        assert record.spec is not None
+        assert stored_record(tmp_path, record.spec, problems=[]) == read_record(folder)
+        assert stored_record(tmp_path, record.spec, problems=[], whole=True) is None
+        with RecordWriter(tmp_path, record.spec).open() as writer:
+            assert writer.finished_meanwhile() is None
+
+    def test_a_record_that_is_begun_anew_is_not_finished(self, tmp_path):
+        record = make_record()
+        assert record.spec is not None
+        write_record(tmp_path, record)
+        with RecordWriter(tmp_path, record.spec).open() as writer:
+            assert writer.finished_meanwhile() == "complete"
+            writer.begin()
+        problems: list[str] = []
+        assert stored_record(tmp_path, record.spec, problems=problems) is None
+        assert problems == []
+
+    def test_the_run_is_trained_anew_in_its_place(self, tmp_path):
+        net = {"depth": 1, "width": 8}
+        spec = plan_run(task="digits", net_options=net, epochs=1, tier="quick", eval_rows=32, snapshot_every=0)
+        (record,) = run_all([spec], tmp_path, jobs=1, device="cpu")
+        assert record.path is not None
+        write_record(tmp_path, replace(poor(record, "rewind"), path=None))
+        (again,) = run_all([spec], tmp_path, jobs=1, device="cpu")
+        assert again.provenance.started != ""
+        assert again.snapshots == record.snapshots
+        assert [path.name for path in tmp_path.iterdir()] == [record.path.name]
