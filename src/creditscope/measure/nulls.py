@@ -11,6 +11,7 @@ that spread is up to √places times the first. The null is the wider of the two
 import math
 from functools import cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -56,9 +57,9 @@ def rotation_quantile(moment: Tensor, sd: Tensor) -> Tensor:
 
 @cache
 def _simulated_rotations(d: int) -> Tensor:
-    """The same rotations whenever they are asked for, (turns, d, d)."""
-    q, r = torch.linalg.qr(torch.randn(TURNS, d, d, generator=torch.Generator().manual_seed(d), dtype=torch.float64))
-    return q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
+    """The same rotations whenever they are asked for, (turns, d, d); by NumPy, because `vmap` forbids torch's draws."""
+    q, r = np.linalg.qr(np.random.default_rng(d).standard_normal((TURNS, d, d)))
+    return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[:, None, :])
 
 
 def rotation_null_sd(square: Tensor, rows: Tensor, features: int) -> Tensor:
