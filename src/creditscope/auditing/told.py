@@ -86,7 +86,7 @@ class TapAnswer:
         if self.answer == "below" and self.opposed:
             said = f"anti-aligned, {self.cos}"
         elif self.answer == "below":
-            e = self.cos if self.cos.high <= self.worst.high else self.worst
+            e = self.cos if self.weighted is None or self.cos.high <= self.weighted.high else self.weighted
             name = "" if e is self.cos else "cos_F "
             zero = "; not zero" if e.low > 0 and e.above_null else ""
             said = f"{name}at most {_short(e.high)}{zero}: {_short(e.mean)} [{_short(e.low)}, {_short(e.high)}]"

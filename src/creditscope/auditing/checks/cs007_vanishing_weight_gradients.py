@@ -25,7 +25,7 @@ class VanishingWeightGradients(RunCheck):
     )
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
-        """Issue if a weight on the way to the output gets nothing although there is an error to learn from."""
+        """Issue if a weight on the way to the output gets nothing although there is an error; before training a tip."""
         facts, snapshot = moment.facts, moment.snapshot
         weights = snapshot.weights
         if weights is None:
@@ -44,7 +44,10 @@ class VanishingWeightGradients(RunCheck):
                     whose.setdefault(f"{what} for {first_few(weights_hit, NAMED)}", []).append(name)
         if whose:
             owners = {what: names[0] if len(names) == 1 else f"{names[0]}, and BP's," for what, names in whose.items()}
-            return self.issue("; ".join(f"{owner} {what}" for what, owner in owners.items()))
+            said = "; ".join(f"{owner} {what}" for what, owner in owners.items())
+            if snapshot.untrained:
+                return self.tip(f"before training {said}: so it is by design where a branch starts at zero")
+            return self.issue(said)
         unused = [w.name for w in facts.weights if w.role == "unused"]
         said = f"all {len(facts.weights) - len(unused)} weights on the way to the output get a gradient"
         if unused:

@@ -35,6 +35,8 @@ class AtChance(RunCheck):
             return self.skipped("accuracy was not measured")
         if moment.random_targets:
             return self.not_applicable("random targets: an accuracy at chance is what is expected")
+        if snapshot.untrained:
+            return self.not_applicable("not trained yet: an accuracy at chance is what is expected")
         rows = facts.test_rows or snapshot.rows_covered
         bounds = share_bounds(round(snapshot.accuracy * rows), rows, confidence=limits.chance_confidence)
         return self._decide(snapshot.accuracy, bounds, facts.best_constant, f"over {rows:,} rows", limits)
