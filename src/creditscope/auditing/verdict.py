@@ -116,9 +116,9 @@ def choose_word(
 def _answer(question: str, findings: Sequence[Finding], checks: dict[str, Check]) -> VerdictLine:
     def line(answer: Answer, *chosen: Finding) -> VerdictLine:
         said = [(f.code, f"{f.message}{f' [first at {f.fired}]' if f.is_issue and f.fired else ''}") for f in chosen]
-        # checks that could have answered but have no meaning here
-        beside = [f for f in findings if checks[f.code].sufficient and f.outcome == Outcome.NOT_APPLICABLE]
-        said += [(f.code, f.message) for f in beside]
+        able = [f for f in findings if checks[f.code].sufficient]
+        if all(f.outcome == Outcome.NOT_APPLICABLE for f in able):  # none that could answer has a meaning here
+            said += [(f.code, f.message) for f in able]
         return VerdictLine(question, answer, _together(said), tuple(f.code for f in chosen))
 
     answers: tuple[tuple[Answer, list[Finding]], ...] = (

@@ -50,7 +50,7 @@ class IdleBlocks(MethodCheck):
             return self.tip(text, **others) if own.idle else self.not_applicable(text)
         if bp is None:
             return self.skipped(f"{said}, but no BP runs with every block put back: add --baselines")
-        said = f"{said} (BP {bp})"
+        said = f"trained depth {own.beside(bp)}, {_blocks(own)}"
         if bp.high < 2:
             return self.not_applicable(f"{said}: BP itself depends on fewer than two blocks")
         if own.high < limits.trained_share * bp.low:
