@@ -81,19 +81,18 @@ class Check(ABC):
 class RunCheck(Check):
     """Judges one moment of one run; over seeds it is the share of them with an issue that decides.
 
-        >>> import creditscope as cs
-        >>> from creditscope.auditing.checks import RunCheck
-        >>> from creditscope.auditing.moment import Moment
-    from creditscope.auditing.pooling import pool_events
-        >>> class TakesSteps(RunCheck):
-        ...     code, title, line = "CS999", "it was not trained", "credit"
-        ...
-        ...     def judge(self, moment, limits):
-        ...         epoch = moment.snapshot.epoch
-        ...         return self.passed(f"epoch {epoch}") if epoch else self.issue("epoch 0", value=epoch)
-        >>> record = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick").records[0]
-        >>> TakesSteps().judge(Moment.of(record), cs.Thresholds()).message
-        'epoch 1'
+    >>> import creditscope as cs
+    >>> from creditscope.auditing.checks import RunCheck
+    >>> from creditscope.auditing.moment import Moment
+    >>> class TakesSteps(RunCheck):
+    ...     code, title, line = "CS999", "it was not trained", "credit"
+    ...
+    ...     def judge(self, moment, limits):
+    ...         epoch = moment.snapshot.epoch
+    ...         return self.passed(f"epoch {epoch}") if epoch else self.issue("epoch 0", value=epoch)
+    >>> record = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick").records[0]
+    >>> TakesSteps().judge(Moment.of(record), cs.Thresholds()).message
+    'epoch 1'
     """
 
     @abstractmethod
