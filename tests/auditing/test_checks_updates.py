@@ -41,6 +41,7 @@ def test_only_some_do_and_the_others_are_named():
 
 @pytest.mark.parametrize("shares", [(0.06, 0.062, 0.064), (0.0, 0.06, 0.12), (0.02, 0.03, 0.04), (0.03, 0.05, 0.08)])
 def test_bounds_are_those_of_a_t_test_over_seeds(shares):
+    """Against a null of next to nothing."""
     above = stats.ttest_1samp(shares, 0.05, alternative="greater").pvalue <= 0.05
     below = stats.ttest_1samp(shares, 0.05, alternative="less").pvalue < 0.05
     assert judge_stages(*shares).outcome == (PASSED if above else ISSUE if below else UNDECIDED)
@@ -57,6 +58,14 @@ def test_it_must_be_more_than_its_null():
     """A random update that would do as well is no evidence."""
     taps = [{"descent_stage": share, "descent_stage_null": null} for share, null in ((0.4, 0.3), (0.4, 0.4), (0.4, 0.5))]
     assert judge_seeds("CS012", make_moments(FACTS, taps=taps)).outcome == UNDECIDED
+
+
+def test_the_level_of_the_null_moves_the_outcome():
+    shares = (0.1, 0.12, 0.16)  # beyond a null of 0.02 with p = 0.013
+    p = stats.ttest_1samp(np.array(shares) - 0.02, 0, alternative="greater").pvalue
+    assert 0.01 < p < 0.02
+    assert judge_stages(*shares, descent_share=0).outcome == UNDECIDED
+    assert judge_stages(*shares, descent_share=0, orientation=0.02).outcome == PASSED
 
 
 def test_one_run_by_its_rotations_and_never_an_issue():
