@@ -101,7 +101,7 @@ def choose_word(
     """The word and the codes behind it."""
     issues = tuple(f.code for f in findings if f.is_issue)
     missing = tuple(f.code for f in findings if f.is_missing)
-    unsettled = tuple(f.code for f in findings if f.outcome == Outcome.UNDECIDED)
+    unsettled = tuple(f.code for f in findings if f.is_open and not f.is_missing)
     if not_judged:
         return "not judged", ()
     if issues:
@@ -124,7 +124,7 @@ def _answer(question: str, findings: Sequence[Finding], checks: dict[str, Check]
     answers: tuple[tuple[Answer, list[Finding]], ...] = (
         ("no", [f for f in findings if f.is_issue]),
         ("not measured", [f for f in findings if f.is_missing]),
-        ("open", [f for f in findings if f.outcome == Outcome.UNDECIDED]),
+        ("open", [f for f in findings if f.is_open and not f.is_missing]),
     )
     for answer, chosen in answers:
         if chosen:
