@@ -15,6 +15,7 @@ from creditscope.auditing.manual import describe_checks
 from creditscope.auditing.methods import Method
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import DRAWS
+from creditscope.auditing.symbols import OF_WORD
 from creditscope.auditing.thresholds import table
 from creditscope.auditing.verdict import MEANINGS, QUESTIONS
 from creditscope.record import Record, RuleFacts
@@ -61,8 +62,7 @@ def no_gain() -> Method:
 
 def one_block() -> Method:
     """Only the last block costs anything to put back; all of BP's do."""
-    idle = {"rewind": (None, 0.7, 0.7, 0.698, 0.45)}
-    bp = {"rewind": (None, 0.5, 0.5, 0.5, 0.5)}
+    idle, bp = {"rewind": (None, 0.7, 0.7, 0.698, 0.45)}, {"rewind": (None, 0.5, 0.5, 0.5, 0.5)}
     accuracies = (0.7, 0.702, 0.704)
     return Method("DFA", "here", runs("dfa", accuracies, taps=idle), {}, runs("bp", accuracies, taps=bp))
 
@@ -167,4 +167,5 @@ def test_the_index_links_every_page_and_names_every_outcome_and_line():
         codes = ", ".join(code for code, check in CHECKS.items() if check.line == line)
         assert f"*{question}* ({codes})" in text
     assert f"`seed_share` ({Thresholds().seed_share:g})" in text
+    assert [word for word in MEANINGS if f"| {OF_WORD[word]} | {word} |" not in text] == []
     assert f"({DRAWS:,} draws, seeded)" in text

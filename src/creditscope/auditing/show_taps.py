@@ -10,7 +10,7 @@ from creditscope.auditing.stats import DRAWS, Interval
 from creditscope.auditing.symbols import OF_ANSWER
 from creditscope.auditing.tables import fit_tables, note
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.auditing.told import POWER, seen_with_power
+from creditscope.auditing.told import POWER, seen_above
 from creditscope.words import DASH, number, span
 
 SIZES: dict[str, Callable[[TapAudit], Interval | None]] = {
@@ -52,7 +52,7 @@ def _about_cosines(methods: Sequence[MethodAudit], limits: Thresholds) -> str:
         said.insert(2, "β: projection of the mean of the rule's own draws on the gradient, which is judged")
     nulls = [tap.null_sd for tap in taps if tap.answer and tap.null_sd]
     if nulls:
-        least, most = (number(seen_with_power(null, limits), ".3f") for null in (min(nulls), max(nulls)))
+        least, most = (number(seen_above(null, limits), ".3f") for null in (min(nulls), max(nulls)))
         said.append(f"seen above chance with {100 * POWER:.0f} % power: {span(least, most, ' to ')}")
     return " · ".join(said)
 

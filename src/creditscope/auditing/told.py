@@ -131,8 +131,13 @@ def judge_taps(moments: Sequence[Moment], taps: Sequence[int], limits: Threshold
     return found
 
 
-def seen_with_power(null: float, limits: Thresholds) -> float:
-    """The alignment that would be seen above a null of this sd with 80 % power."""
+def seen_with_power(answers: Sequence[TapAnswer], limits: Thresholds) -> float:
+    """The alignment that would be seen above its null with 80 % power, at the tap where it is largest."""
+    return seen_above(max(a.cos.null for a in answers), limits)
+
+
+def seen_above(null: float, limits: Thresholds) -> float:
+    """The same for a null of this sd."""
     return (z_limit(limits.orientation) + z_limit(1 - POWER)) * null
 
 

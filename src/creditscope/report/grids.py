@@ -36,7 +36,7 @@ QUANTITIES = (
 
 def most_columns(methods: int) -> int:
     """Epochs of each heatmap on a page of so many methods."""
-    return 24 if methods <= MANY_METHODS else 12
+    return 24 if methods <= MANY_METHODS else 9
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,7 +65,7 @@ class RandomOrientation(SeedsCheck):
         if open_taps:
             what = what_would_decide(open_taps, moments, limits)
             return self.undecided(f"neither under nor above {delta} at {_taps(open_taps)}; {what}{stem}", value=lowest)
-        sees = seen_with_power(max(a.cos.null for a in answers), limits)
+        sees = seen_with_power(answers, limits)
         power = f"; {number(sees, '.3f')} would be seen above chance with 80 % power" if sees else ""
         named = f"at least {delta} at all {len(answers)} block taps without exact credit"
         return self.passed(f"{named}: {_taps(answers)}{power}{stem}", value=lowest)
