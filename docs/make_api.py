@@ -31,7 +31,7 @@ SECTIONS = {
     "To add a task": {"creditscope": "register_task Task", "creditscope.tasks": "GraphTask ImageSettings"},
     "To add a measurement": {"creditscope.measure.battery": "Instrument"},
     "To add a check": {
-        "creditscope.auditing.checks": "register_check RunCheck MethodCheck Check",
+        "creditscope.auditing.checks": "register_check RunCheck SeedsCheck MethodCheck Check",
         "creditscope.auditing": "Finding",
     },
     "To add a figure": {

@@ -36,6 +36,7 @@ HEALTHY = {
     "cos_F": 0.45,
     "angle": 60.0,
     "null_sd": 0.05,
+    "null_sd_F": 0.05,
     "null_q99": 0.13,
     "z": 10.0,
     "ratio": 2.0,
@@ -57,13 +58,16 @@ HEALTHY = {
     "descent_null": 0.02,
     "descent_null_sd": 0.01,
     "descent_stage": 0.4,
+    "descent_stage_null": 0.02,
+    "descent_stage_null_sd": 0.01,
     "probe": 0.6,
-    "rewind": 0.65,
     "skip_one": 0.65,
 }
 """Per-tap values of a run with nothing wrong in it."""
-QUICK = {f.name: () for f in fields(TapMeasures) if f.default == ()}
-"""Per-tap overrides of a snapshot at tier quick: what it does not measure is empty."""
+NULLS = ("null_sd_F", "null_q99")
+"""Per-tap fields that every snapshot has, and records of an earlier schema lack."""
+QUICK = {f.name: () for f in fields(TapMeasures) if f.default == () and f.name not in NULLS}
+"""Per-tap overrides of a snapshot at tier quick during training: what it does not measure is empty."""
 WEIGHTS = (WeightFact(name="stem.weight", stage=0, role="rule"), WeightFact(name="head.weight", stage=5, role="exact"))
 
 
@@ -106,9 +110,13 @@ def make_weights(count: int = len(WEIGHTS), **others: Any) -> WeightMeasures:
 
 
 def make_snapshot(facts: Facts | None = None, *, taps: Mapping[str, Any] | None = None, **others: Any) -> Snapshot:
-    """One healthy moment; `taps` overrides per-tap values. Exact taps have cosine 1."""
+    """One healthy moment; `taps` overrides per-tap values. Exact taps have cosine 1, blocks are worth 5 pp."""
     facts = facts or make_facts()
-    cos, descent = ([1.0 if i in facts.exact_taps else v for i in range(len(facts.taps))] for v in (0.5, 0.4))
+    own = {"cos": 0.5, "cos_F": 0.45, "descent": 0.4, "stage_cos": 0.5, "descent_stage": 0.4}
+    exact = {name: [1.0 if i in facts.exact_taps else v for i in range(len(facts.taps))] for name, v in own.items()}
+    accuracy = others.get("accuracy", 0.7)
+    back = None if accuracy is None else accuracy - 0.05
+    rewind = [None if i == 0 and facts.stem_tap else back for i in range(len(facts.taps))]
     given: dict[str, Any] = {
         "epoch": 1,
         "step": 10,
@@ -126,7 +134,7 @@ def make_snapshot(facts: Facts | None = None, *, taps: Mapping[str, Any] | None 
         "descent_turns": DESCENT_TURNS,
         "probe_rows": 1000,
         "weights": make_weights(len(facts.weights)),
-        "taps": make_taps(len(facts.taps), **{"cos": cos, "descent": descent, **(taps or {})}),
+        "taps": make_taps(len(facts.taps), **{**exact, "rewind": rewind, **(taps or {})}),
     }
     return Snapshot(**given | others)
 

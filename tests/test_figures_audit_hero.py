@@ -216,7 +216,7 @@ def test_caption_of_the_gradient_counts_orders_of_magnitude():
     said = texts(plot_audit_hero(make_records()))
     assert "1.0 ± 0 smaller under block FA, 4.0 ± 0 smaller under DFA" in said
     assert "Small, but not rounding noise" in said
-    assert "2×10⁻⁶" in said
+    assert "2.0×10⁻⁶ under block FA, 2.0×10⁻⁶ under DFA" in said
     like = [replace_gradient(r, (0.09, 0.11, 0.1)) for r in make_records(("bp", "dfa"))]
     said = texts(plot_audit_hero(like, rules=("bp", "dfa")))
     assert "like BP's under DFA (0.00 ± 0.04)" in said

@@ -17,7 +17,7 @@ NET = {"depth": 4, "terminal_norm": True}
 @pytest.fixture(scope="module")
 def card() -> Card:
     """DFA over three seeds, with two rungs of the ladder, one blind tap."""
-    blind = {"z": (9, 9, 0, 9, 9), "cos": (0.3, 0.3, 0.01, 0.3, 0.3), "cos_F": 0.3}
+    blind = {"cos": (0.3, 0.3, 0.01, 0.3, 0.3), "cos_F": 0.3, "stage_cos": (0.3, 0.3, 0.01, 0.3, 0.3)}
     descent = {"descent": (0.4, 0.4, 0.02, 0.4, 0.4)}
     known = {"facts": {"rule": RULE}, "net_options": NET, "rule_options": {"scale": "unit"}}
     runs = [make_record(seed=s, accuracy=0.5 + 0.01 * s, taps={**blind, **descent}, **known) for s in (1, 2, 3)]
@@ -65,18 +65,24 @@ def test_the_markdown_holds_the_numbers(card):
     assert text.startswith("# DFA · mnist1d · resmlp (depth 4) · 1 epoch\n\n**walk back (CS005)**")
     (tap,) = [line for line in text.splitlines() if line.startswith("| 2 blocks.1")]
     cells = [cell.strip() for cell in tap.strip("|").split("|")]
-    assert cells[:6] == [
-        "2 blocks.1",
-        "+0.010 ± 0.000",
-        "+0.0 ± 0.0",
-        "+0.300 ± 0.000",
-        "+0.100 ± 0.000",
-        "−0.090 ± 0.000",
-    ]
+    head = next(line for line in text.splitlines() if line.startswith("| tap |"))
+    shown = dict(zip([name.strip() for name in head.strip("|").split("|")], cells, strict=True))
+    assert shown | {
+        "cos": "+0.010 ± 0.000",
+        "answer": "✗ below",
+        "null sd": "0.029",  # 0.05/√3
+        "cos_F": "+0.300 ± 0.000",
+        "cos of weights": "+0.010 ± 0.000",
+        "weights' null sd": "0.029",
+        "acquired": "−0.090 ± 0.000",
+        "lost, put back": "+0.050 ± 0.000",
+        "lost, skipped": "−0.130 ± 0.025",
+    } == shown  # fmt: skip
+    assert "Trained depth (CS011): 4 of 4 blocks (BP 4)." in text
     assert "0.020 ± 0.010 sd" in cells
     assert "| 2 | 0.450 ± 0.000 | +0.070 ± 0.025 |" in text  # the rung of the ladder
-    assert "| CS005 credit looks like a random orientation | issue |" in text
-    assert "\n- CS005 credit looks like a random orientation: Report that layer as untrained" in text
+    assert "| CS005 credit is not aligned with the gradient | issue |" in text
+    assert "\n- CS005 credit is not aligned with the gradient: Report that layer as untrained" in text
     assert "](docs/" not in text  # a card is read where the manual's pages are not
     assert "`noise` 0.2" in text
     assert "| accuracy | 0.520 ± 0.025 |" in text
@@ -99,17 +105,20 @@ def test_pitfalls_are_ticked_by_what_was_measured(card):
 
 
 def test_what_was_not_measured_is_not_ticked():
-    poor = make_record(taps={**QUICK, "g_noise": None, "z": None}, facts={"rule": RULE})
+    poor = make_record(taps={**QUICK, "g_noise": None, "null_sd": None}, facts={"rule": RULE})
     (card,) = audit([poor]).cards()
     found = states(card)
     unmeasured = [title for title, state in found.items() if state == "not measured"]
     assert unmeasured == [
         "A floor that a change of units crosses",
         "No null per tap",
+        "Not rejecting taken for nothing there",
         "Alignment of the drawn feedback taken for learnt alignment",
         "A second witness that is not independent",
+        "No weight-space alignment",
         "No frozen baseline, or one of another trainer",
         "A task that needs no depth",
+        "One trained block taken for depth",
     ]
     assert [title for title, state in found.items() if state == "met"] == [
         "One seed, or seeds chosen afterwards",
@@ -117,11 +126,14 @@ def test_what_was_not_measured_is_not_ticked():
     ]
     text = card.to_markdown()
     assert all(f"- [ ] {title}: *not measured*" in text for title in unmeasured)
-    assert "Not measured: z, fresh cos, acquired, permuted cos, descent, its null, g_noise, common, probe" in text
+    missing = text.partition("Not measured: ")[2].partition(".\n")[0].split(", ")
+    assert {"answer", "null sd", "cos of weights", "fresh cos", "descent", "g_noise", "probe"} <= set(missing)
+    assert not {"cos", "β", "draw noise"} & set(missing)
 
 
 def test_a_pitfall_that_was_met_is_said():
-    one_tap = {"z": (9, 9, 0, 0, 0), "descent": (0.4, 0.4, 0.02, 0.02, 0.02)}
+    cos = (0.5, 0.5, 0.0, 0.0, 0.0)
+    one_tap = {"cos": cos, "cos_F": cos, "stage_cos": cos, "descent": (0.4, 0.4, 0.02, 0.02, 0.02)}
     (card,) = [c for c in audit(make_family(taps=one_tap, facts={"rows_interact": True})).cards() if c.method == "DFA"]
     assert (states(card)["A mean that hides the layers"], states(card)["Rows that interact"]) == ("met", "met")
     (bp,) = audit(make_family("bp", accuracy=0.42)).cards()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from builders import make_facts, make_record, make_snapshot, make_weights
-from judging import ISSUE, NOT_APPLICABLE, PASSED, SKIPPED, UNDECIDED, judge, judge_method
+from judging import ISSUE, NOT_APPLICABLE, PASSED, SKIPPED, UNDECIDED, judge, judge_method, judge_seeds, make_moments
 from scipy import stats
 
 from creditscope.auditing import Finding, audit
@@ -99,9 +99,25 @@ class TestDepthNotUsed:
         assert found.outcome == NOT_APPLICABLE
         assert "cannot show use of depth: BP itself gains +4.0 pp over frozen blocks, under 5 pp" in found.message
 
-    def test_a_watched_model_is_not_applicable(self):
-        found = self.judge(self.method(trainer=False))
-        assert (found.outcome, found.message.split(":")[0]) == (NOT_APPLICABLE, "use of depth not tested")
+    @pytest.mark.parametrize("gain", [0.3, 0.04, 0.0, -0.1])
+    def test_worse_than_frozen_fails_on_any_task(self, gain):
+        """Whether depth helps is another question; label-blind noise can be far below a frozen net."""
+        bp = [0.4 + gain] * 3
+        worse = self.judge(self.method(own=(0.30, 0.31, 0.32), bp=bp))
+        assert (worse.outcome, worse.value) == (ISSUE, pytest.approx(-0.09))
+        near = self.judge(self.method(own=(0.37, 0.39, 0.44), bp=bp))  # the upper bound is above −2 pp
+        assert near.outcome == (UNDECIDED if gain == 0.3 else NOT_APPLICABLE)
+
+    def test_how_much_worse_moves_the_outcome(self):
+        own, bp = (0.369, 0.37, 0.371), (0.41, 0.41, 0.41)  # −3 pp, upper bound −2.83 pp
+        assert self.judge(self.method(own=own, bp=bp)).outcome == ISSUE
+        assert self.judge(self.method(own=own, bp=bp), depth_loss=0.03).outcome == NOT_APPLICABLE
+
+    def test_a_watched_model_is_not_measured(self):
+        assert self.judge(self.method(trainer=False)).outcome == SKIPPED
+
+    def test_a_net_without_blocks_has_no_depth(self):
+        assert self.judge(self.method(depth=0)).outcome == NOT_APPLICABLE
 
     def test_too_few_seeds_is_skipped(self):
         assert self.judge(self.method(own=(0.7,))).message == "1 seed, needs 3"
@@ -142,27 +158,43 @@ class TestAtChance:
         found = judge("CS010", snapshot=make_snapshot(accuracy=None))
         assert (found.outcome, found.message) == (SKIPPED, "accuracy was not measured")
 
-    @pytest.mark.parametrize("hits", [100, 106, 115, 122, 123, 124, 130, 700])
-    def test_bound_is_the_exact_binomial_one(self, hits):
-        low = stats.binomtest(hits, 1000).proportion_ci(0.90, method="exact").low
+    @pytest.mark.parametrize("hits", [50, 100, 105, 109, 110, 115, 122, 123, 124, 130, 700])
+    def test_bounds_are_the_exact_binomial_ones(self, hits):
+        """Passed above the best constant guess, an issue if less than 2 pp above it, by one-sided bounds."""
+        bounds = stats.binomtest(hits, 1000).proportion_ci(0.90, method="exact")
         found = judge("CS010", snapshot=make_snapshot(accuracy=hits / 1000))
-        assert f"lower bound {low:.3f} over 1,000 rows" in found.message
-        assert found.outcome == (PASSED if low > 0.106 else ISSUE)
+        assert f"{bounds.low:.3f} to {bounds.high:.3f}" in found.message
+        assert found.outcome == (ISSUE if bounds.high < 0.126 else PASSED if bounds.low > 0.106 else UNDECIDED)
         assert found.value == hits / 1000
 
-    def test_both_sides_are_met_above(self):
-        outcomes = {judge("CS010", snapshot=make_snapshot(accuracy=h / 1000)).outcome for h in (122, 124)}
-        assert outcomes == {ISSUE, PASSED}
+    def test_all_three_answers_are_met_above(self):
+        found = [judge("CS010", snapshot=make_snapshot(accuracy=h / 1000)).outcome for h in (105, 122, 124)]
+        assert found == [ISSUE, UNDECIDED, PASSED]
 
-    def test_confidence_moves_the_outcome(self):
+    @pytest.mark.parametrize("values", [(0.1, 0.101, 0.102), (0.11, 0.12, 0.15), (0.12, 0.13, 0.14), (0.6, 0.7, 0.8)])
+    def test_over_seeds_the_bounds_are_those_of_the_mean(self, values):
+        low = stats.ttest_1samp(values, 0.106, alternative="greater").pvalue < 0.05
+        high = stats.ttest_1samp(values, 0.126, alternative="less").pvalue < 0.05
+        found = judge_seeds("CS010", make_moments(accuracy=list(values)))
+        assert found.outcome == (ISSUE if high else PASSED if low else UNDECIDED)
+        assert found.value == pytest.approx(sum(values) / 3)
+
+    def test_one_lost_seed_of_many_does_not_decide(self):
+        """Each seed alone is judged by its rows: 0.105 of 1,000 is an issue."""
+        found = judge_seeds("CS010", make_moments(seeds=20, accuracy=[0.105, *[0.5 + i / 100 for i in range(19)]]))
+        assert found.outcome == PASSED
+
+    def test_limits_move_the_outcome(self):
         moment = make_snapshot(accuracy=0.124)
         assert judge("CS010", snapshot=moment).outcome == PASSED
-        assert judge("CS010", snapshot=moment, chance_confidence=0.99).outcome == ISSUE
+        assert judge("CS010", snapshot=moment, chance_confidence=0.99).outcome == UNDECIDED
+        assert judge("CS010", snapshot=moment, chance_gain=0.05).outcome == ISSUE
 
     def test_the_best_constant_is_the_bar(self):
         assert judge("CS010", make_facts(best_constant=0.0), make_snapshot(accuracy=0.0)).outcome == ISSUE
-        assert judge("CS010", make_facts(best_constant=0.319), make_snapshot(accuracy=0.33)).outcome == ISSUE
-        assert judge("CS010", make_facts(best_constant=0.319), make_snapshot(accuracy=0.36)).outcome == PASSED
+        facts = make_facts(best_constant=0.319)
+        found = [judge("CS010", facts, make_snapshot(accuracy=a)).outcome for a in (0.30, 0.33, 0.36)]
+        assert found == [ISSUE, UNDECIDED, PASSED]
 
     def test_a_watched_model_is_judged_on_the_rows_it_was_seen_on(self):
         facts = make_facts(test_rows=0, trainer=False)
@@ -175,13 +207,14 @@ class TestAtChance:
         facts = make_facts(test_rows=0, trainer=False, best_constant=0.2)
         found = judge("CS010", facts, make_snapshot(rows=1000, rows_covered=20, accuracy=0.3))
         assert low < 0.2
-        assert found.outcome == ISSUE
+        assert found.outcome == UNDECIDED
 
     def test_at_chance_is_expected_of_random_targets(self):
         found = judge("CS010", snapshot=make_snapshot(accuracy=0.1), spec={"targets": "random"})
         assert found.outcome == NOT_APPLICABLE
-        assert found.message == "random targets: an accuracy at chance is what is expected"
         assert judge("CS010", snapshot=make_snapshot(accuracy=0.1), spec={"targets": "true"}).outcome == ISSUE
+        seeds = make_moments(accuracy=0.1, spec={"targets": "random"})
+        assert judge_seeds("CS010", seeds).outcome == NOT_APPLICABLE
 
     def test_regression_is_not_applicable(self):
         found = judge("CS010", make_facts(best_constant=None), make_snapshot(accuracy=None))

@@ -1,61 +1,96 @@
 """A page of the manual per check: pages, codes, thresholds and messages stay together."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from builders import make_facts, make_record, make_snapshot, make_weights
-from judging import CHECKS, judge, judge_method
+from builders import make_facts, make_record, make_snapshot, make_spec, make_weights
+from judging import CHECKS, judge_method
 
 from creditscope.auditing import Finding, Outcome, Thresholds
+from creditscope.auditing.judge import judge_together
 from creditscope.auditing.manual import describe_checks
 from creditscope.auditing.methods import Method
+from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import DRAWS
+from creditscope.auditing.symbols import OF_WORD
 from creditscope.auditing.thresholds import table
-from creditscope.auditing.verdict import QUESTIONS
+from creditscope.auditing.verdict import MEANINGS, QUESTIONS
+from creditscope.record import Record, RuleFacts
 
 DOCS = Path(__file__).parents[2] / "docs"
 SECTIONS = ["How it is found", "Why it matters", "What to do", "Example", "Thresholds"]
 
 
+SEEDS = (1, 2, 3)
+TURNED = {"descent_stage": 0.02, "descent_stage_null": 0.01, "descent_stage_null_sd": 0.01}
+BAD: dict[str, Any] = {
+    "CS001": {"h_rms": (2, 2, 1388, 1388, 1388)},
+    "CS002": {"g_noise": (1e-7, 1e-7, 0.3, 1e-7, 1e-7)},
+    "CS003": {"common": (0.41, 0.2, 0.1, 0.1, 0.1)},
+    "CS008": {"cos": 0.21, "cos_F": 0.2, "descent": (0.4, 0.4, 0.4, 0.018, 0.4)},
+    "CS009": {"probe": (0.15, 0.48, 0.44, 0.3, 0.1)},
+    "CS012": TURNED,
+}
+"""Per-tap values of a bad case, the same in every seed."""
+
+
+def bad_taps(code: str, seed: int) -> Any:
+    """The same for checks that need a spread over seeds: one tap, or three, hardly aligned."""
+    low, stage = 0.021 + 0.005 * seed, {"stage_cos": 0.02, "null_sd": 0.04}
+    few = {"CS005": (0.3, 0.3, low, 0.3, 0.3), "CS006": (0.3, 0.3, low, low, low)}.get(code)
+    return BAD.get(code) if few is None else {"cos": few, "cos_F": few, **stage}
+
+
+def runs(rule: str, accuracies: Sequence[float], **others: Any) -> dict[int, Record]:
+    return {s: make_record(rule=rule, seed=s, accuracy=a, **others) for s, a in zip(SEEDS, accuracies, strict=True)}
+
+
 def no_gain() -> Method:
     """1 pp over the BP-frozen runs, where BP gains 30."""
-
-    def runs(rule: str, accuracies: tuple[float, ...], frozen: bool = False):
-        return {s: make_record(rule=rule, seed=s, accuracy=a, frozen=frozen) for s, a in enumerate(accuracies)}
-
     return Method(
         "DFA",
         "here",
         runs("dfa", (0.41, 0.405, 0.415)),
-        runs("dfa", (0.3, 0.3, 0.3), True),
+        runs("dfa", (0.3, 0.3, 0.3), frozen=True),
         runs("bp", (0.7, 0.7, 0.7)),
-        runs("bp", (0.4, 0.4, 0.4), True),
+        runs("bp", (0.4, 0.4, 0.4), frozen=True),
     )
+
+
+def one_block() -> Method:
+    """Only the last block costs anything to put back; all of BP's do."""
+    idle, bp = {"rewind": (None, 0.7, 0.7, 0.698, 0.45)}, {"rewind": (None, 0.5, 0.5, 0.5, 0.5)}
+    accuracies = (0.7, 0.702, 0.704)
+    return Method("DFA", "here", runs("dfa", accuracies, taps=idle), {}, runs("bp", accuracies, taps=bp))
 
 
 def example(code: str) -> Finding:
     """A bad case of each check, or for CS003 its tip."""
-    facts, dead = make_facts(), make_weights(step_all_zero=(1, 0))
-    bad = {
-        "CS001": {"h_rms": (2, 2, 1388, 1388, 1388)},
-        "CS002": {"g_noise": (1e-7, 1e-7, 0.3, 1e-7, 1e-7)},
-        "CS003": {"common": (0.41, 0.2, 0.1, 0.1, 0.1)},
-        "CS005": {"z": (9, 8, 0.5, 7, 9), "cos": (0.3, 0.3, 0.012, 0.3, 0.3)},
-        "CS006": {"z": (9, 9, 0, 0, 0)},
-        "CS008": {"cos": 0.21, "z": 6.3, "descent": (0.4, 0.4, 0.4, 0.021, 0.4)},
-        "CS009": {"probe": (0.15, 0.48, 0.44, 0.3, 0.1)},
-    }
-    if code == "CS004":
-        return judge_method(code, no_gain())
-    moment = make_snapshot(
-        facts,
-        taps=bad.get(code),
-        gamma=0.1,
-        accuracy=0.11 if code == "CS010" else 0.7,
-        weights=dead if code in ("CS007", "CS009") else make_weights(),
-    )
-    return judge(code, facts, moment, untrained=make_snapshot(facts, epoch=0, taps={"probe": 0.15}))
+    if code in ("CS004", "CS011"):
+        return judge_method(code, no_gain() if code == "CS004" else one_block())
+    rule = RuleFacts(name="own", label="own", approximates="target states") if code == "CS012" else "dfa"
+    facts = make_facts(rule=rule)
+    untrained = make_snapshot(facts, epoch=0, taps={"probe": 0.15})
+    several = code in ("CS005", "CS006", "CS008", "CS012")
+    moments = [
+        Moment(
+            facts,
+            make_snapshot(
+                facts,
+                taps=bad_taps(code, seed),
+                gamma=0.1,
+                accuracy=0.1 if code == "CS010" else 0.7,
+                weights=make_weights(step_all_zero=(1, 0)) if code in ("CS007", "CS009") else make_weights(),
+            ),
+            untrained,
+            make_spec(seed=seed),
+        )
+        for seed in (SEEDS if several else SEEDS[:1])
+    ]
+    return judge_together(CHECKS[code], moments, Thresholds())
 
 
 def page(code: str) -> str:
@@ -132,4 +167,5 @@ def test_the_index_links_every_page_and_names_every_outcome_and_line():
         codes = ", ".join(code for code, check in CHECKS.items() if check.line == line)
         assert f"*{question}* ({codes})" in text
     assert f"`seed_share` ({Thresholds().seed_share:g})" in text
+    assert [word for word in MEANINGS if f"| {OF_WORD[word]} | {word} |" not in text] == []
     assert f"({DRAWS:,} draws, seeded)" in text

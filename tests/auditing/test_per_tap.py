@@ -6,6 +6,7 @@ from builders import QUICK, make_facts, make_record, make_snapshot
 from scipy import stats
 
 from creditscope.auditing import audit
+from creditscope.record import RuleFacts
 
 COS = {1: (0.1, 0.2, 0.3, 0.4, 0.5), 2: (0.2, 0.25, 0.1, 0.4, 0.6), 3: (0.15, 0.3, 0.2, 0.1, 0.7)}
 FRESH = {1: 0.02, 2: 0.05, 3: -0.01}
@@ -81,3 +82,44 @@ def test_bootstrap_is_an_alternative():
     found = method.per_tap[0].cos
     assert (found.kind, found.low, found.high) == ("bootstrap", pytest.approx(0.1), pytest.approx(0.2))
     assert method.accuracy.kind == "t"
+
+
+STAGE = {1: 0.2, 2: 0.3, 3: 0.1}
+
+
+def test_the_null_is_that_of_the_mean_and_weights_and_blocks_are_paired_with_their_run():
+    sds = {1: 0.03, 2: 0.04, 3: 0.05}
+    records = [
+        make_record(
+            seed=s,
+            accuracy=0.6 + 0.1 * s,
+            taps={
+                "null_sd": sds[s],
+                "stage_cos": STAGE[s],
+                "stage_null_sd": 2 * sds[s],
+                "rewind": (None, 0.5, 0.5, 0.5, 0.5),
+                "rewind_refit": (None, 0.55, 0.5, 0.5, 0.5),
+                "skip_one": (None, 0.4, 0.5, 0.5, 0.5),
+            },
+        )
+        for s in sds
+    ]
+    (method,) = audit(records).methods
+    tap, null = method.per_tap[1], np.sqrt(np.sum(np.square(list(sds.values())))) / 3
+    assert (tap.null_sd, tap.stage_null_sd) == pytest.approx((null, 2 * null))
+    low, high = stats.t.interval(0.95, 2, np.mean(list(STAGE.values())), stats.sem(list(STAGE.values())))
+    assert (tap.stage_cos.low, tap.stage_cos.high) == pytest.approx((low, high))
+    assert (tap.rewind_loss.mean, tap.skip_loss.mean) == pytest.approx((0.8 - 0.55, 0.8 - 0.4))  # norms estimated anew
+    assert (method.per_tap[0].rewind_loss, method.per_tap[0].skip_loss) == (None, None)
+
+
+def test_the_answer_of_a_tap_is_that_of_the_check():
+    """The stem is judged alone; exact taps, and rules with another aim, have none."""
+    cos = (0.01, 0.5, 0.01, 0.5, 0.5)
+    taps = {"cos": cos, "cos_F": cos, "stage_cos": 0.0}
+    records = [make_record(rule="block_fa", seed=s, taps=taps) for s in (1, 2, 3)]
+    (method,) = audit(records).methods
+    assert [tap.answer for tap in method.per_tap] == ["below", "carries", "below", "carries", None]
+    other = RuleFacts(name="own", label="own", approximates="target states")
+    (method,) = audit([make_record(taps=taps, facts={"rule": other})]).methods
+    assert {tap.answer for tap in method.per_tap} == {None}

@@ -17,6 +17,8 @@ from creditscope.words import number
 
 COS = (0.14, 0.25, 0.03, -0.05, 0.06)
 Z = (6.8, 9.3, 1.0, -1.8, 2.1)
+MARKS = ("✓", "✓", "✗", "✗", "?")
+"""Above δ, below it, and above it but not above the null of the mean."""
 DESCENT = (0.3, 0.5, 0.02, 0.0, 0.02)
 """Above its null where the cosine is."""
 
@@ -24,7 +26,14 @@ DESCENT = (0.3, 0.5, 0.02, 0.0, 0.02)
 @pytest.fixture(scope="module")
 def found() -> Audit:
     """DFA over three seeds, two taps of it blind, one block overwriting the stream; BP beside it."""
-    taps = {"cos": COS, "cos_F": COS, "z": Z, "h_rms": (1, 1, 326, 326, 326), "g_norm": (1, 1, 1, 1, 0.011)}
+    taps = {
+        "cos": COS,
+        "cos_F": COS,
+        "z": Z,
+        "h_rms": (1, 1, 326, 326, 326),
+        "g_norm": (1, 1, 1, 1, 0.011),
+        "stage_cos": 0.02,
+    }
     return audit(make_family(accuracy=0.5, taps={**taps, "descent": DESCENT}))
 
 
@@ -33,7 +42,7 @@ def row(text: str, first: str, number: int = 0) -> str:
     return [line.strip() for line in text.splitlines() if line.strip().startswith(f"{first} ")][number]
 
 
-VERDICT, NUMBERS, DEPTH, COSINE, ACQUIRED, DESCENT_TABLE = range(6)
+VERDICT, NUMBERS, DEPTH, BLOCKS, COSINE, ACQUIRED, DESCENT_TABLE = range(7)
 """The tables in which a method has a row, in their order."""
 
 
@@ -72,15 +81,26 @@ def test_the_depth_ladder_is_a_table():
     assert not [line for line in str(audit([make_record()])).splitlines() if line.strip().startswith("use of depth")]
 
 
-def test_every_tap_has_its_cosine_and_z(found):
+def test_every_tap_has_its_cosine_its_answer_and_that_of_its_weights(found):
     text = str(found)
     head = row(text, "cos(a_l,")
     assert all(f"tap {i} {name}" in head for i, name in enumerate(found.methods[0].taps))
     assert row(text, "DFA", COSINE).split()[1:] == [
-        s for c, z in zip(COS, Z, strict=True) for s in (number(c, "+.2f"), "±", "0.00", f"({number(z, '.1f')})")
+        s for c, mark in zip(COS, MARKS, strict=True) for s in (mark, number(c, "+.2f"), "±", "0.00", "(+0.02)")
     ]
     assert row(text, "BP", COSINE).split()[1:] == ["=", "1"] * 5
-    assert "mean ± 95 % t interval over seeds (ddof 1), test set fixed; (z)" in " ".join(text.split())
+    assert "mean ± 95 % t interval over seeds (ddof 1), test set fixed" in " ".join(text.split())
+    seen = (stats.norm.isf(0.01) + stats.norm.isf(0.2)) * 0.05 / 3**0.5  # the null of the mean over three seeds
+    assert f"with 80 % power: {seen:.3f}" in " ".join(text.split())
+
+
+def test_every_block_has_what_is_lost_without_it(found):
+    """Put back it costs 5 pp in every seed; skipped, what the net has above .65."""
+    head, line = row(str(found), "block put"), " ".join(row(str(found), "DFA", BLOCKS).split())
+    assert all(f"tap {i} " in head for i in (1, 2, 3, 4))
+    assert line == f"DFA – (−14.6) {'+5.0 ± 0.0 (−14.6) ' * 4}4 of 4 blocks (BP 4)"
+    none = {"rewind": (), "skip_one": ()}
+    assert "block put" not in str(audit([make_record(taps=none)]))
 
 
 def test_what_was_measured_beside_the_cosine_has_a_table(found):
@@ -108,9 +128,8 @@ def test_the_caption_says_which_interval(found):
 def test_a_deep_net_keeps_all_its_taps():
     """A mean over layers is never shown without the layers."""
     cos = [round(0.11 + 0.01 * i, 2) for i in range(13)]
-    z = [round(5.1 + 0.1 * i, 1) for i in range(13)]
-    text = str(audit([make_record(facts={"depth": 12}, taps={"cos": cos, "z": z})]))
-    assert [i for i in range(13) if f"{cos[i]:+.2f} ({z[i]:.1f})" not in text] == []
+    text = str(audit([make_record(facts={"depth": 12}, taps={"cos": cos})]))
+    assert [i for i in range(13) if f"{cos[i]:+.2f} (+0.50)" not in text] == []
     assert [i for i in range(13) if f"tap {i} " not in text] == []
 
 
@@ -250,7 +269,7 @@ def test_what_was_not_measured_is_a_dash():
     empty = make_snapshot(gamma=None, gamma_inexact=None, taps={"cos": (None, 0.5, 0.5, 0.5, 0.5), "z": None})
     text = str(audit([make_record(snapshots=[empty])]))
     assert row(text, "DFA", NUMBERS).split()[5:9] == ["–", "–", "–", "–"]
-    assert row(text, "DFA", 2).split()[1] == "–"
+    assert row(text, "DFA", 3).split()[1] == "–"
     assert "note:" not in text
 
 
@@ -304,4 +323,6 @@ def test_frame_is_one_row_per_method(found):
     assert frame.loc["DFA", "codes"] == "CS001 CS005 CS006"
     assert frame.loc["DFA", "seeds"] == 3
     assert frame.loc["DFA", "cos_low_1"] == pytest.approx(0.25)
+    assert frame.loc["DFA", ["answer_1", "answer_2", "trained_depth_low"]].tolist() == ["carries", "below", 4]
+    assert frame.loc["DFA", ["rewind_loss_1", "stage_cos_1"]].tolist() == pytest.approx([0.05, 0.02])
     assert frame.loc["DFA", ["gain", "gain_share", "versus_bp"]].tolist() == pytest.approx([0.1, 1 / 3, -0.2])

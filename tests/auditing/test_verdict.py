@@ -2,30 +2,29 @@
 
 from dataclasses import replace
 from itertools import product
+from typing import get_args
 
 import pytest
-from builders import make_facts, make_family, make_record, make_snapshot, write_record
+from builders import make_facts, make_family, make_record, make_snapshot, make_weights, write_record
 from hypothesis import given
 from hypothesis import strategies as st
+from judging import ISSUE, MUTED, NOT_APPLICABLE, PASSED, SKIPPED, TIP, UNDECIDED, blind_taps
 
 from creditscope.auditing import Finding, Outcome, Thresholds, audit
 from creditscope.auditing.checks import all_checks
-from creditscope.auditing.judge import combine
-from creditscope.auditing.verdict import QUESTIONS, reach_verdict
+from creditscope.auditing.verdict import MEANINGS, QUESTIONS, Word, reach_verdict
 from creditscope.errors import CreditscopeError
 from creditscope.record import RuleFacts
 from creditscope.runs import Runs
 
-ISSUE, TIP, PASSED, UNDECIDED = Outcome.ISSUE, Outcome.TIP, Outcome.PASSED, Outcome.UNDECIDED
-NOT_APPLICABLE, SKIPPED, MUTED = Outcome.NOT_APPLICABLE, Outcome.SKIPPED, Outcome.MUTED
 LINES = {
     "reference": ("CS002", "CS003", "CS007"),
-    "credit": ("CS001", "CS005", "CS006", "CS008"),
-    "depth": ("CS004", "CS009", "CS010"),
+    "credit": ("CS001", "CS005", "CS006", "CS008", "CS012"),
+    "depth": ("CS004", "CS009", "CS010", "CS011"),
 }
 CHECKS = all_checks()
-INSUFFICIENT = ("CS003", "CS009", "CS010")
-"""Checks whose pass alone does not answer their question."""
+SUFFICIENT = ("CS002", "CS007", "CS005", "CS012", "CS004")
+"""Checks whose pass alone answers their question."""
 CODES = sorted(code for codes in LINES.values() for code in codes)
 
 
@@ -34,35 +33,52 @@ def finding(outcome: Outcome, code: str = "CS001", **others) -> Finding:
 
 
 class TestWord:
-    @given(st.lists(st.sampled_from(Outcome), min_size=len(CODES), max_size=len(CODES)))
-    def test_any_outcomes_give_the_right_word_and_codes(self, outcomes):
-        verdict = reach_verdict([finding(o, code) for code, o in zip(CODES, outcomes, strict=True)])
+    @given(
+        st.lists(st.sampled_from(Outcome), min_size=len(CODES), max_size=len(CODES)), st.booleans(), st.booleans()
+    )
+    def test_any_outcomes_give_the_right_word_and_codes(self, outcomes, diverged, idle):
+        """Not judged comes first, then walk back, not measured, undecided, and trustworthy."""
+        findings = [finding(o, code) for code, o in zip(CODES, outcomes, strict=True)]
+        told = {"diverged": "seed 1" if diverged else "", "not_judged": "random targets" if idle else ""}
+        verdict = reach_verdict(findings, **told)
         by_outcome = {o: tuple(c for c, found in zip(CODES, outcomes, strict=True) if found == o) for o in Outcome}
-        unsettled = tuple(sorted({*by_outcome[SKIPPED], *by_outcome[UNDECIDED]} - {"CS003"}))
-        if by_outcome[ISSUE]:
+        missing, unsettled = (tuple(c for c in by_outcome[o] if c != "CS003") for o in (SKIPPED, UNDECIDED))
+        if idle:
+            assert (verdict.word, verdict.codes) == ("not judged", ())
+        elif by_outcome[ISSUE]:
             assert (verdict.word, verdict.codes) == ("walk back", by_outcome[ISSUE])
-        elif unsettled:
-            assert (verdict.word, verdict.codes) == ("inconclusive", unsettled)
+        elif missing:
+            assert (verdict.word, verdict.codes) == ("not measured", missing)
+        elif unsettled or diverged:
+            assert (verdict.word, verdict.codes) == ("undecided", unsettled)
         else:
             assert (verdict.word, verdict.codes) == ("trustworthy", ())
         assert verdict.muted == by_outcome[MUTED]
+        assert set(verdict.not_tested) == {*by_outcome[MUTED], *by_outcome[NOT_APPLICABLE]}
 
     @pytest.mark.parametrize("line", LINES)
     def test_every_combination_within_a_line(self, line):
-        """Yes needs a pass or a tip among what is sufficient, and nothing open (but the tip's check) or wrong."""
+        """Yes needs a pass or a tip of what is sufficient, and nothing open (but the tip's check) or wrong."""
         codes = LINES[line]
+        place = list(QUESTIONS).index(line)
         for outcomes in product(Outcome, repeat=len(codes)):
             verdict = reach_verdict(list(map(finding, outcomes, codes)), checks=CHECKS)
-            (answer,) = [found for found in verdict.lines if found.question == QUESTIONS[line]]
-            pairs = list(zip(codes, outcomes, strict=True))
-            held = [c for c, o in pairs if o in (PASSED, TIP) and c not in INSUFFICIENT]
+            answer, pairs = verdict.lines[place], list(zip(codes, outcomes, strict=True))
+            decisive = [o for c, o in pairs if c != "CS003"]
             if ISSUE in outcomes:
                 expected = "no"
-            elif any(o in (SKIPPED, UNDECIDED) and c != "CS003" for c, o in pairs):
+            elif SKIPPED in decisive:
+                expected = "not measured"
+            elif UNDECIDED in decisive:
                 expected = "open"
             else:
+                held = any(o in (PASSED, TIP) and c in SUFFICIENT for c, o in pairs)
                 expected = "yes" if held else "not applicable"
             assert answer.answer == expected, outcomes
+
+    def test_every_word_has_a_meaning(self):
+        assert set(MEANINGS) == set(get_args(Word))
+        assert all(MEANINGS.values())
 
     def test_a_line_says_what_it_rests_on(self):
         findings = [finding(PASSED, "CS001"), finding(ISSUE, "CS005"), finding(PASSED, "CS006")]
@@ -80,68 +96,24 @@ class TestWord:
 
     def test_one_reason_is_said_once(self):
         lone = [finding(NOT_APPLICABLE, code) for code in ("CS005", "CS006", "CS008")]
-        assert reach_verdict([finding(PASSED), *lone]).lines[1].reason == (
-            "CS001 said passed; CS005, CS006, CS008 said not applicable"
-        )
+        line = reach_verdict([finding(PASSED, "CS012"), *lone]).lines[1]
+        assert (line.answer, line.reason) == ("yes", "CS012 said passed")  # which answers; CS005 needs no word
+        assert reach_verdict([finding(PASSED), *lone]).lines[1].answer == "not applicable"  # CS001 is no evidence
 
     def test_reads_as_word_codes_and_muted(self):
         findings = [finding(ISSUE, "CS004"), finding(MUTED, "CS005"), finding(ISSUE, "CS006")]
         assert str(reach_verdict(findings)) == "walk back (CS004, CS006) [muted: CS005]"
 
-    def test_diverged_is_inconclusive_unless_there_is_an_issue(self):
+    def test_diverged_is_undecided_unless_there_is_an_issue(self):
         passed = [finding(PASSED, code) for code in CODES]
         verdict = reach_verdict(passed, diverged="seed 1 at epoch 3")
-        assert (verdict.word, verdict.codes, verdict.diverged) == ("inconclusive", (), "seed 1 at epoch 3")
+        assert (verdict.word, verdict.codes, verdict.diverged) == ("undecided", (), "seed 1 at epoch 3")
         assert reach_verdict([*passed[1:], finding(ISSUE)], diverged="seed 1 at epoch 3").word == "walk back"
 
     def test_the_lines_hold_every_check_once(self):
         assert sorted((check.line, check.code) for check in all_checks()) == sorted(
             (line, code) for line, codes in LINES.items() for code in codes
         )
-
-
-class TestCombine:
-    """One finding over seeds."""
-
-    def outcome(self, *outcomes: Outcome) -> Outcome:
-        return combine([finding(o) for o in outcomes], Thresholds()).outcome
-
-    def test_issue_if_at_least_half(self):
-        assert self.outcome(ISSUE, PASSED) == ISSUE
-        assert self.outcome(PASSED, ISSUE, ISSUE) == ISSUE
-        assert self.outcome(ISSUE, ISSUE, PASSED, PASSED) == ISSUE
-
-    def test_undecided_if_some(self):
-        found = combine([finding(PASSED), finding(ISSUE), finding(PASSED)], Thresholds())
-        assert (found.outcome, found.seeds_hit, found.seeds) == (UNDECIDED, 1, 3)
-        assert found.message == "1 of 3 seeds, e.g. said issue"
-
-    def test_otherwise_the_least_certain(self):
-        assert self.outcome(PASSED, SKIPPED, UNDECIDED) == SKIPPED
-        assert self.outcome(PASSED, TIP, UNDECIDED) == UNDECIDED
-        assert self.outcome(PASSED, PASSED, TIP) == TIP
-        assert self.outcome(NOT_APPLICABLE, PASSED) == PASSED
-        assert self.outcome(NOT_APPLICABLE, NOT_APPLICABLE) == NOT_APPLICABLE
-
-    @given(st.lists(st.sampled_from([o for o in Outcome if o != MUTED]), min_size=1, max_size=6))
-    def test_one_seed_that_could_not_run_is_never_a_pass(self, outcomes):
-        if {SKIPPED, UNDECIDED} & set(outcomes):
-            assert self.outcome(*outcomes) in (ISSUE, SKIPPED, UNDECIDED)
-
-    def test_numbers(self):
-        found = combine(
-            [
-                finding(PASSED, value=1.0, published=None, first_epoch=7),
-                finding(PASSED, value=2.0, published=True),
-                finding(PASSED, value=None, published=False, first_epoch=5),
-            ],
-            Thresholds(),
-        )
-        assert (found.value, found.published, found.first_epoch) == (1.5, True, 5)
-        assert found.message == "all seeds, e.g. said passed"
-
-    def test_one_seed_is_told_as_it_is(self):
-        assert combine([finding(TIP)], Thresholds()).message == "said tip"
 
 
 def only(records, method: str = "DFA", **options):
@@ -154,7 +126,9 @@ class TestMethod:
         found = only(make_family())
         assert (str(found.verdict), found.seeds) == ("trustworthy", (1, 2, 3))
         assert [line.answer for line in found.verdict.lines] == ["yes", "yes", "yes"]
-        assert {f.code: f.outcome for f in found.findings if f.outcome != PASSED} == {"CS009": NOT_APPLICABLE}
+        others = {f.code: f.outcome for f in found.findings if f.outcome != PASSED}
+        assert others == {"CS009": NOT_APPLICABLE, "CS012": NOT_APPLICABLE}
+        assert found.verdict.not_tested == ("CS009", "CS012")
         assert [f.page for f in found.findings] == [f"docs/checks/{code}.md" for code in CODES]
 
     @pytest.mark.parametrize(
@@ -175,39 +149,71 @@ class TestMethod:
         records[1] = replace(records[1], snapshots=(poor,))
         assert records[1].spec.seed == 2
         verdict = only(records).verdict
-        assert (verdict.word, verdict.codes) == ("inconclusive", (code,))
+        assert (verdict.word, verdict.codes) == ("not measured", (code,))
 
     def test_without_an_accuracy_neither_depth_nor_chance_is_judged(self):
         records = make_family()
         records[1] = replace(records[1], snapshots=(make_snapshot(accuracy=None),))
-        assert only(records).verdict.codes == ("CS004", "CS010")
+        assert only(records).verdict.codes == ("CS004", "CS010", "CS011")
 
     def test_a_tap_without_a_cosine_leaves_what_needs_it_open(self):
-        records = make_family(taps={"z": (9, 9, None, 9, 9)})
+        records = make_family(taps={"cos": (0.5, 0.5, None, 0.5, 0.5)})
         assert only(records).verdict.codes == ("CS005", "CS006", "CS008")
 
     def test_without_baselines_nothing_is_trustworthy(self):
         found = only([r for r in make_family() if r.spec and r.spec.rule == "dfa"])
-        assert (found.verdict.word, found.verdict.codes) == ("inconclusive", ("CS004",))
+        assert (found.verdict.word, found.verdict.codes) == ("not measured", ("CS004", "CS011"))
         assert (found.frozen_own is None, found.frozen_bp) == (False, None)
 
-    def test_one_seed_is_inconclusive(self):
-        assert str(only([make_record()]).verdict) == "inconclusive (CS004)"
+    def test_one_seed_is_not_measured(self):
+        assert str(only([make_record()]).verdict) == "not measured (CS004, CS011)"
 
-    def test_an_issue_in_one_of_three_seeds_is_undecided(self):
-        records = make_family()
-        blind = {"z": (9, 9, 0, 9, 9), "descent": (0.4, 0.4, 0.02, 0.4, 0.4)}
-        records[0] = make_record(seed=1, accuracy=0.702, taps=blind)
-        assert str(only(records).verdict) == "inconclusive (CS005)"
-        assert str(only(records, limits=Thresholds(seed_share=0.3)).verdict) == "walk back (CS005)"
+    def test_an_event_in_one_of_three_seeds_is_undecided_and_in_one_of_twenty_named(self):
+        def verdict(seeds: int, **limits: float):
+            records = make_family(seeds=range(1, seeds + 1))
+            dead = make_snapshot(accuracy=0.702, weights=make_weights(step_all_zero=1), taps={"probe": ()})
+            records[0] = make_record(seed=1, snapshots=[dead])
+            return only(records, limits=Thresholds().changed(**limits), mute=["CS009"]).verdict
+
+        assert (verdict(3).word, verdict(3).codes) == ("undecided", ("CS007",))
+        assert verdict(20).word == "trustworthy"
+        assert "seed 1" in verdict(20).lines[0].reason
+        assert verdict(3, seed_share=0.01).word == "walk back"
+
+    def test_blind_seeds_pull_the_estimate_and_none_decides_alone(self):
+        def word(blind: int, seeds: int) -> str:
+            records = make_family(seeds=range(1, seeds + 1))
+            for i in range(blind):
+                records[i] = make_record(seed=i + 1, accuracy=0.702 + 0.002 * i, taps=blind_taps(2))
+            return str(only(records).verdict)
+
+        assert word(1, 20) == "trustworthy"
+        assert word(2, 3) == "undecided (CS005)"
+        assert word(3, 3) == "walk back (CS005)"
 
     def test_muted_is_named_and_keeps_what_it_was(self):
-        records = make_family(taps={"z": (9, 9, 0, 9, 9), "descent": (0.4, 0.4, 0.02, 0.4, 0.4)})
+        records = make_family(taps=blind_taps(2))
         assert str(only(records).verdict) == "walk back (CS005)"
         found = only(records, mute=["CS005"])
-        assert str(found.verdict) == "trustworthy [muted: CS005]"
+        assert found.verdict.muted == ("CS005",)
+        assert found.verdict.word == "trustworthy"
         (muted,) = [f for f in found.findings if f.outcome == MUTED]
-        assert muted.message.startswith("muted; it was issue: all seeds, e.g. tap 2")
+        assert muted.message.startswith("muted; it was issue: ")
+
+    def test_random_targets_are_not_judged(self):
+        for targets in ("random", "redrawn"):
+            found = only(make_family(targets=targets, taps=blind_taps(2)))
+            assert (found.verdict.word, found.verdict.codes) == ("not judged", ())
+            assert found.verdict.not_judged == "random targets"
+            assert {v.word for v in found.seed_verdicts.values()} == {"not judged"}
+
+    def test_a_net_that_is_not_trained_yet_is_not_judged(self):
+        fresh = make_snapshot(epoch=0, untrained=True, accuracy=0.1, weights=make_weights(step_all_zero=1))
+        (found,) = audit([replace(make_record(facts={"trainer": False}, snapshots=[fresh]), spec=None)]).methods
+        assert (found.verdict.word, found.verdict.not_judged) == ("not judged", "not trained yet")
+        later = [fresh, make_snapshot(epoch=1)]
+        (found,) = audit([replace(make_record(facts={"trainer": False}, snapshots=later), spec=None)]).methods
+        assert found.verdict.word != "not judged"
 
     def test_an_unknown_code_cannot_be_muted(self):
         with pytest.raises(CreditscopeError, match=r"but got 'CS999'. Choices: CS001, CS002"):
@@ -217,20 +223,31 @@ class TestMethod:
         records = make_family()
         records[2] = make_record(seed=3, accuracy=0.706, diverged=4)
         verdict = only(records).verdict
-        assert (verdict.word, verdict.diverged) == ("inconclusive", "seed 3 at epoch 4")
+        assert (verdict.word, verdict.diverged) == ("not measured", "seed 3 at epoch 4")
+        assert verdict.codes == ("CS004", "CS011")  # two seeds are left
+        records = make_family(seeds=(1, 2, 3, 4))
+        records[2] = make_record(seed=3, accuracy=0.706, diverged=4)
+        verdict = only(records).verdict
+        assert (verdict.word, verdict.codes, verdict.diverged) == ("undecided", (), "seed 3 at epoch 4")
+
+    def test_where_every_run_diverged_nothing_was_looked_at(self):
+        found = only([make_record(seed=s, diverged=2) for s in (1, 2)])
+        assert (found.verdict.word, found.verdict.codes) == ("not measured", ())
+        assert {line.answer for line in found.verdict.lines} == {"not measured"}
 
     def test_first_epoch_ignores_the_untrained_net(self):
-        facts = make_facts()
+        def first_epoch(code: str, *taps: tuple[int, dict], seeds: int = 1):
+            snapshots = [make_snapshot(make_facts(), epoch=e, taps=t) for e, t in taps]
+            found = only([make_record(seed=s, snapshots=snapshots) for s in range(seeds)])
+            return {f.code: (f.first_epoch, f.last_first_epoch) for f in found.findings}[code]
 
-        def blind(epoch: int, z: float):
-            return make_snapshot(facts, epoch=epoch, taps={"z": (9, 9, z, 9, 9)})
-
-        def first_epoch(*snapshots):
-            found = only([make_record(snapshots=snapshots)])
-            return {f.code: f.first_epoch for f in found.findings}["CS005"]
-
-        assert first_epoch(blind(0, 0), blind(5, 9), blind(10, 0), blind(15, 0)) == 10
-        assert first_epoch(blind(0, 0), blind(5, 9)) is None
+        bad, good = {"h_rms": (1, 99, 99, 99, 99)}, {}
+        assert first_epoch("CS001", (0, bad), (5, good), (10, bad), (15, bad)) == (10, 10)
+        assert first_epoch("CS001", (0, bad), (5, good)) == (None, None)
+        blind = blind_taps(2)
+        over_seeds = first_epoch("CS005", (0, blind), (5, good), (10, blind), (15, good), seeds=3)
+        assert over_seeds == (10, 10)  # all seeds together: a single one is never an issue
+        assert first_epoch("CS005", (0, blind), (5, blind)) == (None, None)
 
     def test_limits_change_the_verdict(self):
         records = make_family(taps={"h_rms": (1, 1, 30, 30, 30)})
@@ -241,20 +258,20 @@ class TestMethod:
         records = [r for r in make_family() if r.spec and r.spec.rule == "dfa"]
         for frozen in (False, True):
             records += [make_record(rule="bp", seed=s, frozen=frozen, penalty=0.1) for s in (1, 2, 3)]
-        assert str(only(records).verdict) == "inconclusive (CS004)"
+        assert str(only(records).verdict) == "not measured (CS004, CS011)"
 
     def test_baselines_of_another_setting_do_not_count(self):
         records = [r for r in make_family() if r.spec and r.spec.rule == "dfa"]
         for frozen in (False, True):
             records += [make_record(rule="bp", seed=s, frozen=frozen, lr=0.5) for s in (1, 2, 3)]
-        assert str(only(records).verdict) == "inconclusive (CS004)"
+        assert str(only(records).verdict) == "not measured (CS004, CS011)"
 
-    def test_a_watched_model_says_that_depth_was_not_tested(self):
+    def test_a_watched_model_is_never_trustworthy_about_depth(self):
         record = make_record(facts={"trainer": False})
         (found,) = audit([replace(record, spec=None)]).methods
-        assert (found.setting, found.verdict.word) == ("watched model", "trustworthy")
-        assert found.verdict.lines[2].answer == "not applicable"
-        assert "use of depth not tested" in found.verdict.lines[2].reason
+        assert (found.setting, found.verdict.word) == ("watched model", "not measured")
+        assert (found.verdict.lines[2].answer, found.verdict.codes) == ("not measured", ("CS004",))
+        assert [line.answer for line in found.verdict.lines[:2]] == ["yes", "yes"]
 
     def test_variants_of_a_rule_are_methods_of_their_own(self):
         variant = RuleFacts(name="fa", label="FA", variant="head exact")

@@ -260,7 +260,13 @@ def test_the_final_values_are_the_audits():
     records = make_family("dfa", taps={"cos": (0.1, 0.2, 0.3, 0.4, 0.51234)})
     found = next(m for m in audit(records).methods if m.method == "DFA")
     assert found.per_tap[4].cos is not None
-    assert f"{found.per_tap[4].cos.mean:+.3f} ± 0.000" in page_of(records).text
+    assert f"✓ {found.per_tap[4].cos.mean:+.3f} ± 0.000" in page_of(records).text
+    (setting,) = build_report(judge_records(records, "here", Thresholds(), [])).settings
+    row = next(row for row in setting.layers if row.method == "DFA")
+    top = dict(zip(row.head, row.taps[0], strict=True))
+    assert (top["null sd"], top["cos of weights"]) == ("0.029", "+0.500 ± 0.000")  # 0.05/√3, over three seeds
+    assert (top["lost, put back (pp)"], top["lost, skipped (pp)"]) == ("+5.0 ± 0.0", "+5.4 ± 0.5")
+    assert [row.depth for row in setting.rows] == ["4 of 4"] * 2
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])

@@ -50,6 +50,8 @@ class MethodAudit:
     ladder: tuple[Rung, ...]
     trained_depth: TrainedDepth | None
     """How many blocks the net depends on having trained."""
+    bp_trained_depth: TrainedDepth | None
+    """The same of BP; None for BP itself."""
     gamma: float | None
     gamma_inexact: float | None
     cos: tuple[float | None, ...]
@@ -209,7 +211,7 @@ def _judge(
     findings = tuple(mute_findings(judge_method(checks, method, by_seed, limits), mute))
     seed_findings = {seed: tuple(mute_findings(list(found.values()), mute)) for seed, found in by_seed.items()}
     lasts, depth = [record.last for record in method.whole], use_of_depth(method)
-    taps = audit_taps(method, kind=interval)
+    taps, is_bp = audit_taps(method, limits, kind=interval), method.bp == method.runs
     return MethodAudit(
         method=method.label,
         setting=method.setting,
@@ -219,12 +221,13 @@ def _judge(
         accuracy=_interval(method.runs),
         frozen_own=_interval(method.frozen_own),
         frozen_bp=_interval(method.frozen_bp),
-        versus_bp=None if method.bp == method.runs else paired_interval(accuracies(method.runs), accuracies(method.bp)),
+        versus_bp=None if is_bp else paired_interval(accuracies(method.runs), accuracies(method.bp)),
         gain=t_interval(depth.gains) if depth else None,
         bp_gain=t_interval(depth.bp_gains) if depth else None,
         gain_share=depth.share if depth else None,
         ladder=depth_ladder(method),
         trained_depth=trained_depth(method.whole, limits),
+        bp_trained_depth=None if is_bp else trained_depth(list(method.bp.values()), limits),
         gamma=known_mean(s.gamma for s in lasts),
         gamma_inexact=known_mean(s.gamma_inexact for s in lasts),
         cos=tuple(tap.cos.mean if tap.cos else None for tap in taps),

@@ -13,6 +13,7 @@ from creditscope.auditing.findings import Finding
 from creditscope.auditing.methods import Method
 from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.pitfalls import Pitfall, list_pitfalls
+from creditscope.auditing.rewinding import TrainedDepth
 from creditscope.auditing.stats import Interval, t_interval
 from creditscope.auditing.verdict import Verdict
 from creditscope.words import name_options, with_options
@@ -33,6 +34,8 @@ class Card:
     """Accuracy, its baselines and differences, Γ."""
     gamma_over: str
     """How Γ is aggregated."""
+    trained_depth: TrainedDepth | None
+    bp_trained_depth: TrainedDepth | None
     ladder: tuple[Rung, ...]
     per_tap: tuple[TapAudit, ...]
     findings: tuple[Finding, ...]
@@ -76,6 +79,8 @@ def make_card(audit: "Audit", index: int) -> Card:
             "Γ without exact taps": _over_seeds(method, "gamma_inexact"),
         },
         gamma_over=_gamma_over(method),
+        trained_depth=found.trained_depth,
+        bp_trained_depth=found.bp_trained_depth,
         ladder=found.ladder,
         per_tap=found.per_tap,
         findings=found.findings,

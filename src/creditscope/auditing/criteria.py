@@ -91,7 +91,7 @@ def _judge_seed(method: Method, seed: int, record: Record, criterion: Criterion)
 
 
 def _over_seeds(rows: Sequence[Decision], share: float) -> Decision:
-    """Walks back where enough seeds do, as for our own checks; the value is the mean."""
+    """Walks back where at least this share of the seeds does; the value is the mean."""
     conclusions: list[Conclusion] = [row.conclusion for row in rows]
     hits = conclusions.count("walks back")
     if hits and hits >= share * len(rows):

@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from creditscope.auditing.checks._orientation import asked_taps, stem_taps
 from creditscope.auditing.growth import growths
 from creditscope.auditing.methods import Method
 from creditscope.auditing.moment import Moment
+from creditscope.auditing.rewinding import rewound_blocks
 from creditscope.auditing.stats import INTERVALS, Interval, Kind, geometric_interval, known_mean
+from creditscope.auditing.thresholds import Thresholds
+from creditscope.auditing.told import Answer, judge_taps, null_of_mean
 from creditscope.record import Snapshot
 
 
@@ -20,9 +24,20 @@ class TapAudit:
     """Whether it is handed the exact gradient."""
     cos: Interval | None
     cos_F: Interval | None  # noqa: N815 (the field's own symbol)
+    answer: Answer | None
+    """What the seeds say of it: carries credit, is below δ, or open; None where the cosine is no question."""
     null_sd: float | None
-    """Mean over seeds of the sd of a random orientation."""
+    """Sd of the mean cosine under random orientations, √Σsd²/n over the seeds."""
     z: Interval | None
+    cos_input: Interval | None
+    """The published reading: cosine with the gradient at the tap before."""
+    stage_cos: Interval | None
+    """Cosine of the gradients of the stage's weights, the rule's and BP's."""
+    stage_null_sd: float | None
+    """Of it, what `null_sd` is of `cos`."""
+    beta: Interval | None
+    """Of a rule that draws noise: projection of the mean of its own draws on the gradient; unbiased: 1."""
+    draw_noise: Interval | None
     fresh_cos: Interval | None
     acquired: Interval | None
     """Alignment acquired: cos − fresh_cos, within each seed."""
@@ -45,20 +60,38 @@ class TapAudit:
     ratio: Interval | None
     probe: Interval | None
     probe_untrained: Interval | None
-    skip_one: Interval | None
+    rewind_loss: Interval | None
+    """Accuracy lost by putting the block before it alone back to where it began."""
+    skip_loss: Interval | None
+    """Accuracy lost by skipping that block."""
 
 
-LINEAR = ("cos", "cos_F", "z", "fresh_cos", "permuted_cos", "descent", "rho", "common", "drift", "skip_one")
+LINEAR = (
+    *("cos", "cos_F", "z", "cos_input", "stage_cos", "beta", "draw_noise", "fresh_cos", "permuted_cos"),
+    *("descent", "rho", "common", "drift"),
+)
 GEOMETRIC = ("h_norm", "g_norm", "g_rel", "ratio")
 
 
-def audit_taps(method: Method, *, kind: Kind) -> tuple[TapAudit, ...]:
+def audit_taps(method: Method, limits: Thresholds, *, kind: Kind) -> tuple[TapAudit, ...]:
     """Every tap of a method, over the seeds that did not diverge."""
     moments = [Moment.of(record) for record in method.whole]
-    return tuple(_audit_tap(method, moments, tap, kind) for tap in range(len(method.facts.taps)))
+    answers = _answers(moments, limits)
+    return tuple(_audit_tap(method, moments, tap, answers.get(tap), kind) for tap in range(len(method.facts.taps)))
 
 
-def _audit_tap(method: Method, moments: Sequence[Moment], tap: int, kind: Kind) -> TapAudit:
+def _answers(moments: Sequence[Moment], limits: Thresholds) -> dict[int, Answer]:
+    """By tap, as CS005 judges: the block taps without exact credit together, the stem's alone."""
+    if not moments or moments[0].facts.rule.approximates != "gradient":
+        return {}
+    facts, found = moments[0].facts, {}
+    for taps in filter(None, (asked_taps(facts), stem_taps(facts))):
+        answers = judge_taps(moments, taps, limits)
+        found |= {} if isinstance(answers, str) else {a.tap: a.answer for a in answers}
+    return found
+
+
+def _audit_tap(method: Method, moments: Sequence[Moment], tap: int, answer: Answer | None, kind: Kind) -> TapAudit:
     snapshots = [m.snapshot for m in moments]
     untrained = [m.untrained for m in moments if m.untrained]
     grown = [g for m in moments if (g := growths(m.facts, m.snapshot).get(tap)) is not None]
@@ -69,13 +102,17 @@ def _audit_tap(method: Method, moments: Sequence[Moment], tap: int, kind: Kind) 
         tap=tap,
         name=method.facts.taps[tap],
         exact=tap in method.facts.exact_taps,
-        null_sd=known_mean(_values(snapshots, "null_sd", tap)),
+        answer=answer,
+        null_sd=_null(_values(snapshots, "null_sd", tap)),
+        stage_null_sd=_null(_values(snapshots, "stage_null_sd", tap)),
         descent_null=known_mean(_values(snapshots, "descent_null", tap)),
         descent_null_sd=known_mean(_values(snapshots, "descent_null_sd", tap)),
         acquired=_interval(_acquired(snapshots, tap), kind),
         growth=_geometric(grown, kind),
         g_noise=max(_values(snapshots, "g_noise", tap), default=None),
         probe_untrained=_interval(_probes(untrained, tap), kind),
+        rewind_loss=_interval([lost for s in snapshots if (lost := rewound_blocks(s).get(tap)) is not None], kind),
+        skip_loss=_interval(_skip_losses(snapshots, tap), kind),
         **found,
     )
 
@@ -84,6 +121,15 @@ def _values(snapshots: Sequence[Snapshot], name: str, tap: int) -> list[float]:
     """What the seeds measured; an empty tuple and None both mean: nothing."""
     series = [getattr(s.taps, name) for s in snapshots]
     return [values[tap] for values in series if values and values[tap] is not None]
+
+
+def _null(sds: list[float]) -> float | None:
+    return null_of_mean(sds) if sds else None
+
+
+def _skip_losses(snapshots: Sequence[Snapshot], tap: int) -> list[float]:
+    both = [(s.accuracy, after) for s in snapshots for after in _values([s], "skip_one", tap)]
+    return [accuracy - after for accuracy, after in both if accuracy is not None]
 
 
 def _probes(snapshots: Sequence[Snapshot], tap: int) -> list[float]:

@@ -1,5 +1,6 @@
 """Known ways to be wrong about credit assignment, each ticked by what was measured, with the evidence."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -7,8 +8,9 @@ from typing import Literal
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.findings import Outcome
 from creditscope.auditing.methods import Method, accuracies
+from creditscope.auditing.symbols import OF_ANSWER
 from creditscope.record import Snapshot
-from creditscope.words import amount, number, points
+from creditscope.words import amount, count, number, points, span
 
 State = Literal["avoided", "met", "not measured", "not applicable"]
 
@@ -73,15 +75,27 @@ def _nulls(method: Method, found: MethodAudit) -> Answer:
     inexact = [tap for tap in found.per_tap if not tap.exact]
     if not inexact:
         return "not applicable", "no tap without exact credit"
-    known = [tap for tap in inexact if tap.z]
+    known = [tap for tap in inexact if tap.null_sd]
     state: State = "avoided" if len(known) == len(inexact) else "not measured"
-    return state, f"rotation null (z) at {len(known)} of {len(inexact)} taps without exact credit"
+    sds = f", sd of the mean {_range([tap.null_sd or 0.0 for tap in known], '.3f')}" if known else ""
+    return state, f"rotation null at {len(known)} of {len(inexact)} taps without exact credit{sds}"
+
+
+def _not_rejected(method: Method, found: MethodAudit) -> Answer:
+    asked = [tap for tap in found.per_tap if not tap.exact]
+    if not asked or method.facts.rule.approximates != "gradient":
+        return "not applicable", "no tap is asked for alignment"
+    answers = Counter(tap.answer for tap in asked if tap.answer)
+    if not answers:
+        return "not measured", "no tap has an answer over seeds"
+    said = ", ".join(f"{answers[answer]} {OF_ANSWER[answer]} {answer}" for answer in OF_ANSWER if answers[answer])
+    return "avoided", f"bounds over {count(len(method.whole), 'seed')} answer, not a test that does not reject: {said}"
 
 
 def _hidden_layers(method: Method, found: MethodAudit) -> Answer:
     hides = next((f for f in found.findings if f.code == "CS006"), None)
     if hides is not None and hides.outcome == Outcome.ISSUE:
-        return "met", f"{hides.message}; report the taps, not Γ"
+        return "met", hides.message
     return "avoided", f"every tap is given; Γ is their plain mean over taps {_gamma_taps(method)}"
 
 
@@ -106,13 +120,13 @@ def _dependent_witness(method: Method, found: MethodAudit) -> Answer:
 
 
 def _weight_space(method: Method, found: MethodAudit) -> Answer:
-    weights = [s.weights for s in _lasts(method) if s.weights]
-    cosines = [c for w in weights for c in w.cos if c is not None]
-    if not cosines:
-        return "not measured", "no weight gradients"
-    z = [v for w in weights for v in w.z if v is not None]
-    null = f"; z {_range(z, '+.1f')}" if z else "; their null was not drawn"
-    return "avoided", f"cosine of each weight's gradient with BP's, {_range(cosines, '+.2f')}{null}"
+    known = {tap.tap: tap.stage_cos for tap in found.per_tap if tap.stage_cos}
+    if not known:
+        return "not measured", "no weight gradients of stages"
+    listed = ", ".join(f"stage {tap} {interval.text('+.2f')}" for tap, interval in known.items())
+    nulls = [tap.stage_null_sd for tap in found.per_tap if tap.stage_cos and tap.stage_null_sd]
+    null = f"; sd of their null {_range(nulls, '.3f')}" if nulls else "; their null was not drawn"
+    return "avoided", f"cosine of each stage's weight gradients with BP's: {listed}{null}"
 
 
 def _baseline(method: Method, found: MethodAudit) -> Answer:
@@ -134,6 +148,15 @@ def _task_without_depth(method: Method, found: MethodAudit) -> Answer:
     depth = next((f for f in found.findings if f.code == "CS004"), None)
     state: State = "met" if depth is not None and depth.outcome == Outcome.NOT_APPLICABLE else "avoided"
     return state, f"BP gains {points(found.bp_gain.mean)} pp by training the blocks"
+
+
+def _one_block(method: Method, found: MethodAudit) -> Answer:
+    if method.facts.blocks < 1:
+        return "not applicable", "no block lies between the first tap and the last"
+    own = found.trained_depth
+    if own is None:
+        return "not measured", "too few seeds with every block put back"
+    return "avoided", f"trained depth {own.beside(found.bp_trained_depth)}"
 
 
 def _seeds(method: Method, found: MethodAudit) -> Answer:
@@ -180,12 +203,14 @@ PITFALLS: dict[str, Callable[[Method, MethodAudit], Answer]] = {
     "Clamped cosines; rows without gradient scored": _clamped,
     "Γ from a tap that is handed the answer": _answered_taps,
     "No null per tap": _nulls,
+    "Not rejecting taken for nothing there": _not_rejected,
     "A mean that hides the layers": _hidden_layers,
     "Alignment of the drawn feedback taken for learnt alignment": _initial_alignment,
     "A second witness that is not independent": _dependent_witness,
     "No weight-space alignment": _weight_space,
     "No frozen baseline, or one of another trainer": _baseline,
     "A task that needs no depth": _task_without_depth,
+    "One trained block taken for depth": _one_block,
     "One seed, or seeds chosen afterwards": _seeds,
     "No interval": _no_interval,
     "Widths, seeds or recipes mixed": _mixed_settings,
@@ -200,7 +225,7 @@ def _lasts(method: Method) -> list[Snapshot]:
 
 
 def _range(values: list[float], form: str) -> str:
-    return f"{number(min(values), form)} to {number(max(values), form)}"
+    return span(number(min(values), form), number(max(values), form), " to ")
 
 
 def _gamma_taps(method: Method) -> str:

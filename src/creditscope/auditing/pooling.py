@@ -31,7 +31,7 @@ def pool_events(moments: Sequence[Moment], findings: Sequence[Finding], limits: 
         return _most_common(findings)
     low, high = share_bounds(len(hit), len(known), confidence=limits.seed_confidence)
     chosen, named = _most_common([f for f in known if not f.is_issue] or known), ""
-    if hit and (len(hit) == len(known) or low > limits.seed_share):
+    if hit and (len(hit) == len(findings) or low > limits.seed_share):
         chosen = hit[0]
     elif len(known) < len(findings):
         chosen = _most_common([f for f in findings if f.outcome == Outcome.SKIPPED])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from creditscope.auditing.stats import t_bounds
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Record, Snapshot
+from creditscope.words import count, span
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,17 @@ class TrainedDepth:
     idle: tuple[int, ...]
     """Taps of blocks that cost less, by the upper bound."""
 
+    @property
+    def short(self) -> str:
+        """In figures."""
+        return f"{span(self.low, self.high)} of {len(self.blocks)}"
+
     def __str__(self) -> str:
-        span = str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
-        return f"{span} of {len(self.blocks)} blocks"
+        return f"{span(self.low, self.high, ' to ')} of {count(len(self.blocks), 'block')}"
+
+    def beside(self, bp: "TrainedDepth | None") -> str:
+        """With BP's, where it is known."""
+        return f"{self} (BP {span(bp.low, bp.high, ' to ')})" if bp else str(self)
 
 
 def rewound_blocks(snapshot: Snapshot) -> dict[int, float]:

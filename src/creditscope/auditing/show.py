@@ -120,12 +120,12 @@ def _checks(methods: Sequence[MethodAudit], used: Thresholds, width: int) -> Tab
 
 
 def _by_code(used: Thresholds, column: str) -> dict[str, str]:
-    """Limits of each check, ours or published, in one string."""
+    """Limits, ours or published, in one string by the first check that goes by them."""
     found: dict[str, list[str]] = {}
     for row in threshold_table(used):
         text = f"{row['name']} {row['value']:g}" if column == "limit" else row["published"].split(",")[0]
-        for code in row["checks"] if text else ():
-            found.setdefault(code, []).append(text)
+        if text:
+            found.setdefault(row["check"], []).append(text)
     return {code: ", ".join(texts) for code, texts in found.items()}
 
 

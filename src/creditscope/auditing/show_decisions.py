@@ -16,7 +16,7 @@ LEGEND = (
     "end. "
     "Usual: accuracy above chance; the same and Γ > 0. Published diagnostics stand at their published thresholds, the "
     "gain on the mean over the method's own frozen runs; their cross-batch stability is exported as drift and not "
-    "judged. A seed alone is judged without CS004."
+    "judged. A seed alone is judged without CS004 and CS011."
 )
 
 

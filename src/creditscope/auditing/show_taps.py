@@ -6,10 +6,12 @@ from rich.console import Group, RenderableType
 
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.per_tap import TapAudit
-from creditscope.auditing.stats import DRAWS, Interval, z_limit
+from creditscope.auditing.stats import DRAWS, Interval
+from creditscope.auditing.symbols import OF_ANSWER
 from creditscope.auditing.tables import fit_tables, note
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.words import DASH, number
+from creditscope.auditing.told import POWER, seen_above
+from creditscope.words import DASH, number, span
 
 SIZES: dict[str, Callable[[TapAudit], Interval | None]] = {
     "‖h_l‖": lambda tap: tap.h_norm,
@@ -21,13 +23,7 @@ SIZES: dict[str, Callable[[TapAudit], Interval | None]] = {
 def tap_tables(methods: Sequence[MethodAudit], limits: Thresholds, width: int) -> Group:
     """Cosines; and, where they were measured, alignment acquired and descent."""
     parts: list[RenderableType] = [*_tables("cos(a_l, g_l)", methods, _cosine, width)]
-    level = f"above {z_limit(limits.orientation):.2f} differs from chance at {100 * limits.orientation:g} % for one tap"
-    parts.append(
-        note(
-            f"mean {_spread(methods)}; (z) in sd of a random orientation: {level}, CS005 corrects for their number · "
-            "= exact credit"
-        )
-    )
+    parts.append(note(_about_cosines(methods, limits)))
     if _any(methods, lambda tap: tap.acquired):
         parts += _tables("acquired", methods, _acquired, width)
         parts.append(note(f"alignment acquired: cos minus that of fresh feedback, in each seed; {_spread(methods)}"))
@@ -40,6 +36,25 @@ def tap_tables(methods: Sequence[MethodAudit], limits: Thresholds, width: int) -
             )
         )
     return Group(*parts)
+
+
+def _about_cosines(methods: Sequence[MethodAudit], limits: Thresholds) -> str:
+    """What the marks mean, and once what so many seeds can see."""
+    taps = [tap for m in methods for tap in m.per_tap if not tap.exact]
+    said = [
+        f"mean {_spread(methods)}",
+        f"{OF_ANSWER['carries']} carries credit, {OF_ANSWER['below']} below δ = {limits.alignment:g}, "
+        f"{OF_ANSWER['open']} open (CS005)",
+        "(cosine of the stage's weights)",
+        "= exact credit",
+    ]
+    if any(tap.beta for tap in taps):
+        said.insert(2, "β: projection of the mean of the rule's own draws on the gradient, which is judged")
+    nulls = [tap.null_sd for tap in taps if tap.answer and tap.null_sd]
+    if nulls:
+        least, most = (number(seen_above(null, limits), ".3f") for null in (min(nulls), max(nulls)))
+        said.append(f"seen above chance with {100 * POWER:.0f} % power: {span(least, most, ' to ')}")
+    return " · ".join(said)
 
 
 def size_tables(methods: Sequence[MethodAudit], width: int) -> Group:
@@ -75,7 +90,10 @@ def _cosine(tap: TapAudit) -> str:
         return DASH
     if tap.exact and round(tap.cos.mean, 3) == 1:
         return "= 1"
-    return f"{_short(tap.cos)} ({number(tap.z.mean if tap.z else None, '.1f')})"
+    mark = f"{OF_ANSWER[tap.answer]} " if tap.answer else ""
+    beta = f", β {_short(tap.beta)}" if tap.beta else ""
+    weights = f" ({number(tap.stage_cos.mean, '+.2f')})" if tap.stage_cos else ""
+    return f"{mark}{_short(tap.cos)}{beta}{weights}"
 
 
 def _acquired(tap: TapAudit) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 
-from creditscope.words import DASH, number
+from creditscope.words import DASH, number, points
 
 Kind = Literal["t", "bootstrap"]
 CONFIDENCE = 0.95
@@ -57,6 +57,18 @@ class Interval:
 def write_interval(found: Interval | None, form: str = ".3f") -> str:
     """In words, or a dash."""
     return DASH if found is None else found.text(form)
+
+
+def write_points(found: Interval | None) -> str:
+    """A difference of shares in percentage points.
+
+    >>> write_points(Interval(0.021, 0.011, 0.031, 3)), write_points(Interval(-0.1, None, None, 1))
+    ('+2.1 ± 1.0', '−10.0')
+    """
+    if found is None:
+        return DASH
+    half = "" if found.high is None else f" ± {100 * (found.high - found.mean):.1f}"
+    return points(found.mean) + half
 
 
 def known_mean(values: Iterable[float | None]) -> float | None:

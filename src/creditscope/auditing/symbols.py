@@ -7,7 +7,9 @@ OF_OUTCOME = {
     "passed": "✓",
     "undecided": "?",
     "not applicable": "–",
-    "skipped": "?",
+    "skipped": "○",
     "muted": "◌",
 }
+OF_ANSWER = {"carries": "✓", "below": "✗", "open": "?"}
+"""Of a tap over seeds."""
 OF_CONCLUSION = {"accepts": "✓", "walks back": "✗", "open": "?", "not applicable": "–", "muted": "◌"}

@@ -67,12 +67,12 @@ class Thresholds:
         kind="share",
     )
     depth_confidence: float = _limit(
-        0.95, ("CS004",), "one-sided confidence of the paired bound over seeds", kind="probability"
+        0.95, ("CS004", "CS011"), "one-sided confidence of the paired bound over seeds", kind="probability"
     )
     task_gain: float = _limit(
         0.05, ("CS004",), "BP's own gain below this: the task cannot show use of depth", kind="share"
     )
-    seeds: int = _limit(3, ("CS004",), "fewest seeds for a paired bound", kind="count")
+    seeds: int = _limit(3, ("CS004", "CS011"), "fewest seeds for a paired bound", kind="count")
     depth_loss: float = _limit(
         0.02, ("CS004",), "accuracy below the better frozen baseline that fails on any task", kind="share"
     )

@@ -133,7 +133,21 @@ def judge_taps(moments: Sequence[Moment], taps: Sequence[int], limits: Threshold
 
 def seen_with_power(answers: Sequence[TapAnswer], limits: Thresholds) -> float:
     """The alignment that would be seen above its null with 80 % power, at the tap where it is largest."""
-    return (z_limit(limits.orientation) + z_limit(1 - POWER)) * max(a.cos.null for a in answers)
+    return seen_above(max(a.cos.null for a in answers), limits)
+
+
+def seen_above(null: float, limits: Thresholds) -> float:
+    """The same for a null of this sd."""
+    return (z_limit(limits.orientation) + z_limit(1 - POWER)) * null
+
+
+def null_of_mean(sds: Sequence[float]) -> float:
+    """The sd of a mean over seeds under their nulls.
+
+    >>> null_of_mean([0.3, 0.4])
+    0.25
+    """
+    return math.sqrt(sum(sd * sd for sd in sds)) / len(sds)
 
 
 def what_would_decide(answers: Sequence[TapAnswer], moments: Sequence[Moment], limits: Thresholds) -> str:
@@ -180,7 +194,7 @@ def _estimate(moments: Sequence[Moment], name: str, tap: int, limits: Thresholds
         return _of_draws(moments, values, tap, limits)
     nulls = [_value(m.snapshot, "null_sd_F" if name == "cos_F" else "null_sd", tap, _null_sd(m.snapshot, tap))
              for m in moments]  # fmt: skip
-    null = math.sqrt(sum(sd * sd for sd in nulls)) / len(nulls)
+    null = null_of_mean(nulls)
     point = z_limit(limits.orientation) * null
     if len(values) == 1:
         reach = z_limit(1 - limits.alignment_confidence) * null
@@ -208,7 +222,7 @@ def _stage(moments: Sequence[Moment], tap: int, limits: Thresholds) -> Estimate 
     known = [(v, sd) for v, sd in zip(values, nulls, strict=True) if v is not None and sd is not None]
     if len(known) < max(len(moments), 2):
         return None
-    null = math.sqrt(sum(sd * sd for _, sd in known)) / len(known)
+    null = null_of_mean([sd for _, sd in known])
     low, high = t_bounds([v for v, _ in known], confidence=limits.alignment_confidence)
     return Estimate(tuple(v for v, _ in known), low, high, null, z_limit(limits.orientation) * null)
 

@@ -101,7 +101,7 @@ def choose_word(
     """The word and the codes behind it."""
     issues = tuple(f.code for f in findings if f.is_issue)
     missing = tuple(f.code for f in findings if f.is_missing)
-    unsettled = tuple(f.code for f in findings if f.outcome == Outcome.UNDECIDED)
+    unsettled = tuple(f.code for f in findings if f.is_open and not f.is_missing)
     if not_judged:
         return "not judged", ()
     if issues:
@@ -116,15 +116,15 @@ def choose_word(
 def _answer(question: str, findings: Sequence[Finding], checks: dict[str, Check]) -> VerdictLine:
     def line(answer: Answer, *chosen: Finding) -> VerdictLine:
         said = [(f.code, f"{f.message}{f' [first at {f.fired}]' if f.is_issue and f.fired else ''}") for f in chosen]
-        # checks that could have answered but have no meaning here
-        beside = [f for f in findings if checks[f.code].sufficient and f.outcome == Outcome.NOT_APPLICABLE]
-        said += [(f.code, f.message) for f in beside]
+        able = [f for f in findings if checks[f.code].sufficient]
+        if all(f.outcome == Outcome.NOT_APPLICABLE for f in able):  # none that could answer has a meaning here
+            said += [(f.code, f.message) for f in able]
         return VerdictLine(question, answer, _together(said), tuple(f.code for f in chosen))
 
     answers: tuple[tuple[Answer, list[Finding]], ...] = (
         ("no", [f for f in findings if f.is_issue]),
         ("not measured", [f for f in findings if f.is_missing]),
-        ("open", [f for f in findings if f.outcome == Outcome.UNDECIDED]),
+        ("open", [f for f in findings if f.is_open and not f.is_missing]),
     )
     for answer, chosen in answers:
         if chosen:

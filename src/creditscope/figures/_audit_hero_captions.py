@@ -172,8 +172,10 @@ def _say_noise(hero: Selection, *, shrunk: Sequence[str]) -> str:
     if poor:
         text = f"Unresolved: relative rounding noise at the worst tap is not under {limit:g} for {poor}."
     else:
-        resolved = "Small, but not rounding noise" if set(shrunk) & set(worst) else "Resolved, not rounding noise"
-        text = f"{resolved}: relative noise at the worst tap is at most {power(max(worst.values()))}."
+        small = [label for label in worst if label in shrunk]
+        resolved = "Small, but not rounding noise" if small else "Resolved, not rounding noise"
+        most = [f"{power(worst[label], digits=1)} under {label}" for label in small or worst]
+        text = f"{resolved}: relative noise at the worst tap is at most {', '.join(most)}."
     return f"{text} {unmeasured}".strip()
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from creditscope.auditing.methods import Method
 from creditscope.auditing.stats import NULL_SDS
+from creditscope.auditing.told import null_of_mean
 from creditscope.record import Record, Snapshot
 from creditscope.report.numbers import four, mean, pick
 
@@ -35,7 +36,7 @@ QUANTITIES = (
 
 def most_columns(methods: int) -> int:
     """Epochs of each heatmap on a page of so many methods."""
-    return 24 if methods <= MANY_METHODS else 12
+    return 24 if methods <= MANY_METHODS else 9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +50,9 @@ class Grid:
     by_seed: dict[str, list[float | None]]
     means: dict[str, list[float | None]]
     in_null: list[bool]
-    """Whether a cell's mean cosine is within chance; exact taps never are."""
+    """Whether a cell's mean cosine is not told from the null of the mean; exact taps never are."""
     extras: dict[str, list[float | None]]
-    """rows_used (fewest over seeds), rows_no_gradient (most), g_noise (worst), null_sd (mean; none at exact taps)."""
+    """rows_used (fewest over seeds), rows_no_gradient (most), g_noise (worst), null_sd (of the mean; none at exact)."""
 
     @property
     def all_exact(self) -> bool:
@@ -163,11 +164,16 @@ def _most(values: Known) -> float | None:
     return max((v for v in values if v is not None), default=None)
 
 
+def _null(values: Known) -> float | None:
+    known = [v for v in values if v is not None]
+    return null_of_mean(known) if known else None
+
+
 EXTRAS: dict[str, Callable[[Known], float | None]] = {
     "rows_used": _least,
     "rows_no_gradient": _most,
     "g_noise": _most,
-    "null_sd": lambda values: mean(values, geometric=False),
+    "null_sd": _null,
 }
 
 

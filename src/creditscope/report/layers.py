@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.methods import Method
-from creditscope.auditing.stats import geometric_interval
-from creditscope.auditing.symbols import OF_WORD
+from creditscope.auditing.stats import geometric_interval, write_points
+from creditscope.auditing.symbols import OF_ANSWER, OF_WORD
 from creditscope.report.grids import QUANTITIES, Grid, Quantity
 from creditscope.report.heatmap import draw_heatmap
 from creditscope.report.model import Heat, LayerRow, Legend
@@ -17,6 +17,9 @@ NAMES: tuple[str, ...] = (
     "tap",
     "cos",
     "null sd",
+    "cos of weights",
+    "lost, put back (pp)",
+    "lost, skipped (pp)",
     "‖g‖",
     "‖h‖",
     "ρ",
@@ -119,7 +122,7 @@ def tap_table(found: MethodAudit, method: Method) -> tuple[str, tuple[str, ...],
     rows = _tap_rows(found, method)
     columns: dict[str, tuple[str, ...]] = dict(zip(NAMES, zip(*rows, strict=True), strict=True)) if rows else {}
     alike = {name: columns[name][0] for name in COUNTS if columns and len(set(columns[name])) == 1}
-    told = ("cos", "null sd") if len(found.exact_taps) == len(found.taps) else ()
+    told = ("cos", "null sd", "cos of weights") if len(found.exact_taps) == len(found.taps) else ()
     kept = [n for n, cells in columns.items() if n not in (*alike, *told) and any(cell != DASH for cell in cells)]
     said = ", ".join([*(["every tap is handed the exact gradient"] if told else []), *map(" ".join, alike.items())])
     return said, tuple(kept), tuple(zip(*(columns[name] for name in kept), strict=True))
@@ -134,8 +137,11 @@ def _tap_rows(found: MethodAudit, method: Method) -> list[tuple[str, ...]]:
         rows.append(
             (
                 f"{tap.tap} {tap.name}{' (exact)' if tap.exact and some_inexact else ''}",
-                counted(tap.cos, len(lasts), "+.3f"),
-                number(tap.null_sd, ".3f"),
+                f"{OF_ANSWER[tap.answer] if tap.answer else ''} {counted(tap.cos, len(lasts), '+.3f')}".strip(),
+                DASH if tap.exact else number(tap.null_sd, ".3f"),
+                counted(tap.stage_cos, len(lasts), "+.3f"),
+                write_points(tap.rewind_loss),
+                write_points(tap.skip_loss),
                 _size([t.g_norm[at] for t in lasts], ".2g"),
                 _size([t.h_norm[at] for t in lasts], ".3g"),
                 counted(tap.rho, len(lasts), "+.3f"),

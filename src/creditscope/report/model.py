@@ -21,6 +21,8 @@ class Row:
     accuracy: str
     frozen_own: str
     frozen_bp: str
+    depth: str
+    """Blocks that the net depends on having trained."""
     n: int
     because: str
 

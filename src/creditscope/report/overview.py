@@ -9,7 +9,7 @@ from creditscope.auditing.symbols import OF_WORD
 from creditscope.record import Record
 from creditscope.report.model import Row
 from creditscope.report.numbers import counted
-from creditscope.words import count, first_few, span
+from creditscope.words import DASH, count, first_few, span
 
 MOST_SEEDS = 12
 """That the top of the page names; the others are counted."""
@@ -30,6 +30,7 @@ def verdict_row(key: int, found: MethodAudit) -> Row:
         accuracy=counted(found.accuracy, n),
         frozen_own=counted(found.frozen_own, n),
         frozen_bp=counted(found.frozen_bp, n),
+        depth=found.trained_depth.short if found.trained_depth else DASH,
         n=n,
         because=explain(found),
     )

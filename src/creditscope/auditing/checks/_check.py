@@ -105,7 +105,21 @@ class RunCheck(Check):
 
 
 class SeedsCheck(Check):
-    """Judges one moment of all seeds together, by estimates over them; a single run is the case of one seed."""
+    """Judges one moment of all seeds together, by estimates over them; a single run is the case of one seed.
+
+    >>> import creditscope as cs
+    >>> from creditscope.auditing.checks import SeedsCheck
+    >>> from creditscope.auditing.moment import Moment
+    >>> class Learns(SeedsCheck):
+    ...     code, title, line = "CS999", "it learned nothing", "credit"
+    ...
+    ...     def judge(self, moments, limits):
+    ...         mean = sum(m.snapshot.accuracy for m in moments) / len(moments)
+    ...         return self.passed("over a half") if mean > 0.5 else self.undecided(f"{mean:.1f}", value=mean)
+    >>> runs = cs.run(task="digits", seeds=2, epochs=1, depth=1, width=8, tier="quick")
+    >>> Learns().judge([Moment.of(record) for record in runs.records], cs.Thresholds()).is_issue
+    False
+    """
 
     @abstractmethod
     def judge(self, moments: Sequence[Moment], limits: Thresholds) -> Finding:

@@ -47,8 +47,8 @@ class DepthNotUsed(MethodCheck):
     def _decide(self, found: DepthUse, limits: Thresholds) -> Finding:
         """A method that is worse than frozen fails on any task; whether depth helps is asked where it helps BP."""
         low, high = t_bounds(found.gains, confidence=limits.depth_confidence)
-        share = "" if found.share is None else f", {number(found.share, '.0%')} of BP's gain"
-
+        shown = found.share is not None and found.bp_gain >= limits.task_gain
+        share = f", {number(found.share, '.0%')} of BP's gain" if shown else ""
         said = (
             f"{points(found.gain)} pp over the {found.baseline} baseline ({points(low)} to {points(high)}, "
             f"one-sided {limits.depth_confidence:.0%} t bounds, n = {len(found.seeds)}){share}"

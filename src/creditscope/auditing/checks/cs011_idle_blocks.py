@@ -5,6 +5,7 @@ from creditscope.auditing.findings import Finding
 from creditscope.auditing.methods import Method
 from creditscope.auditing.rewinding import TrainedDepth, rewound_blocks, trained_depth
 from creditscope.auditing.thresholds import Thresholds
+from creditscope.record import Facts
 from creditscope.words import count, first_few, points
 
 MOST = 6
@@ -29,6 +30,10 @@ class IdleBlocks(MethodCheck):
     )
     sufficient = False
 
+    def compared_with(self, facts: Facts, limits: Thresholds) -> str:
+        """Both ends are."""
+        return f"{limits.trained_share:g} of BP's"
+
     def judge(self, method: Method, limits: Thresholds) -> Finding:
         """Both ends of the rule's trained depth against half of BP's."""
         facts = method.facts
@@ -50,7 +55,7 @@ class IdleBlocks(MethodCheck):
             return self.tip(text, **others) if own.idle else self.not_applicable(text)
         if bp is None:
             return self.skipped(f"{said}, but no BP runs with every block put back: add --baselines")
-        said = f"{said} (BP {bp})"
+        said = f"trained depth {own.beside(None if method.bp == method.runs else bp)}, {_blocks(own)}"
         if bp.high < 2:
             return self.not_applicable(f"{said}: BP itself depends on fewer than two blocks")
         if own.high < limits.trained_share * bp.low:

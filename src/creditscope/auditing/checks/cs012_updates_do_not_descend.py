@@ -36,9 +36,9 @@ class UpdatesDoNotDescend(SeedsCheck):
         taps = [t for t in range(len(facts.taps)) if any(w.stage == t and w.role == "rule" for w in facts.weights)]
         if not taps:
             return self.not_applicable("no stage is trained by the rule")
-        level = {"confidence": limits.alignment_confidence}
-        own = {t: descent_estimate(moments, t, "descent_stage", over_null=False, **level) for t in taps}
-        beyond = {t: descent_estimate(moments, t, "descent_stage", over_null=True, **level) for t in taps}
+        name, share_level, null_level = "descent_stage", limits.alignment_confidence, 1 - limits.orientation
+        own = {t: descent_estimate(moments, t, name, over_null=False, confidence=share_level) for t in taps}
+        beyond = {t: descent_estimate(moments, t, name, over_null=True, confidence=null_level) for t in taps}
         unknown = [tap for tap in taps if own[tap] is None or beyond[tap] is None]
         if unknown:
             where = name_all("stage", unknown)

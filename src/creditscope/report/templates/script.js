@@ -146,7 +146,7 @@
     say("rows used (fewest)", show(pickAt(method.rows_used, column, tap)));
     say("rows without gradient (most)", show(pickAt(method.rows_no_gradient, column, tap)));
     say("rounding noise (worst)", show(pickAt(method.g_noise, column, tap)));
-    say("null sd of cos (mean)", show(pickAt(method.null_sd, column, tap)));
+    say("null sd of the mean cos", show(pickAt(method.null_sd, column, tap)));
     if (method.exact.includes(tap)) say("credit here", "the exact gradient");
     seeds.forEach((seed, i) => say("seed " + seed, show(values[i]), bySeed));
     const button = make("button", "Close", { type: "button" });
