@@ -101,7 +101,7 @@ def penalty_numbers() -> list[Published]:
         ("block-fa-strong", "block FA, λ = 1e-2", block_fa, "0.369", {"sd": "0.003", "n": 3}),
         ("dfa", "DFA", of.BRIEF_DFA, ("0.3070", "0.2985", "0.2966"), {"kind": "seeds"}),
         ("dfa-strong", "DFA, λ = 1e-2", of.STRONG_DFA, ("0.3593", "0.3610", "0.3604"), {"kind": "seeds"}),
-        ("frozen", "frozen blocks, stem by DFA", frozen, "0.349", {"alternatives": trainers}),
+        ("frozen", "frozen blocks, stem by DFA, 30 epochs", frozen, "0.349", {"alternatives": trainers}),
     ]
     on_bp = other("on BP's net", {**of.BRIEF_BP, **of.TESTED}, deep("rho_exact"))
     exact = "deep ρ, the gradient itself (positive control)"
