@@ -33,6 +33,13 @@ def resolve_options(factory: Callable[..., Any], given: Mapping[str, Any], *, ow
     return options
 
 
+def written_options(factory: Callable[..., Any], given: Mapping[str, Any], *, owner: str) -> dict[str, Scalar]:
+    """The same as a spec writes them out: without options of `factory.later_options` that have their default."""
+    usual, later = declared_options(factory), getattr(factory, "later_options", ())
+    resolved = resolve_options(factory, given, owner=owner)
+    return {name: value for name, value in resolved.items() if name not in later or value != usual[name]}
+
+
 def _convert(value: Any, *, like: Scalar, name: str, owner: str) -> Scalar:
     wanted = type(like)
     try:

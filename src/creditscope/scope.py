@@ -1,6 +1,6 @@
 """Watch a model of your own: per-layer states, exact gradients and credit, without touching anything of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import index
 from pathlib import Path
@@ -14,6 +14,7 @@ from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowLoss
 from creditscope.measure.battery import complete_snapshots
+from creditscope.measure.beginning import check_initial, fingerprint, is_at
 from creditscope.measure.facts import gather_facts
 from creditscope.measure.observation import observe
 from creditscope.measure.probe import spread_rows
@@ -66,9 +67,11 @@ class Scope:
         rule: Rule,
         loss: RowLoss | None,
         seed: int,
+        initial: Mapping[str, Tensor] | None = None,
     ):
         self.model, self.taps, self.stem = model, taps, stem
-        self.rule, self.loss, self.seed = rule, loss, seed
+        self.rule, self.loss, self.seed, self.initial = rule, loss, seed, initial
+        self._when_watched = fingerprint(model) if initial is None else {}
         self.snapshots: list[Snapshot] = []
         self._application: Application | None = None
         self._facts: Facts | None = None
@@ -90,11 +93,13 @@ class Scope:
         that nor controls, "standard" the cheap controls too, "full" also what runs the model many times (fresh
         feedback, rho, descent, skipped blocks, a linear probe trained on half of the rows and tested on the others):
         over 200 forward passes a tap in float64, and 1,000 more where rows interact (batch norm in train mode), which
-        are minutes for a small convolutional net on a CPU. Take it once or twice, on a few hundred rows.
+        are minutes for a small convolutional net on a CPU. Take it once or twice, on a few hundred rows. The last
+        two put back every block by itself, too, if `watch` was given `initial`. Without it, a snapshot with `epoch=0`
+        is one of the untrained model, if no weight has changed since it was watched.
         """
         if tier not in TIERS:
             raise CreditscopeError(f"Expected tier to be one of {', '.join(TIERS)}, but got {tier!r}.")
-        epoch = self._check_epoch(epoch)
+        told, epoch = epoch is not None, self._check_epoch(epoch)
         for name, given in (("target", target), ("mask", target if mask is None else mask)):
             if not isinstance(given, Tensor):
                 raise CreditscopeError(
@@ -117,16 +122,28 @@ class Scope:
         scalars = {}
         if self.loss is None:
             hits = (seen.output.argmax(-1) == target) & seen.errors.covered
-            scalars["accuracy"] = hits.sum() / seen.errors.count
+            scalars["accuracy"] = hits.sum().double() / seen.errors.count
         taken = take_snapshots(seen, facts, epoch=epoch, scalars=scalars)
 
         def subjects() -> list[Subject]:
             given = {"inputs": inputs, "target": target, "mask": mask, "loss": self.loss}
-            return subjects_of(self.model, applied, [self.seed], **given, **self._labelled(inputs, target, mask))
+            given |= self._labelled(inputs, target, mask)
+            initial = self.initial
+            began = None if initial is None else lambda: initial
+            return subjects_of(self.model, applied, [self.seed], **given, initial=began)
 
         (taken,) = complete_snapshots(
-            taken, seen, facts, self.model, seeds=[self.seed], subjects=subjects, tier=tier, ends=False
+            taken,
+            seen,
+            facts,
+            self.model,
+            seeds=[self.seed],
+            subjects=subjects,
+            tier=tier,
+            ends=False,
+            last=self.initial is not None and tier != "quick",
         )
+        taken = replace(taken, untrained=self._is_untrained(first=told and epoch == 0))
         self.snapshots.append(taken)
         return taken
 
@@ -171,6 +188,12 @@ class Scope:
     def audit(self, **options: Any) -> Audit:
         """The verdict, layer by layer; use of depth is not tested, because a watched model has no trainer."""
         return audit(self.records, **options)
+
+    def _is_untrained(self, *, first: bool) -> bool:
+        """By what the user kept; else if this is said to come `first`, and the weights are those that were watched."""
+        if self.initial is not None:
+            return is_at(self.model, self.initial)
+        return first and fingerprint(self.model) == self._when_watched
 
     def _check_epoch(self, epoch: int | None) -> int:
         """The one given, or the one after the last snapshot's; snapshots of a record go forward."""
@@ -228,8 +251,8 @@ class Scope:
         anatomy = application.anatomy
         facts: dict[str, Any] = {}
         if self.loss is None:
-            shares = torch.bincount(target.flatten(), minlength=anatomy.classes) / target.numel()
-            facts = {"chance": 1 / anatomy.classes, "best_constant": float(shares.max())}
+            most = int(torch.bincount(target.flatten(), minlength=anatomy.classes).max())
+            facts = {"chance": 1 / anatomy.classes, "best_constant": most / target.numel()}
         known = gather_facts(
             self.rule,
             application,
@@ -267,23 +290,28 @@ def watch(
     credit: Callable[[CreditContext], Sequence[Tensor]] | None = None,
     loss: RowLoss | None = None,
     seed: int = 0,
+    initial: Mapping[str, Tensor] | None = None,
 ) -> Scope:
     """A scope on `model` at the modules that `taps` name (globs such as "blocks.*"), and `stem` as tap 0.
 
     Without a rule the credit is what backprop gives (for a model converted by `convert`, what its feedback
     gives). `rule` is a tap rule: a name, `path/to/file.py:Class`, a class or an instance; `credit` a function from
     `CreditContext` to one tensor per tap. `loss` maps (output, target) to one loss per row; the default is
-    cross-entropy on class labels. `seed` is that of feedback and controls.
+    cross-entropy on class labels. `seed` is that of feedback and controls. `initial` is a copy of the state dict from
+    before training: with it, snapshots tell what accuracy is left if a block alone is put back (tiers standard, full).
 
-    >>> import torch
+    >>> import copy, torch
     >>> from torch import nn
     >>> import creditscope as cs
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 3))
     >>> x, y = torch.randn(20, 4), torch.arange(20) % 3
-    >>> scope = cs.watch(model, taps="1", stem="0", rule="dfa")
-    >>> len(scope.snapshot(x, y).taps.cos)
-    2
+    >>> scope = cs.watch(model, taps="1", stem="0", rule="dfa", initial=copy.deepcopy(model.state_dict()))
+    >>> taken = scope.snapshot(x, y)
+    >>> len(taken.taps.cos), taken.untrained, taken.taps.rewind == (None, taken.accuracy)
+    (2, True, True)
     """
+    if initial is not None:
+        check_initial(model, initial)
     if rule is not None and credit is not None:
         raise CreditscopeError("Expected a rule or a credit function, but got both. Leave one out.")
     transport = transport_of(model)
@@ -311,7 +339,7 @@ def watch(
             f"Expected a rule whose feedback is fixed, but {chosen.name!r} learns it in training, and a watched model "
             "is not trained here. Train it by creditscope.run."
         )
-    return Scope(model, names, stem=stem is not None, rule=chosen, loss=loss, seed=seed)
+    return Scope(model, names, stem=stem is not None, rule=chosen, loss=loss, seed=seed, initial=initial)
 
 
 def convert(

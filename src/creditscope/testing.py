@@ -1,5 +1,7 @@
 """A test kit for rules: `assert_rule` checks a rule of your own as the built-in ones are checked."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -8,7 +10,15 @@ from creditscope.measure.observation import Observation, observe
 from creditscope.nets.resmlp import ResMLP
 from creditscope.nets.vit import ViT
 from creditscope.rng import generator, global_stream
-from creditscope.rules import Application, Rule, apply_rule, block_parameters, feedback_state, make_rule
+from creditscope.rules import (
+    Application,
+    AppliedTapRule,
+    Rule,
+    apply_rule,
+    block_parameters,
+    feedback_state,
+    make_rule,
+)
 from creditscope.stack import pattern_of
 from creditscope.taps import resolve_taps
 
@@ -23,8 +33,9 @@ def assert_rule(rule: str | type[Rule] | Rule, *, tokens: bool = True) -> None:
 
     Checked on a small residual MLP and on a small ViT: the same seed gives the same feedback and credit; one credit per
     tap of the state's shape; credit is per sample (a row's credit does not depend on how many rows there are); taps it
-    declares exact are; every trained parameter gets a finite gradient; frozen parts do not move; the global random
-    stream is untouched. `tokens=False` leaves out the ViT, for a rule that is not for states (rows, tokens, features).
+    declares exact are; every trained parameter gets a finite gradient; frozen parts do not move; noise that a rule says
+    it draws is another at every step (rows are then not compared); the global random stream is untouched.
+    `tokens=False` leaves out the ViT, for a rule that is not for states (rows, tokens, features).
 
     >>> from creditscope.testing import assert_rule
     >>> assert_rule("dfa")
@@ -45,7 +56,11 @@ def _check_on(net: Net, rule: str | type[Rule] | Rule) -> None:
     first, second = _apply(net, make_rule(rule)), _apply(net, make_rule(rule))
     _check_determinism(first, second)
     seen = _observe(first, ROWS)
-    _check_per_sample(seen, _observe(first, ROWS // 2))
+    _check_finite(seen)
+    if first.applied.rule.draws_noise:
+        _check_noise(first, seen)
+    else:
+        _check_per_sample(seen, _observe(first, ROWS // 2))
     _check_exact_taps(first, seen)
     _check_gradients(first)
     _check_frozen(_apply(net, make_rule(rule), train_last=0))
@@ -84,9 +99,27 @@ def _check_determinism(first: Application, second: Application) -> None:
         assert torch.equal(a, b), f"Expected the same credit twice at tap {tap}, but it differs; is something drawn?"
 
 
+def _check_finite(seen: Observation) -> None:
+    for tap, a in enumerate(seen.credits):
+        assert torch.isfinite(a).all(), f"Expected finite credit at tap {tap}, but got NaN or infinity."
+
+
+def _check_noise(application: Application, seen: Observation) -> None:
+    applied = application.applied
+    assert isinstance(applied, AppliedTapRule), "Expected a tap rule where draws_noise is set, but got a weight rule."
+    after = {"redraw": applied.rule.redraw(applied.feedback, 1), "a step of learn_feedback": applied.feedback}
+    if applied.rule.learns_feedback:
+        after["a step of learn_feedback"] = applied.learned(_data(type(pattern_of(applied.net)))[0])
+    for what, feedback in after.items():
+        drawn = _observe(replace(application, applied=replace(applied, feedback=list(feedback))), ROWS)
+        assert any(not torch.equal(*pair) for pair in zip(drawn.credits, seen.credits, strict=True)), (
+            f"Expected other credit after {what} of a rule that sets draws_noise, but it is the same. Keep a counter "
+            "among the feedback, and set learns_feedback."
+        )
+
+
 def _check_per_sample(whole: Observation, half: Observation) -> None:
     for tap, (a, b) in enumerate(zip(whole.credits, half.credits, strict=True)):
-        assert torch.isfinite(a).all(), f"Expected finite credit at tap {tap}, but got NaN or infinity."
         assert torch.allclose(a[: len(b)], b, rtol=1e-4, atol=1e-6), (
             f"Expected credit per sample at tap {tap}: a row's credit must not depend on the number of rows, "
             "but it does. Do not divide by the rows; training does."

@@ -85,6 +85,15 @@ class TestSetting:
         assert (outcomes["CS004"], outcomes["CS010"]) == ("not applicable", "not applicable")
         assert str(list(found.values())[1].verdict) == "trustworthy (use of depth not tested)"
 
+    def test_redrawn_targets_are_random_ones_and_another_setting(self):
+        records = [make_record(targets=targets) for targets in ("random", "redrawn")]
+        found = group_methods(records)
+        assert [m.random_targets for m in found] == [True, True]
+        assert [m.setting.rpartition(" · ")[2] for m in found] == [
+            "random targets",
+            "random targets, redrawn per minibatch",
+        ]
+
     def test_a_title_leaves_out_defaults_but_for_the_size_of_the_net(self):
         usual = {"depth": 2, "width": 64, "dropout": 0.0, "gain": 1.0, "residual": False}
         records = [

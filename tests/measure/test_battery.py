@@ -21,14 +21,20 @@ from creditscope.train.training import train_run
 
 TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 2, "eval_rows": 300}
 GRAPH = {"task": "sbm", "task_options": {"nodes": 200}, "net": "gcn", "net_options": {"depth": 3, "width": 8}}
-CHEAP = {"common", "common_a", "drift", "permuted_cos"}
-DEAR = {"rho", "rho_exact", "descent", "descent_null", "descent_null_sd", "descent_stage", "probe", "skip_one"}
-FRESH = {"fresh_cos", "fresh_sd", "fresh_rho", "fresh_rho_sd", "fresh_descent", "fresh_descent_sd"}
-NEW = CHEAP | DEAR | FRESH
+CHEAP = {"common", "common_a", "drift", "permuted_cos", "cos_input", "stage_cos", "stage_null_sd"}
+DEAR = {"rho", "rho_exact", "probe", "skip_one", "fresh_cos", "fresh_sd", "fresh_rho", "fresh_rho_sd"}
+LATE = {"descent", "descent_null", "descent_null_sd", "descent_stage", "fresh_descent", "fresh_descent_sd"}
+LAST = {"rewind"}
+NEW = CHEAP | DEAR | LATE
+BEFORE = CHEAP | DEAR
+OWN_DRAWS = {"beta", "beta_se", "draw_noise"}
+"""Of rules that draw noise in every step."""
+OTHER_AIM = {"descent_stage_null", "descent_stage_null_sd"}
+"""Of rules that do not aim at the gradient."""
 
 
 def filled(snapshot: Snapshot) -> set[str]:
-    return {name for name in NEW if getattr(snapshot.taps, name)}
+    return {name for name in NEW | LAST | {"rewind_refit"} if getattr(snapshot.taps, name)}
 
 
 def images() -> Task:
@@ -47,28 +53,52 @@ def test_every_instrument_names_fields_of_the_record():
     for instrument in INSTRUMENTS:
         assert set(instrument.fields) <= series[instrument.of]
     named = {name for i in INSTRUMENTS if i.of == "taps" for name in i.fields}
-    assert named == NEW
-    assert [i.name for i in instruments_due("quick", ends=True)] == []
-    assert {i.cost for i in instruments_due("standard", ends=False)} == {"cheap"}
-    assert instruments_due("standard", ends=True) == instruments_due("full", ends=False) == list(INSTRUMENTS)
+    assert named == NEW | LAST | OWN_DRAWS | OTHER_AIM | {"rewind_refit"}
 
 
 @pytest.mark.parametrize(
-    ("tier", "between", "ends"),
-    [("quick", set(), set()), ("standard", CHEAP, NEW), ("full", NEW, NEW)],
+    ("tier", "ends", "last", "costs"),
+    [
+        ("quick", False, False, set()),
+        ("quick", True, False, set()),
+        ("quick", True, True, {"cheap", "last"}),
+        ("standard", False, False, {"cheap"}),
+        ("standard", False, True, {"cheap", "last"}),
+        ("standard", True, False, {"cheap", "dear"}),
+        ("standard", True, True, {"cheap", "dear", "late", "last"}),
+        ("full", False, False, {"cheap", "dear", "late"}),
+        ("full", True, True, {"cheap", "dear", "late", "last"}),
+    ],
 )
-def test_every_tier_fills_what_it_promises(tier, between, ends):
+def test_what_is_due_goes_by_cost(tier, ends, last, costs):
+    assert instruments_due(tier, ends=ends, last=last) == [i for i in INSTRUMENTS if i.cost in costs]
+    assert {i.name for i in INSTRUMENTS if i.cost == "last"} == {"rewind"}
+
+
+@pytest.mark.parametrize(
+    ("tier", "first", "between", "last"),
+    [
+        ("quick", set(), set(), CHEAP | LAST),
+        ("standard", CHEAP | DEAR, CHEAP, NEW | LAST),
+        ("full", NEW, NEW, NEW | LAST),
+    ],
+)
+def test_every_tier_fills_what_it_promises(tier, first, between, last):
     taken = []
     train_run(build_run(plan_run(rule="dfa", tier=tier, **TINY)), on_snapshots=taken.extend)
-    assert [filled(s) for s in taken] == [ends, between, ends]
+    assert [filled(s) for s in taken] == [first, between, last]
+    assert [s.untrained for s in taken] == [True, False, False]
+    assert [s.taps.g_noise[0] is None for s in taken] == [tier == "quick", tier == "quick", False]
     for snapshot in taken:
         assert snapshot.notes == ()
-        assert (snapshot.taps.g_noise[0] is None) == (tier == "quick")
-        for name in filled(snapshot) - {"skip_one"}:
+        for name in filled(snapshot) - {"skip_one", "rewind", "cos_input"}:
             assert all(isinstance(value, float) for value in getattr(snapshot.taps, name)), name
-    assert taken[-1].fresh_draws == (20 if ends else 0)
-    assert taken[-1].probe_rows == (397 if ends else 0)
-    if ends:
+    assert taken[-1].fresh_draws == (20 if first else 0)
+    assert taken[-1].probe_rows == (397 if first else 0)
+    assert taken[-1].taps.rewind[0] is None
+    assert all(0 <= value <= 1 for value in taken[-1].taps.rewind[1:])
+    assert [value is None for value in taken[-1].taps.cos_input] == [True, False, False]
+    if first:
         assert taken[-1].taps.skip_one[0] is None
         assert all(0 <= value <= 1 for value in (*taken[-1].taps.skip_one[1:], *taken[-1].taps.probe))
 
@@ -149,7 +179,7 @@ def test_tokens(rule):
     run = build_run(spec, images())
     (taken,) = snapshot_run(run, 0)
     assert taken.notes == ()
-    assert filled(taken) == (NEW if rule != "bp" else NEW - FRESH)
+    assert filled(taken) == (BEFORE if rule != "bp" else {name for name in BEFORE if not name.startswith("fresh")})
     assert all(value is not None for value in taken.taps.descent)
     assert taken.taps.skip_one[0] is None
     assert None not in taken.taps.skip_one[1:]

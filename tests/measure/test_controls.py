@@ -19,7 +19,7 @@ from creditscope.measure.nulls import haar_rotation, turned_rows
 from creditscope.measure.numerics import UnitRows
 from creditscope.measure.permuted import permuted_cosine
 from creditscope.measure.snapshot import take_snapshots
-from creditscope.measure.weights import rotation_z, weight_angle
+from creditscope.measure.weights import Products, weight_angle
 from creditscope.rng import generator
 from creditscope.rules import apply_rule
 
@@ -207,17 +207,17 @@ class TestWeights:
         size = np.linalg.norm(A) * np.linalg.norm(G)
         turned = [float((haar_rotation(shape[0], stream).numpy() @ A * G).sum()) / size for _ in range(4000)]
         assert abs(np.mean(turned)) < 4 * np.std(turned) / 4000**0.5
-        np.testing.assert_allclose(float(rotation_z(a, g)), (A * G).sum() / size / np.std(turned), rtol=0.06)
+        np.testing.assert_allclose(float(Products.of(a, g).z), (A * G).sum() / size / np.std(turned), rtol=0.06)
 
     def test_z_of_a_bias_is_its_cosine_times_the_root_of_its_length(self):
         a, g = torch.randn(2, 50, generator=torch.Generator().manual_seed(0))
         expected = float(a @ g / a.norm() / g.norm() * 50**0.5)
         for scale in (1e-30, 1.0, 1e30):
-            np.testing.assert_allclose(float(rotation_z(a * scale, g / scale)), expected, rtol=1e-5)
+            np.testing.assert_allclose(float(Products.of(a * scale, g / scale).z), expected, rtol=1e-5)
 
     def test_what_is_added_to_tokens_is_turned_over_features(self):
         a, g = torch.randn(2, 1, 7, 5, generator=torch.Generator().manual_seed(0))
-        torch.testing.assert_close(rotation_z(a, g), rotation_z(a[0].mT, g[0].mT))
+        torch.testing.assert_close(Products.of(a, g).z, Products.of(a[0].mT, g[0].mT).z)
 
     def test_angle_of_weight_and_feedback(self):
         w = torch.randn(64, 32, generator=torch.Generator().manual_seed(0))

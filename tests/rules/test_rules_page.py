@@ -20,7 +20,7 @@ def shown_class() -> ast.ClassDef:
 
 def test_what_it_sets_is_there():
     names = [target.id for node in shown_class().body if isinstance(node, ast.Assign) for target in node.targets]
-    assert names == ["label", "formula", "needs_top_gradient"]
+    assert names == ["label", "formula", "needs_top_gradient", "draws_noise"]
     assert [name for name in (*names, "learns_feedback", "approximates") if not hasattr(cs.TapRule, name)] == []
 
 

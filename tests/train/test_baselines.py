@@ -114,6 +114,7 @@ class TestControls:
             ({"controls": ["sdg"]}, "Expected the name of a control, but got 'sdg'.*sgd"),
             ({"controls": ["sgd"], "optimiser": "sgd"}, "Expected another optimiser beside the control 'sgd'"),
             ({"controls": ["random targets"], "targets": "random"}, "Expected true targets beside the control"),
+            ({"controls": ["random targets"], "targets": "redrawn"}, "Expected true targets beside the control"),
             ({"controls": ["random targets"], "net": "gcn"}, "but 'gcn' takes graphs"),
             ({"controls": ["norms"]}, r"Expected a tap rule .* but 'bp' has no tap credit to normalise"),
             ({"sgd_lr": 0.1}, "Expected sgd_lr beside the control 'sgd', but got 0.1 without it"),

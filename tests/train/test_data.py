@@ -85,6 +85,22 @@ def test_plans_differ_by_epoch_and_seed_but_random_targets_stay_with_their_rows(
     assert not torch.equal(by_row[1, 0], by_row[2, 0])
 
 
+def test_redrawn_targets_belong_to_the_minibatch():
+    spec = plan_run(task="cifar10", net="vit", batch=20, targets="redrawn")
+    data = RowData(image_task(400), spec, torch.device("cpu"))
+    plans = [data.plan_epoch(*which) for which in ((1, 0), (1, 0), (1, 1), (2, 0))]
+    (_, targets, _), *others = plans
+    drawn = torch.randint(4, (20, 20), generator=generator(1, "redrawn targets", 0))
+    assert torch.equal(targets, drawn)
+    assert [torch.equal(targets, other) for _, other, _ in others] == [True, False, False]
+    assert torch.equal(data.train_batch(*(told[3] for told in plans[0])).target, targets[3])
+    share = torch.cat([other.flatten() for _, other, _ in plans]).bincount() / 1600
+    np.testing.assert_allclose(share, 0.25, atol=0.05)
+    true = RowData(image_task(400), plan_run(task="cifar10", net="vit", batch=20), torch.device("cpu")).plan_epoch(1, 0)
+    for one, other in zip(true, (plans[0][0], plans[0][2]), strict=True):  # rows and crops are what they are
+        assert torch.equal(one, other)
+
+
 @pytest.mark.parametrize("rule", ["bp", "fa", "block_fa", "dfa"])
 def test_images_train_under_every_rule(rule):
     options = {"depth": 2, "width": 16, "heads": 2}
@@ -168,9 +184,17 @@ def test_a_task_that_does_not_fit_a_net_is_refused(task, net, text):
         check_data(load_task(task), plan_run(task=task, net=net))
 
 
-def test_random_targets_for_a_graph_are_refused():
+@pytest.mark.parametrize("targets", ["random", "redrawn"])
+def test_random_targets_for_a_graph_are_refused(targets):
     with pytest.raises(CreditscopeError, match="Expected true targets for a graph"):
-        check_data(load_task("sbm"), plan_run(task="sbm", net="gcn", targets="random"))
+        check_data(load_task("sbm"), plan_run(task="sbm", net="gcn", targets=targets))
+
+
+def test_credit_is_normalised_by_the_rows_that_a_steps_loss_is_over():
+    rows = build_run(plan_run(task="digits", rule="dfa", batch=32, credit_norm="sample-mean"))
+    graph = build_run(plan_run(task="sbm", net="gcn", rule="dfa", credit_norm="sample-mean"))
+    labelled = int(graph.data.snapshot_batch().mask.sum())
+    assert [run.application.applied.batch for run in (rows, graph)] == [32, labelled]
 
 
 def test_students_learn_from_their_teacher():

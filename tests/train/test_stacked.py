@@ -78,6 +78,8 @@ class TestLoopAndStackAgree:
         ("resmlp", "dfa", {"penalty": 0.1, "credit_norm": "sample"}),
         ("resmlp", "dfa", {"credit_norm": "batch", "optimiser": "adam"}),
         ("resmlp", "block_fa", {"credit_norm": "sample", "schedule": "constant"}),
+        ("resmlp", "block_fa", {"credit_norm": "sample-mean", "targets": "redrawn"}),
+        ("resmlp", "dfa", {"credit_norm": "sample-mean", "rule_options": {"index": "input"}}),
         ("resmlp", "bp", {"frozen": True}),
         ("resmlp", "dfa", {"frozen": True, "net_options": {"terminal_norm": False}}),
         ("resmlp", "fa", {"frozen": True, "optimiser": "sgd", "lr": 0.1, "weight_decay": 0.1}),

@@ -13,6 +13,7 @@ from creditscope.auditing.judge import judge_method, judge_seeds, mute_findings
 from creditscope.auditing.methods import Method, accuracies, group_methods
 from creditscope.auditing.per_tap import TapAudit, audit_taps
 from creditscope.auditing.ranking import rank_notes
+from creditscope.auditing.rewinding import TrainedDepth, trained_depth
 from creditscope.auditing.stats import INTERVALS, Interval, Kind, known_mean, t_interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.verdict import Verdict, reach_verdict
@@ -47,6 +48,8 @@ class MethodAudit:
     gain_share: float | None
     """Δ/Δ_BP."""
     ladder: tuple[Rung, ...]
+    trained_depth: TrainedDepth | None
+    """How many blocks the net depends on having trained."""
     gamma: float | None
     gamma_inexact: float | None
     cos: tuple[float | None, ...]
@@ -59,7 +62,7 @@ class MethodAudit:
     rows_interact: bool
     seed_findings: dict[int, tuple[Finding, ...]]
     seed_verdicts: dict[int, Verdict]
-    """Each seed alone, without use of depth (CS004), which needs several."""
+    """Each seed alone, without what needs several: use of depth (CS004) and of blocks (CS011)."""
 
 
 @dataclass(frozen=True)
@@ -221,6 +224,7 @@ def _judge(
         bp_gain=t_interval(depth.bp_gains) if depth else None,
         gain_share=depth.share if depth else None,
         ladder=depth_ladder(method),
+        trained_depth=trained_depth(method.whole, limits),
         gamma=known_mean(s.gamma for s in lasts),
         gamma_inexact=known_mean(s.gamma_inexact for s in lasts),
         cos=tuple(tap.cos.mean if tap.cos else None for tap in taps),
@@ -233,7 +237,7 @@ def _judge(
             findings,
             diverged=method.divergence,
             all_diverged=not method.whole,
-            untested=_untested(method),
+            not_judged=method.not_judged,
             checks=checks,
         ),
         rows_interact=method.facts.rows_interact,
@@ -245,13 +249,9 @@ def _judge(
 def _judge_seed(method: Method, seed: int, findings: Sequence[Finding], checks: Sequence[Check]) -> Verdict:
     epoch = method.diverged.get(seed)
     diverged = "" if epoch is None else f"at epoch {epoch}"
-    return reach_verdict(findings, diverged=diverged, all_diverged=bool(diverged), checks=checks)
-
-
-def _untested(method: Method) -> str:
-    """A watched model has no trainer, and random targets leave accuracy at chance whatever the blocks do."""
-    tested = method.facts.trainer and not method.random_targets
-    return "" if tested else "use of depth not tested"
+    return reach_verdict(
+        findings, diverged=diverged, all_diverged=bool(diverged), not_judged=method.not_judged, checks=checks
+    )
 
 
 def _interval(records: dict[int, Record]) -> Interval | None:

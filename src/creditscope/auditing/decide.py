@@ -18,7 +18,13 @@ OF_OUTCOME: dict[Outcome, Conclusion] = {
     Outcome.NOT_APPLICABLE: "not applicable",
     Outcome.MUTED: "muted",
 }
-OF_WORD: dict[str, Conclusion] = {"trustworthy": "accepts", "walk back": "walks back", "inconclusive": "open"}
+OF_WORD: dict[str, Conclusion] = {
+    "trustworthy": "accepts",
+    "walk back": "walks back",
+    "undecided": "open",
+    "not measured": "open",
+    "not judged": "no verdict",
+}
 
 
 def decide(audit: Audit) -> Decisions:

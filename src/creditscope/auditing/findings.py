@@ -52,9 +52,14 @@ class Finding:
         return self.outcome == Outcome.ISSUE
 
     @property
+    def is_missing(self) -> bool:
+        """Whether the verdict lacks it: what only gives tips is not missed."""
+        return self.outcome == Outcome.SKIPPED and not self.advisory
+
+    @property
     def is_open(self) -> bool:
         """Whether it leaves the verdict open."""
-        return self.outcome in (Outcome.SKIPPED, Outcome.UNDECIDED) and not self.advisory
+        return self.is_missing or (self.outcome == Outcome.UNDECIDED and not self.advisory)
 
     @property
     def fired(self) -> str:

@@ -1,7 +1,7 @@
 """Group records into methods: one rule on one task and net over seeds, with the baselines it is judged by."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
@@ -64,9 +64,20 @@ class Method:
         return ", ".join([*said, *filter(None, map(_not_finite, self.whole))])
 
     @property
+    def not_judged(self) -> str:
+        """Why there is nothing to judge, if there is not."""
+        if self.random_targets:
+            return "random targets"
+        return "not trained yet" if all(map(_is_untrained, self.runs.values())) else ""
+
+    @property
     def random_targets(self) -> bool:
         """Whether it was trained on random labels."""
-        return self.spec is not None and self.spec.targets == "random"
+        return self.spec is not None and self.spec.random_targets
+
+
+def _is_untrained(record: Record) -> bool:
+    return record.last.untrained
 
 
 def _not_finite(record: Record) -> str:
@@ -121,6 +132,8 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
         if None not in found:
             continue
         rungs = {k: dict(sorted(runs.items())) for k, runs in found.items() if k is not None}
+        if 0 not in rungs and (frozen := _frozen_without_penalty(groups, next(iter(found[None].values())))):
+            rungs[0] = dict(sorted(frozen.items()))
         bp = plain.get(setting, {})
         methods.append(
             Method(
@@ -135,6 +148,16 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
         )
     settings = list(dict.fromkeys(m.setting for m in methods))
     return sorted(methods, key=lambda m: (settings.index(m.setting), bool(m.facts.inexact_taps)))
+
+
+def _frozen_without_penalty(groups: Mapping[tuple[str, str], Any], record: Record) -> Mapping[int, Record]:
+    """Frozen runs of the same rule without its penalty: of a local rule they are the same, since nothing reaches the
+    stem of what the penalty asks of the blocks.
+    """
+    if record.spec is None or not record.spec.penalty or not record.facts.rule.local:
+        return {}
+    plain = replace(record, spec=replace(record.spec, penalty=0.0))
+    return groups.get((rule_key(plain), setting_key(plain)), {}).get(0, {})
 
 
 def rule_key(record: Record) -> str:
@@ -178,6 +201,7 @@ def _setting_label(record: Record) -> str:
     names = ("optimiser", "lr", "schedule", "weight_decay", "decay_on", "batch", "precision")
     unusual = [name_options({n: v}) for n in names if (v := getattr(spec, n)) != usual[n]]
     unusual += ["random targets"] * (spec.targets == "random")
+    unusual += ["random targets, redrawn per minibatch"] * (spec.targets == "redrawn")
     task = with_options(spec.task, _unusual(TASKS, spec.task, spec.task_options))
     net = with_options(spec.net, _unusual(NETS, spec.net, spec.net_options, always=SIZES))
     return " · ".join([task, net, count(spec.epochs, "epoch"), *unusual])

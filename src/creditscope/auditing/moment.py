@@ -27,7 +27,7 @@ class Moment:
     @property
     def random_targets(self) -> bool:
         """Whether the labels it was trained on are random ones."""
-        return self.spec is not None and self.spec.targets == "random"
+        return self.spec is not None and self.spec.random_targets
 
     def remedy(self, watched: str = "standard") -> str:
         """What to do about a measurement that the tier left out; `watched` is the tier of a scope that has it."""

@@ -11,7 +11,7 @@ from creditscope.words import number
 
 
 def rank_notes(methods: Sequence[Method]) -> list[str]:
-    """One sentence per setting in which the two rank methods differently."""
+    """One sentence per setting in which the two rank methods differently, and the seeds resolve it."""
     notes = []
     for setting in dict.fromkeys(m.setting for m in methods):
         scored = [m for m in methods if m.setting == setting and _is_scored(m)]
@@ -20,17 +20,16 @@ def rank_notes(methods: Sequence[Method]) -> list[str]:
 
 
 def _compare(methods: Sequence[Method]) -> str:
-    """The pairs that change places, each with whether the seeds resolve it."""
+    """The pairs that change places by intervals that leave out zero."""
     cos, descent = ([_by_seed(m, name) for m in methods] for name in ("cos", "descent"))
     swapped = []
     for i, j in combinations(range(len(methods)), 2):
         gaps = paired_interval(cos[i], cos[j]), paired_interval(descent[i], descent[j])
-        if gaps[0] is None or gaps[1] is None or gaps[0].mean * gaps[1].mean >= 0:
+        if gaps[0] is None or gaps[1] is None or gaps[0].mean * gaps[1].mean >= 0 or not all(map(_resolved, gaps)):
             continue
-        said = "resolved over seeds" if all(map(_resolved, gaps)) else "within the spread over seeds"
         higher, lower = (i, j) if gaps[0].mean > 0 else (j, i)
         swapped.append(
-            f"by cosine {methods[higher].label} is above {methods[lower].label}, by descent below it ({said}, "
+            f"by cosine {methods[higher].label} is above {methods[lower].label}, by descent below it ("
             f"n = {gaps[0].n}; Δcos {abs(gaps[0].mean):.3f}, Δdescent {number(-abs(gaps[1].mean), '.3f')}, paired)"
         )
     return f"cosine and descent rank the methods differently (CS008): {'; '.join(swapped)}" if swapped else ""

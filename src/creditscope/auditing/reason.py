@@ -5,7 +5,7 @@ from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.verdict import Verdict
 from creditscope.words import count
 
-NOT_SETTLED = {Outcome.SKIPPED: "? Could not be checked", Outcome.UNDECIDED: "? Undecided"}
+NOT_SETTLED = {Outcome.SKIPPED: "? Not measured", Outcome.UNDECIDED: "? Undecided"}
 
 
 def explain(found: MethodAudit) -> str:
@@ -24,7 +24,7 @@ def explain_briefly(found: MethodAudit) -> str:
 def rests_on_checks(found: MethodAudit) -> bool:
     """Whether a check is needed to explain it: not if all is well, or if divergence left nothing to judge."""
     verdict, only_run = found.verdict, len(found.seeds) == 1
-    return bool(verdict.codes) and not (verdict.diverged and (verdict.word == "inconclusive" or only_run))
+    return bool(verdict.codes) and not (verdict.diverged and (verdict.word != "walk back" or only_run))
 
 
 def _behind(found: MethodAudit) -> list[Finding]:
@@ -33,10 +33,12 @@ def _behind(found: MethodAudit) -> list[Finding]:
 
 def _without_checks(verdict: Verdict) -> str:
     if verdict.diverged:
-        rest = "; the method cannot be judged" if verdict.word == "inconclusive" else ""
+        rest = "; the method cannot be judged" if verdict.word != "walk back" else ""
         return f"Diverged: {verdict.diverged}{rest}."
-    said = "what was measured holds" if verdict.untested else verdict.meaning
-    return f"{said[0].upper()}{said[1:]}."
+    if verdict.not_judged:
+        return f"{verdict.not_judged[0].upper()}{verdict.not_judged[1:]}: there is nothing to judge."
+    nothing = f"; nothing to ask of {', '.join(verdict.not_tested)}" if verdict.not_tested else ""
+    return f"No check fired{nothing}."
 
 
 def _headline(finding: Finding) -> str:

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from creditscope.auditing.checks import Check, RunCheck, all_checks
-from creditscope.auditing.findings import Finding
-from creditscope.auditing.judge import combine, judge_run
+from creditscope.auditing.checks import Check, MethodCheck, all_checks
+from creditscope.auditing.judge import judge_check
 from creditscope.auditing.methods import Method
 from creditscope.auditing.thresholds import EVERY_RUN_CHECK, Thresholds, table
 from creditscope.auditing.verdict import choose_word
@@ -110,7 +109,6 @@ class _Again:
         self.method, self.checks, self.mute = method, checks, mute
         self.diverged = bool(found.verdict.diverged)
         self.findings = {finding.code: finding for finding in found.findings}
-        self.seeds = [{f.code: f for f in findings} for findings in found.seed_findings.values()]
 
     def word(self, limits: Thresholds, codes: Sequence[str]) -> str:
         """The word when the checks of these codes (or, for a threshold about seeds, all of a run) are judged again."""
@@ -119,18 +117,11 @@ class _Again:
         for check in self.checks:
             if check.code in self.mute:
                 findings.append(self.findings[check.code])
-            elif isinstance(check, RunCheck) and about_seeds:
-                findings.append(combine([seed[check.code] for seed in self.seeds], limits))
-            elif check.code in codes:
-                findings.append(self._judge(check, limits))
+            elif check.code in codes or (about_seeds and not isinstance(check, MethodCheck)):
+                findings.append(judge_check(check, self.method, limits))
             else:
                 findings.append(self.findings[check.code])
-        return choose_word(findings, diverged=self.diverged)[0]
-
-    def _judge(self, check: Any, limits: Thresholds) -> Finding:
-        if isinstance(check, RunCheck):
-            return combine([judge_run(check, r, limits, trace=False) for r in self.method.runs.values()], limits)
-        return check.judge(self.method, limits)
+        return choose_word(findings, diverged=self.diverged, not_judged=bool(self.method.not_judged))[0]
 
 
 def _edge(words: Callable[[float], Words], value: float, steps: Iterator[float]) -> tuple[float | None, Words | None]:

@@ -113,8 +113,8 @@ def _checks(methods: Sequence[MethodAudit], used: Thresholds, width: int) -> Tab
         ours = [limits.get(code, ""), published.get(code) or DASH] if beside else []
         table.add_row(f"{code} {finding.title}", *ours, *outcomes)
     table.caption = (
-        f"† the published threshold, where there is one, fires · over seeds: an issue if {used.seed_share:.0%} of them "
-        "have it · thresholds: creditscope list thresholds"
+        "† the published threshold, where there is one, fires · over seeds, bounds decide · thresholds: creditscope "
+        "list thresholds"
     )
     return table
 

@@ -83,7 +83,7 @@ def answers(m: MethodAudit) -> Group:
     if rests_on_checks(m) or not m.verdict.diverged:
         lines += _about_checks(m)
     if len(m.seed_verdicts) > 1 and any(not verdict.diverged for verdict in m.seed_verdicts.values()):
-        lines.append(f"Each seed alone (without CS004): {_seeds_alone(m)}")
+        lines.append(f"Each seed alone (without CS004 and CS011): {_seeds_alone(m)}")
     return Group(head, *(Padding(Text(line), (0, 0, 0, 2)) for line in lines))
 
 

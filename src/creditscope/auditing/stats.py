@@ -7,7 +7,7 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-from scipy.special import betaincinv, ndtr, ndtri, stdtr, stdtrit
+from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 
 from creditscope.words import DASH, number
 
@@ -113,12 +113,11 @@ def _resamples(n: int) -> np.ndarray:
     return np.random.default_rng(0).integers(n, size=(DRAWS, n))
 
 
-def t_bounds(values: Sequence[float], *, confidence: float) -> tuple[float | None, float | None]:
-    """One-sided lower and upper t bounds of the mean, each at `confidence`; None below two values."""
-    if len(values) < 2:
-        return None, None
+def t_bounds(values: Sequence[float], *, confidence: float) -> tuple[float, float]:
+    """One-sided lower and upper t bounds of the mean of at least two values, each at `confidence`."""
     mean, half = _mean_and_half(values, confidence)
-    return (None, None) if half is None else (mean - half, mean + half)
+    assert half is not None
+    return mean - half, mean + half
 
 
 def _mean_and_half(values: Sequence[float], confidence: float) -> tuple[float, float | None]:
@@ -129,42 +128,47 @@ def _mean_and_half(values: Sequence[float], confidence: float) -> tuple[float, f
         return mean, None
     apart = array - mean
     sd = math.sqrt(float(np.add.reduce(apart * apart)) / (n - 1))
-    return mean, _t_point(n - 1, confidence) * sd / n**0.5
+    return mean, t_point(n - 1, confidence) * sd / n**0.5
 
 
 @cache
-def _t_point(df: int, confidence: float) -> float:
+def t_point(df: int, confidence: float) -> float:
+    """The point of Student's t below which so much of it lies."""
     return float(stdtrit(df, confidence))
 
 
-def binomial_lower(accuracy: float, rows: int, *, confidence: float) -> float:
-    """Exact (Clopper–Pearson) one-sided lower bound of a share of `rows`."""
-    hits = round(accuracy * rows)
-    return float(betaincinv(hits, rows - hits + 1, 1 - confidence)) if hits else 0.0
+def share_bounds(hits: int, n: int, *, confidence: float) -> tuple[float, float]:
+    """Exact (Clopper–Pearson) one-sided lower and upper bounds of a share, each at `confidence`.
+
+    >>> [round(bound, 3) for bound in share_bounds(1, 20, confidence=0.95)]
+    [0.003, 0.216]
+    """
+    low = float(betaincinv(hits, n - hits + 1, 1 - confidence)) if hits else 0.0
+    return low, float(betaincinv(hits + 1, n - hits, confidence)) if hits < n else 1.0
 
 
-def holm(z: Sequence[float], *, level: float) -> list[bool]:
-    """Which one-sided z values are above 0 at family-wise `level`, by Holm's step-down.
+def below_p(values: Sequence[float], limit: float) -> float:
+    """The p-value of a t test that the mean is at least `limit`, against less; at least two values."""
+    mean, half = _mean_and_half(values, 0.95)
+    assert half is not None
+    se = half / t_point(len(values) - 1, 0.95)
+    if se == 0:
+        return 0.0 if mean < limit else 1.0
+    return float(stdtr(len(values) - 1, (mean - limit) / se))
 
-    >>> holm([5.0, 2.4, 2.4, 0.0], level=0.01)
+
+def holm(p: Sequence[float], *, level: float) -> list[bool]:
+    """Which p-values are rejected at family-wise `level`, by Holm's step-down.
+
+    >>> holm([0.0001, 0.004, 0.004, 0.5], level=0.01)
     [True, False, False, False]
     """
-    p = [float(ndtr(-value)) for value in z]
     rejected = [False] * len(p)
     for rank, i in enumerate(sorted(range(len(p)), key=p.__getitem__)):
         if p[i] > level / (len(p) - rank):
             break
         rejected[i] = True
     return rejected
-
-
-def t_as_z(t: float, df: int) -> float:
-    """The normal value that is as improbable as this t.
-
-    >>> f"{t_as_z(2.998, 7):.2f}"
-    '2.33'
-    """
-    return -float(ndtri(stdtr(df, -t))) if t > 0 else float(ndtri(stdtr(df, t)))
 
 
 def z_limit(level: float) -> float:

@@ -1,6 +1,6 @@
 """The signs that stand beside words, so that nothing is told by colour alone."""
 
-OF_WORD = {"trustworthy": "✓", "walk back": "✗", "inconclusive": "?"}
+OF_WORD = {"trustworthy": "✓", "walk back": "✗", "undecided": "?", "not measured": "○", "not judged": "–"}
 OF_OUTCOME = {
     "issue": "✗",
     "tip": "ℹ",

@@ -14,7 +14,13 @@ WIDE = 120
 """Columns that the full tables need."""
 LONGEST = 40
 """A text longer than this may be broken over lines."""
-STYLES = {"trustworthy": "bold green", "walk back": "bold red", "inconclusive": "bold yellow"}
+STYLES = {
+    "trustworthy": "bold green",
+    "walk back": "bold red",
+    "undecided": "bold yellow",
+    "not measured": "bold cyan",
+    "not judged": "dim",
+}
 Cell = str | Text
 
 

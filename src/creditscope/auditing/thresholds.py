@@ -73,29 +73,74 @@ class Thresholds:
         0.05, ("CS004",), "BP's own gain below this: the task cannot show use of depth", kind="share"
     )
     seeds: int = _limit(3, ("CS004",), "fewest seeds for a paired bound", kind="count")
-    orientation: float = _limit(
-        0.01,
+    depth_loss: float = _limit(
+        0.02, ("CS004",), "accuracy below the better frozen baseline that fails on any task", kind="share"
+    )
+    alignment: float = _limit(
+        0.05,
         ("CS005", "CS006", "CS008"),
-        "one-sided level, Holm over the taps, at which credit differs from a random orientation",
+        "δ, the smallest alignment of interest: a cosine (or β, of a rule that draws noise) that counts",
+        kind="share",
+    )
+    alignment_confidence: float = _limit(
+        0.95,
+        ("CS005", "CS006", "CS008", "CS012"),
+        "one-sided confidence of bounds over seeds; Holm over the taps for what lies below",
         kind="probability",
     )
+    orientation: float = _limit(
+        0.01,
+        ("CS005", "CS006", "CS008", "CS012"),
+        "one-sided level at which a mean must lie above the null of the mean",
+        kind="probability",
+    )
+    weighted_share: float = _limit(
+        0.5,
+        ("CS005", "CS006", "CS008"),
+        "upper bound of cos_F under this share of cos: a few rows decide, so undecided at best",
+        kind="share",
+    )
+    exact_cos: float = _limit(
+        0.999, ("CS005",), "cosine below this at a tap that is declared exact: it is not", kind="share"
+    )
     hidden_share: float = _limit(
-        0.5, ("CS006",), "share of informed taps at or below which a positive Γ hides the layers", kind="share"
+        0.5, ("CS006",), "share of taps that carry credit at or below which a positive Γ hides the layers", kind="share"
     )
     hidden_taps: int = _limit(
         3, ("CS006",), "fewest taps without exact credit for the question to make sense", kind="count"
     )
-    weighting: float = _limit(
-        0.2, ("CS008",), "distance of cos and cos_F above this at a tap: a tip, a few rows with a large gradient decide"
-    )
     probe_gain: float = _limit(
         0.1, ("CS009",), "bound of a probe over the best constant guess above this: information is there", kind="share"
+    )
+    chance_gain: float = _limit(
+        0.02, ("CS010",), "accuracy over the best constant guess that counts as having learnt", kind="share"
     )
     chance_confidence: float = _limit(
         0.95, ("CS010", "CS009"), "one-sided confidence of the bound on an accuracy", kind="probability"
     )
+    rewind_loss: float = _limit(
+        0.01, ("CS011",), "accuracy lost when a block is put back that counts as trained", kind="share"
+    )
+    trained_share: float = _limit(
+        0.5, ("CS011",), "share of BP's trained blocks below which blocks learned nothing", kind="share"
+    )
+    descent_share: float = _limit(
+        0.05,
+        ("CS012",),
+        "share of the gradient's decrease of the loss that a stage's own update must reach, of a rule with another aim",
+        kind="share",
+    )
+    seed_confidence: float = _limit(
+        0.95,
+        (EVERY_RUN_CHECK,),
+        "one-sided confidence of bounds over seeds: of a mean (growth, noise), or of the share that has an event",
+        kind="probability",
+    )
     seed_share: float = _limit(
-        0.5, (EVERY_RUN_CHECK,), "share of seeds with an issue at or above which the method has it", kind="share"
+        0.5,
+        (EVERY_RUN_CHECK,),
+        "share of seeds with an event: an issue if the bound lies above or all have it, passed if below or none has",
+        kind="share",
     )
 
     def changed(self, **values: float) -> "Thresholds":

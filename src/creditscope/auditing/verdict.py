@@ -1,4 +1,4 @@
-"""Three questions, then the word: trustworthy, walk back, or inconclusive."""
+"""Three questions, then the word: not judged, walk back, not measured, undecided, or trustworthy, in this order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Literal
 from creditscope.auditing.checks import Check, all_checks
 from creditscope.auditing.findings import Finding, Outcome
 
-Word = Literal["trustworthy", "walk back", "inconclusive"]
+Word = Literal["trustworthy", "walk back", "undecided", "not measured", "not judged"]
 
 QUESTIONS = {
     "reference": "Is the reference gradient resolved?",
@@ -15,18 +15,14 @@ QUESTIONS = {
     "depth": "Is depth used?",
 }
 MEANINGS: dict[Word, str] = {
-    "trustworthy": "accuracy and alignment may be reported as they are",
+    "trustworthy": "no check fired; accuracy and alignment may be reported as they are",
     "walk back": "do not claim that this method assigns credit to its layers",
-    "inconclusive": "a check could not run or could not decide",
+    "undecided": "the seeds allow both answers; more of them would tell",
+    "not measured": "a check lacks what it needs, and says which command measures it",
+    "not judged": "there is nothing to judge: random targets, or a net that is not trained yet",
 }
 """What a reader may do with each word."""
-UNTESTED_MEANINGS: dict[Word, str] = {
-    "trustworthy": "what was measured holds; nothing is said of what training made of the layers",
-    "walk back": "something is wrong with this net or with what was measured",
-    "inconclusive": MEANINGS["inconclusive"],
-}
-"""The same of a watched model or of random targets, which say nothing of a rule that assigns credit."""
-Answer = Literal["yes", "no", "open", "not applicable"]
+Answer = Literal["yes", "no", "open", "not measured", "not applicable"]
 
 
 @dataclass(frozen=True)
@@ -46,23 +42,25 @@ class Verdict:
 
     word: Word
     codes: tuple[str, ...]
-    """The issues behind *walk back*, or what is open behind *inconclusive*."""
+    """The issues behind *walk back*, what is open behind *undecided*, what is lacking behind *not measured*."""
     lines: tuple[VerdictLine, ...]
     muted: tuple[str, ...] = ()
     diverged: str = ""
-    untested: str = ""
-    """What the verdict does not speak of."""
+    not_judged: str = ""
+    """Why there is nothing to judge."""
+    not_tested: tuple[str, ...] = ()
+    """Checks that had nothing to ask here, or were muted: a verdict does not speak of them."""
     fired: dict[str, str] = field(default_factory=dict)
     """When each check was first an issue in training, for those that ever were."""
 
     @property
     def meaning(self) -> str:
         """What a reader may do."""
-        return (UNTESTED_MEANINGS if self.untested else MEANINGS)[self.word]
+        return MEANINGS[self.word]
 
     def __str__(self) -> str:
-        lost = self.diverged and self.word == "inconclusive"
-        said = [*(["diverged"] if lost else self.codes), *([self.untested] if self.untested else [])]
+        lost = self.diverged and self.word in ("undecided", "not measured")
+        said = [self.not_judged] if self.not_judged else [*(["diverged"] if lost else []), *self.codes]
         codes = f" ({', '.join(said)})" if said else ""
         muted = f" [muted: {', '.join(self.muted)}]" if self.muted else ""
         return f"{self.word}{codes}{muted}"
@@ -73,18 +71,15 @@ def reach_verdict(
     *,
     diverged: str = "",
     all_diverged: bool = False,
-    untested: str = "",
+    not_judged: str = "",
     checks: Sequence[Check] | None = None,
 ) -> Verdict:
-    """Issues walk a method back; anything skipped or undecided, or a diverged run, leaves it inconclusive.
-
-    Where every run diverged, that alone is said: no check could look at anything.
-    """
+    """The word by its order of precedence; where every run diverged, that alone is said: nothing could be looked at."""
     if all_diverged:
-        lines = tuple(VerdictLine(question, "open", "every run diverged") for question in QUESTIONS.values())
-        return Verdict("inconclusive", (), lines, diverged=diverged, untested=untested)
+        lines = tuple(VerdictLine(question, "not measured", "every run diverged") for question in QUESTIONS.values())
+        return Verdict("not measured", (), lines, diverged=diverged)
     known = {check.code: check for check in checks or all_checks()}
-    word, codes = choose_word(findings, diverged=bool(diverged))
+    word, codes = choose_word(findings, diverged=bool(diverged), not_judged=bool(not_judged))
     return Verdict(
         word,
         codes,
@@ -94,19 +89,27 @@ def reach_verdict(
         ),
         muted=tuple(f.code for f in findings if f.outcome == Outcome.MUTED),
         diverged=diverged,
-        untested=untested,
+        not_judged=not_judged,
+        not_tested=tuple(f.code for f in findings if f.outcome in (Outcome.NOT_APPLICABLE, Outcome.MUTED)),
         fired={f.code: f.fired for f in findings if f.fired},
     )
 
 
-def choose_word(findings: Sequence[Finding], *, diverged: bool) -> tuple[Word, tuple[str, ...]]:
+def choose_word(
+    findings: Sequence[Finding], *, diverged: bool, not_judged: bool = False
+) -> tuple[Word, tuple[str, ...]]:
     """The word and the codes behind it."""
     issues = tuple(f.code for f in findings if f.is_issue)
-    unsettled = tuple(f.code for f in findings if f.is_open)
+    missing = tuple(f.code for f in findings if f.is_missing)
+    unsettled = tuple(f.code for f in findings if f.outcome == Outcome.UNDECIDED)
+    if not_judged:
+        return "not judged", ()
     if issues:
         return "walk back", issues
+    if missing:
+        return "not measured", missing
     if unsettled or diverged:
-        return "inconclusive", unsettled
+        return "undecided", unsettled
     return "trustworthy", ()
 
 
@@ -118,13 +121,15 @@ def _answer(question: str, findings: Sequence[Finding], checks: dict[str, Check]
         said += [(f.code, f.message) for f in beside]
         return VerdictLine(question, answer, _together(said), tuple(f.code for f in chosen))
 
-    issues = [f for f in findings if f.is_issue]
-    unsettled = [f for f in findings if f.is_open]
+    answers: tuple[tuple[Answer, list[Finding]], ...] = (
+        ("no", [f for f in findings if f.is_issue]),
+        ("not measured", [f for f in findings if f.is_missing]),
+        ("open", [f for f in findings if f.outcome == Outcome.UNDECIDED]),
+    )
+    for answer, chosen in answers:
+        if chosen:
+            return line(answer, *chosen)
     held = [f for f in findings if f.outcome in (Outcome.PASSED, Outcome.TIP)]
-    if issues:
-        return line("no", *issues)
-    if unsettled:
-        return line("open", *unsettled)
     if any(checks[f.code].sufficient for f in held):
         return line("yes", *held)
     return line("not applicable")

@@ -48,7 +48,7 @@ class Run:
     ladder: bool = False
     """Also train the depth ladder: the rule and BP with only the last k blocks trained, k = 0 to all."""
     controls: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[NAME ...]", help_behavior_hint="(default: none)")] = ()
-    """Also train controls: "random targets", sgd, norms (tap rules under each credit normalisation)."""
+    """Also train controls: "random targets", sgd, norms (tap rules under credit norm none, batch, sample)."""
     out: Folder = Path("out")
     """Records go to OUT/records; runs that are there are reused."""
     data_root: DataRoot = None

@@ -7,7 +7,7 @@ import numpy as np
 
 from creditscope.auditing.checks.cs010_at_chance import AtChance
 from creditscope.auditing.findings import Outcome
-from creditscope.auditing.judge import combine, judge_run
+from creditscope.auditing.judge import judge_together
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import t_interval, z_limit
 from creditscope.auditing.thresholds import Thresholds
@@ -54,8 +54,8 @@ def _clears(moment: Moment, accuracy: float) -> bool:
 
 def _above_chance(group: Group) -> bool:
     """What the audit concludes over the seeds."""
-    found = [judge_run(AtChance(), record, Thresholds(), trace=False) for record in group.records]
-    return combine(found, Thresholds()).outcome == Outcome.PASSED
+    moments = [Moment.of(record) for record in group.records]
+    return judge_together(AtChance(), moments, Thresholds()).outcome == Outcome.PASSED
 
 
 def caption_pair(hero: Selection) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import get_args
 
 import numpy as np
 
@@ -14,10 +13,10 @@ from creditscope.errors import CreditscopeError
 from creditscope.figures._selection import require_one_setting
 from creditscope.figures._words import OPTIMISERS
 from creditscope.record import Record, RunSpec
-from creditscope.record.spec import MEASURING_FIELDS, CreditNorm
+from creditscope.record.spec import COMPARED_NORMS, MEASURING_FIELDS
 
 RULE = "dfa"
-NORMS: tuple[str, ...] = get_args(CreditNorm)
+NORMS: tuple[str, ...] = COMPARED_NORMS
 VARIED = ("rule", "seed", "frozen", "credit_norm", "penalty", "optimiser", "lr", "weight_decay", "net_options")
 Runs = dict[int, Record]
 """Complete runs by seed."""
@@ -98,6 +97,7 @@ def select_conditions(records: Sequence[Record]) -> Grid:
     """Every condition on record; refuses runs that differ in more than what the figure varies."""
     wanted = [(r.spec, r) for r in records if r.spec and r.spec.rule in (RULE, "bp") and r.spec.train_last == -1]
     wanted = [(spec, r) for spec, r in wanted if spec.rule == RULE or (spec.penalty == 0)]
+    wanted = [(spec, r) for spec, r in wanted if spec.credit_norm in NORMS]
     trained = [(spec, r) for spec, r in wanted if spec.rule == RULE and not spec.frozen]
     if not trained:
         raise CreditscopeError(

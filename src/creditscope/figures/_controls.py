@@ -196,7 +196,7 @@ def judge(row: Row, reference: Row, *, majority: float) -> Answer:
         return "zeros gone" if reference.zero_norms()[0] and not row.zero_norms()[0] else "fails"
     gains = [own[seed] - others[seed] for seed in own if seed in others]
     bounds = [t_bounds(values, confidence=CONFIDENCE)[0] for values in ([a - majority for a in own.values()], gains)]
-    return "learns" if all(low is not None and low > MARGIN for low in bounds) else "undecided"
+    return "learns" if all(low > MARGIN for low in bounds) else "undecided"
 
 
 def _notes(blocks: Sequence[Block], seeds: Sequence[int]) -> list[str]:

@@ -54,7 +54,7 @@ def _depth(grid: Grid) -> str:
             if len(gains) >= limits.seeds:
                 low, _ = t_bounds(gains.tolist(), confidence=limits.depth_confidence)
                 judged[condition.norm] += 1
-                used[condition.norm] += low is not None and low >= limits.depth_gain
+                used[condition.norm] += low >= limits.depth_gain
     if not any(judged.values()):
         return f"Use of depth is not judged: it needs {limits.seeds} seeds with both baselines."
     counts = ", ".join(f"{norm} {used[norm]} of {judged[norm]}" for norm in NORMS if judged[norm])

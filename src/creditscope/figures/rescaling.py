@@ -38,7 +38,7 @@ SERIES = {
 """Label (L stands for the last tap), colour, marker and line of every curve."""
 Look = tuple[str, str]
 QUIET, ALARM, MIXED = ("o", BLUE), ("X", RED), ("v", AMBER)
-"""Marker and colour: no alarm or trustworthy, alarm or walk back, some seeds or inconclusive."""
+"""Marker and colour: no alarm or trustworthy, alarm or walk back, some seeds or undecided."""
 
 
 @register_figure("rescaling")
@@ -84,7 +84,7 @@ def _key(name: str, found: Rescaled) -> Line2D:
 def _verdict_keys(found: Rescaled) -> list[Line2D]:
     """Of the marks that are in panel C."""
     used = {look for _, looks in _verdict_rows(found) for look in looks}
-    said = {QUIET: "no alarm; trustworthy", ALARM: "alarm; walk back", MIXED: "some seeds; inconclusive"}
+    said = {QUIET: "no alarm; trustworthy", ALARM: "alarm; walk back", MIXED: "some seeds; undecided"}
     return [
         Line2D([], [], color=look[1], marker=look[0], ls="", ms=4.5, mew=0, label=label)
         for look, label in said.items()

@@ -1,8 +1,18 @@
 """What a tap is told (credit a) against what it should be told (gradient g)."""
 
+import torch
 from torch import Tensor
 
-from creditscope.measure.nulls import cross_moment_square, cross_moment_square_from_grams, rotation_null_sd
+from creditscope.measure.nulls import (
+    FEW_FEATURES,
+    NORMAL_POINT,
+    by_place,
+    cross_moment_square,
+    cross_moment_square_from_grams,
+    places_and_features,
+    rotation_null_sd,
+    rotation_quantile,
+)
 from creditscope.measure.numerics import (
     angles,
     drop_rows_,
@@ -17,15 +27,18 @@ RANK_ROWS = 256
 """Participation ratios are taken over at most this many rows."""
 
 
-def measure_alignment(a: Tensor, g: Tensor) -> dict[str, Tensor]:
+def measure_alignment(a: Tensor, g: Tensor, shape: tuple[int, ...] = ()) -> dict[str, Tensor]:
     """Cosines, angle, rotation null, sizes and ranks of credit and gradient, each (…, rows, features), per sample.
 
-    `cos` is the mean over rows that have both; `cos_F` = ⟨A, G⟩ / (‖A‖ ‖G‖) over all rows.
+    `cos` is the mean over rows that have both; `cos_F` = ⟨A, G⟩ / (‖A‖ ‖G‖) over all rows. `shape` is that of a row's
+    state before it was flattened; the null depends on its places.
     """
-    return compare_rows(*unit_rows(a), *unit_rows(g))
+    return compare_rows(*unit_rows(a), *unit_rows(g), shape)
 
 
-def compare_rows(unit_a: Tensor, norm_a: Tensor, unit_g: Tensor, norm_g: Tensor) -> dict[str, Tensor]:
+def compare_rows(
+    unit_a: Tensor, norm_a: Tensor, unit_g: Tensor, norm_g: Tensor, shape: tuple[int, ...] = ()
+) -> dict[str, Tensor]:
     """`measure_alignment` of rows given as directions and norms; the directions are used up."""
     has_a, has_g = usable(norm_a), usable(norm_g)
     keep = has_a & has_g
@@ -34,15 +47,15 @@ def compare_rows(unit_a: Tensor, norm_a: Tensor, unit_g: Tensor, norm_g: Tensor)
     cosines = (unit_a * unit_g).sum(-1)
     cos = mean_where(cosines, keep)
     size_a, size_g = relative_sizes(norm_a, has_a), relative_sizes(norm_g, has_g)
-    inner = (cosines * size_a * size_g).sum(-1)
-    square, rank_a, rank_g = _second_moments(unit_a, unit_g, size_a, size_g)
-    null_sd = rotation_null_sd(square, keep.sum(-1), unit_a.shape[-1])
+    inner, lengths = (cosines * size_a * size_g).sum(-1), size_a.norm(dim=-1) * size_g.norm(dim=-1)
+    squares, rank_a, rank_g = _second_moments(unit_a, unit_g, size_a, size_g)
+    null = _null(unit_a, unit_g, size_a, size_g, squares, keep.sum(-1), lengths, shape)
     return {
         "cos": cos,
-        "cos_F": inner / (size_a.norm(dim=-1) * size_g.norm(dim=-1)),
+        "cos_F": inner / lengths,
         "angle": mean_where(angles(unit_a, unit_g, cosines), keep),
-        "null_sd": null_sd,
-        "z": cos / null_sd,
+        **null,
+        "z": cos / null["null_sd"],
         "ratio": median_where(norm_a / norm_g, keep),
         "rank_a": rank_a,
         "rank_g": rank_g,
@@ -52,22 +65,61 @@ def compare_rows(unit_a: Tensor, norm_a: Tensor, unit_g: Tensor, norm_g: Tensor)
     }
 
 
-def _second_moments(a: Tensor, g: Tensor, size_a: Tensor, size_g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """‖Σ ĝ_i â_iᵀ‖²_F and the ranks of credit and gradient, from n×n or d×d products, whichever are smaller."""
+def _null(
+    a: Tensor,
+    g: Tensor,
+    size_a: Tensor,
+    size_g: Tensor,
+    squares: tuple[Tensor, Tensor],
+    rows: Tensor,
+    lengths: Tensor,
+    shape: tuple[int, ...],
+) -> dict[str, Tensor]:
+    """The null of `cos`, of `cos_F`, and the 99 % point of the first: the wider of both forms."""
+    places, d = places_and_features(shape or a.shape[-1:])
+    whole = places * d
+    sd, sd_F = (rotation_null_sd(x, n, whole) for x, n in zip(squares, (rows, lengths), strict=True))
+    if places == 1:
+        q99 = rotation_quantile(_moment(a, g, rows), sd) if d < FEW_FEATURES else NORMAL_POINT * sd
+        return {"null_sd": sd, "null_sd_F": sd_F, "null_q99": q99}
+    q99 = NORMAL_POINT * sd if whole >= FEW_FEATURES else rotation_quantile(_moment(a, g, rows), sd)
+    moment = _moment(by_place(a, shape), by_place(g, shape), rows)
+    weighted = _moment(by_place(a * size_a[..., None], shape), by_place(g * size_g[..., None], shape), lengths)
+    features, features_F = (m.square().sum((-2, -1)).sqrt() / d**0.5 for m in (moment, weighted))
+    return {
+        "null_sd": torch.maximum(sd, features),
+        "null_sd_F": torch.maximum(sd_F, features_F),
+        "null_q99": torch.maximum(q99, rotation_quantile(moment, features)),
+    }
+
+
+def _moment(a: Tensor, g: Tensor, over: Tensor) -> Tensor:
+    """Σ g_i a_iᵀ over a number, (…, d, d)."""
+    return g.mT @ a / over[..., None, None]
+
+
+def _second_moments(
+    a: Tensor, g: Tensor, size_a: Tensor, size_g: Tensor
+) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
+    """‖Σ ĝ_i â_iᵀ‖²_F of unit rows and of rows at their sizes, and the ranks of credit and gradient.
+
+    They come from n×n or d×d products, whichever are smaller.
+    """
     n, d = a.shape[-2:]
     few = min(n, RANK_ROWS)
     if n <= d:
-        gram_a, gram_g = a @ a.mT, g @ g.mT
-        square = cross_moment_square_from_grams(gram_a, gram_g)
-        moments = [
-            gram[..., :few, :few] * size[..., :few, None] * size[..., None, :few]
-            for gram, size in ((gram_a, size_a), (gram_g, size_g))
+        grams = [a @ a.mT, g @ g.mT]
+        sized = [
+            gram * size[..., None] * size[..., None, :] for gram, size in zip(grams, (size_a, size_g), strict=True)
         ]
+        squares = cross_moment_square_from_grams(*grams), cross_moment_square_from_grams(*sized)
+        moments = [gram[..., :few, :few] for gram in sized]
     else:
-        square = cross_moment_square(a, g)
-        rows = [units[..., :few, :] * size[..., :few, None] for units, size in ((a, size_a), (g, size_g))]
-        moments = [x.mT @ x if d <= few else x @ x.mT for x in rows]
-    return square, participation_ratio(moments[0]), participation_ratio(moments[1])
+        rows = [units * size[..., None] for units, size in ((a, size_a), (g, size_g))]
+        squares = cross_moment_square(a, g), cross_moment_square(*rows)
+        first = [x[..., :few, :] for x in rows]
+        moments = [x.mT @ x if d <= few else x @ x.mT for x in first]
+    return squares, participation_ratio(moments[0]), participation_ratio(moments[1])
 
 
 def participation_ratio(moment: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
 """The battery: what a snapshot measures beyond the observation, by instruments that say what they need.
 
 Cheap instruments are made of the observation alone, and are taken of all seeds of a stack at once; dear ones run the
-net again, and are taken seed by seed. The tier says when: quick never, standard the cheap ones always and the dear ones
-before and after training, full all of them always.
+net again, and are taken seed by seed. The tier says when: quick the cheap ones after training, standard the cheap ones
+always, the dear ones before and after training and the late ones after it, full all of them always. What costs "last"
+compares the trained net with the untrained one, and is taken after training at every tier.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from torch import Tensor
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.measure.common_direction import batch_drift, common_share
 from creditscope.measure.descent import measure_descent, measure_stage_descent
+from creditscope.measure.draws import measure_draws
 from creditscope.measure.fresh import measure_fresh
 from creditscope.measure.needs import Needs
 from creditscope.measure.numerics import UnitRows
@@ -27,18 +29,20 @@ from creditscope.measure.observation import (
 )
 from creditscope.measure.permuted import permuted_cosine
 from creditscope.measure.probe import measure_probe
+from creditscope.measure.reading import measure_reading
+from creditscope.measure.rewind import measure_rewind
 from creditscope.measure.rho import measure_rho
 from creditscope.measure.skip import measure_skips
 from creditscope.measure.snapshot import to_host
 from creditscope.measure.subject import Subject, feedback_names
-from creditscope.measure.weights import rotation_z, weight_angle
+from creditscope.measure.weights import Products, stage_alignment, weight_angle
 from creditscope.record.schema import Facts, Snapshot
 from creditscope.record.spec import Tier
 from creditscope.rng import generator
 from creditscope.stack import Net, StackedNet
 from creditscope.taps import leave_untouched
 
-Cost = Literal["cheap", "dear"]
+Cost = Literal["cheap", "dear", "late", "last"]
 Measured = dict[str, Tensor]
 
 
@@ -83,9 +87,22 @@ def _permuted(gradients: list[UnitRows], credits: list[UnitRows], keys: Tensor) 
     return {"permuted_cos": torch.stack([permuted_cosine(a, g, keys) for a, g in pairs])}
 
 
-def _weight_z(gradients: list[tuple[Tensor, Tensor | None]]) -> Measured:
-    z = [g.new_tensor(torch.nan) if a is None else rotation_z(a, g) for g, a in gradients]
-    return {"z": torch.stack(z)} if z else {}
+def _weight_z(products: list[Products]) -> Measured:
+    return {"z": torch.stack([p.z for p in products])} if products else {}
+
+
+def _stages(products: list[Products], facts: Facts) -> Measured:
+    """Of the weights of each stage that ends at a tap; NaN where none is trained."""
+    if not products:
+        return {}
+    nothing = torch.full_like(products[0].inner, torch.nan, dtype=torch.float64)
+    by_stage = [
+        [p for p, weight in zip(products, facts.weights, strict=True) if weight.stage == tap]
+        for tap in range(len(facts.taps))
+    ]
+    found = [stage_alignment(own) if own else (nothing, nothing) for own in by_stage]
+    cos, sd = zip(*found, strict=True)
+    return {"stage_cos": torch.stack(cos), "stage_null_sd": torch.stack(sd)}
 
 
 def _feedback_angles(pairs: list[tuple[Tensor, Tensor] | None]) -> Measured:
@@ -97,23 +114,22 @@ def _feedback_angles(pairs: list[tuple[Tensor, Tensor] | None]) -> Measured:
 
 
 DESCENT_FIELDS = ("descent", "descent_null", "descent_null_sd", "fresh_descent", "fresh_descent_sd")
+STAGE_FIELDS = ("descent_stage", "descent_stage_null", "descent_stage_null_sd")
 INSTRUMENTS = (
     Instrument("common", "cheap", ("gradient_rows", "credit_rows"), _common, ("common", "common_a")),
     Instrument("drift", "cheap", ("gradient_rows", "facts"), _drift, ("drift",)),
     Instrument("permuted_cos", "cheap", ("gradient_rows", "credit_rows", "keys"), _permuted, ("permuted_cos",)),
-    Instrument("weight z", "cheap", ("rule_gradients",), _weight_z, ("z",), of="weights"),
+    Instrument("cos_input", "cheap", ("credit_rows", "gradient_rows"), measure_reading, ("cos_input",)),
+    Instrument("weight z", "cheap", ("weight_products",), _weight_z, ("z",), of="weights"),
+    Instrument("stage_cos", "cheap", ("weight_products", "facts"), _stages, ("stage_cos", "stage_null_sd")),
     Instrument("feedback_angle", "cheap", ("feedback_pairs",), _feedback_angles, ("feedback_angle",), of="weights"),
     Instrument("fresh_cos", "dear", ("subject", "seen", "gradient_rows"), measure_fresh, ("fresh_cos", "fresh_sd")),
+    Instrument("own draws", "dear", ("subject", "seen"), measure_draws, ("beta", "beta_se", "draw_noise")),
     Instrument("rho", "dear", ("twin",), measure_rho, ("rho", "rho_exact", "fresh_rho", "fresh_rho_sd")),
-    Instrument("descent", "dear", ("small_twin",), measure_descent, DESCENT_FIELDS),
-    Instrument(
-        "descent_stage",
-        "dear",
-        ("twin",),
-        lambda twin: {"descent_stage": measure_stage_descent(twin)},
-        ("descent_stage",),
-    ),
+    Instrument("descent", "late", ("small_twin",), measure_descent, DESCENT_FIELDS),
+    Instrument("descent_stage", "late", ("twin",), measure_stage_descent, STAGE_FIELDS),
     Instrument("probe", "dear", ("subject", "facts"), measure_probe, ("probe",)),
+    Instrument("rewind", "last", ("subject",), measure_rewind, ("rewind", "rewind_refit")),
     Instrument("skip_one", "dear", ("subject",), lambda subject: {"skip_one": measure_skips(subject)}, ("skip_one",)),
 )
 
@@ -140,14 +156,16 @@ class Fields:
         return replace(snapshot, taps=taps, weights=weights, notes=(*snapshot.notes, *self.notes), **self.snapshot)
 
 
-def instruments_due(tier: Tier, *, ends: bool) -> list[Instrument]:
-    """Those that a snapshot takes; `ends` is true before the first and after the last training step."""
+def instruments_due(tier: Tier, *, ends: bool, last: bool) -> list[Instrument]:
+    """Those that a snapshot takes; `ends` is true before the first and after the `last` training step."""
+    late: tuple[Cost, ...] = ("late",) if last else ()
     costs: dict[Tier, tuple[Cost, ...]] = {
-        "quick": (),
-        "standard": ("cheap", "dear") if ends else ("cheap",),
-        "full": ("cheap", "dear"),
+        "quick": ("cheap",) if last else (),
+        "standard": ("cheap", "dear", *late) if ends else ("cheap",),
+        "full": ("cheap", "dear", "late"),
     }
-    return [instrument for instrument in INSTRUMENTS if instrument.cost in costs[tier]]
+    due = (*costs[tier], *(("last",) if last else ()))
+    return [instrument for instrument in INSTRUMENTS if instrument.cost in due]
 
 
 def measure_battery(needs: Needs, due: Sequence[Instrument], fields: Fields) -> None:
@@ -208,6 +226,7 @@ def complete_snapshots(
     subjects: Callable[[], Sequence[Subject]],
     tier: Tier,
     ends: bool,
+    last: bool,
     before_seed: Callable[[], None] = lambda: None,
 ) -> list[Snapshot]:
     """The snapshots of all seeds with what their tier asks for; the net is left as it was.
@@ -215,13 +234,13 @@ def complete_snapshots(
     `seen` is the observation that the snapshots were made of; `subjects` gives one subject per seed. `before_seed` is
     called before each seed of a stack is measured on its own, and may raise to end all.
     """
-    due = instruments_due(tier, ends=ends)
+    due = instruments_due(tier, ends=ends, last=last)
     if taken[0].tap_probe:  # measured layer by layer already
         due = [instrument for instrument in due if instrument.name != "probe"]
     if not due:
         return list(taken)
     keys = torch.stack([_keys(seed, seen) for seed in seeds]).to(seen.output.device)
-    cheap, dear = ([i for i in due if i.cost == cost] for cost in ("cheap", "dear"))
+    cheap, dear = ([i for i in due if i.cost in costs] for costs in (("cheap",), ("dear", "late", "last")))
     with leave_untouched(net):
         nets = subjects() if dear else [None] * len(seeds)
         if isinstance(net, StackedNet):

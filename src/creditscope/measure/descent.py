@@ -4,7 +4,8 @@ The functional measurement that does not depend on angles: credit may be nearly 
 take the loss down, or close to it and not.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from creditscope.measure.fresh import fresh_credits, fresh_streams, has_feedback
 from creditscope.measure.nulls import turned_rows
 from creditscope.measure.numerics import flat_rows
 from creditscope.measure.twin import Twin
-from creditscope.measure.weights import Direction
+from creditscope.measure.weights import Direction, turned_weight
 from creditscope.record.schema import DESCENT_TURNS, FRESH_MOVES
 from creditscope.rng import generator
 
@@ -21,12 +22,43 @@ SIZES = tuple(10 ** (-4 + 4 * i / 11) for i in range(12))
 """Steps tried: length of the move over that of what is moved, all rows (or all weights of a stage) together."""
 
 
+@dataclass(frozen=True)
+class Slope:
+    """The mean loss around a point, a state or weights, as a function of where one moves to."""
+
+    twin: Twin
+    base: Tensor
+    """The mean loss at the point itself."""
+    start: Tensor
+    losses: Callable[[Tensor], Tensor]
+    """ℓ_i of every row at another point."""
+    entries: int
+    """Size of the largest state that a move changes."""
+
+    def best(self, directions: Sequence[Tensor]) -> Tensor:
+        """The largest decrease over all step sizes along minus each direction; see `_best_decreases`."""
+        chunk = max(1, self.twin.together(self.entries) // len(SIZES))
+        parts = [directions[i : i + chunk] for i in range(0, len(directions), chunk)]
+        return torch.cat([self._best_of_few(part) for part in parts])
+
+    def _best_of_few(self, directions: Sequence[Tensor]) -> Tensor:
+        sizes = torch.tensor(SIZES, dtype=self.base.dtype, device=self.base.device)
+        moves = torch.stack([_of_length(direction, self.start) for direction in directions])
+        means = self.twin.over(
+            lambda move, t: self.twin.mean_of(self.losses(self.start - t * move)),
+            moves.repeat_interleave(len(sizes), 0),
+            sizes.repeat(len(moves)),
+            entries=self.entries,
+        )
+        return _best_decreases(self.base - means.view(len(moves), len(sizes)))
+
+
 def measure_descent(twin: Twin) -> dict[str, Tensor]:
     """Best decrease of the mean loss along −a_l at every tap over that along −g_l; and for nulls of credit.
 
     All rows move at once, by t·(‖H‖/‖A‖)·a_i for t in `SIZES`, so that they keep their proportions. 1 for a = g; 0 if
-    no step helps. One null turns all credit by one Haar rotation; mean and sd (ddof 1) are over 8 of them. The other,
-    for a rule with feedback, is the credit of fresh draws of it.
+    no step helps. One null turns all credit by one Haar rotation; mean and sd (ddof 1) are over `DESCENT_TURNS` of
+    them; credit that is the gradient has none. The other, for a rule with feedback, is the credit of fresh draws of it.
     """
     base, stream = twin.mean_of(twin.losses()).detach(), generator(twin.subject.seed, "rotations")
     own, null, drawn_anew = [], [], []
@@ -34,55 +66,67 @@ def measure_descent(twin: Twin) -> dict[str, Tensor]:
     streams = fresh_streams(twin.subject, FRESH_MOVES if redrawn else 0)
     fresh = fresh_credits(twin.subject, twin.seen, streams) if redrawn else [()] * len(twin.seen.states)
     for tap, (h, a, g) in enumerate(zip(twin.seen.states, twin.seen.credits, twin.seen.exact, strict=True)):
-        losses = twin.from_tap(tap)
-
-        def best(direction: Tensor, h: Tensor = h, losses: Callable = losses) -> Tensor:
-            move = _of_length(direction, h)
-            return _best_decrease(twin, base, lambda t: losses(h - t * move), h.numel())
-
-        reference = best(g)
-        own.append(_share(reference if a is g else best(a), reference))
-        turned = [best(turned_rows(flat_rows(a), stream).view_as(a)) for _ in range(DESCENT_TURNS)]
-        null.append(_share(torch.stack(turned), reference))
-        drawn_anew += [_share(torch.stack([best(one) for one in fresh[tap]]), reference)] if redrawn else []
-    found = {"descent": torch.stack(own), **_mean_and_sd("descent_null", null)}
+        slope, credit = Slope(twin, base, h, twin.from_tap(tap), h.numel()), flat_rows(a)
+        reference = slope.best([g])
+        own.append(_share(reference if a is g else slope.best([a]), reference))
+        turned = [turned_rows(credit, stream).view_as(a) for _ in range(0 if a is g else DESCENT_TURNS)]
+        null.append(_share(slope.best(turned), reference) if turned else _unknown(base))
+        drawn_anew += [_share(slope.best(list(fresh[tap])), reference)] if redrawn else []
+    found = {"descent": torch.cat(own), **_mean_and_sd("descent_null", null)}
+    found["descent_turns"] = torch.tensor(DESCENT_TURNS).to(base.device)
     return found | (_mean_and_sd("fresh_descent", drawn_anew) if redrawn else {})
+
+
+def measure_stage_descent(twin: Twin) -> dict[str, Tensor]:
+    """The same along the rule's gradient of the trained weights of each stage (stage l ends at tap l) over BP's.
+
+    A step is t·‖θ‖ long, with θ all trained weights of the stage; NaN if there is none. For a rule that does not aim at
+    the gradient there is a null, too: the gradient of every weight turned on its output side.
+    """
+    base, seen, subject = twin.mean_of(twin.losses()).detach(), twin.seen, twin.subject
+    turns = 0 if subject.applied.rule.approximates == "gradient" else DESCENT_TURNS
+    stream = generator(subject.seed, "turned weights")
+    own, null = [], []
+    for tap, stage in enumerate(subject.applied.anatomy.stages[:-1]):
+        weights = {name: subject.tensors[name] for name in stage if name in seen.exact_weights}
+        if not weights:
+            own.append(_unknown(base)[:1])
+            null.append(_unknown(base))
+            continue
+        slope = _weight_slope(twin, base, tap, weights)
+        reference = slope.best([_joined(seen.exact_weights, weights)])
+        told = {**seen.exact_weights, **seen.rule_weights}
+        by_rule = bool(weights.keys() & seen.rule_weights)
+        own.append(_share(slope.best([_joined(told, weights)]) if by_rule else reference, reference))
+        turned = [{name: turned_weight(told[name], stream) for name in weights} for _ in range(turns)]
+        null.append(_share(slope.best([_joined(t, weights) for t in turned]), reference) if turned else _unknown(base))
+    found = {"descent_stage": torch.cat(own)}
+    return found | _mean_and_sd("descent_stage_null", null) if turns else found
+
+
+def _weight_slope(twin: Twin, base: Tensor, stage: int, weights: Mapping[str, Tensor]) -> Slope:
+    losses = twin.from_stage(stage)
+
+    def at(moved: Tensor) -> Tensor:
+        parts = moved.split([w.numel() for w in weights.values()])
+        return losses({name: part.view_as(w) for (name, w), part in zip(weights.items(), parts, strict=True)})
+
+    return Slope(twin, base, _joined(weights, weights), at, max(h.numel() for h in twin.seen.states))
+
+
+def _joined(tensors: Mapping[str, Tensor], names: Iterable[str]) -> Tensor:
+    """Those named as one vector."""
+    return torch.cat([tensors[name].flatten() for name in names])
+
+
+def _unknown(like: Tensor) -> Tensor:
+    """What stands for numbers that were not drawn."""
+    return torch.full((2,), torch.nan, dtype=like.dtype, device=like.device)
 
 
 def _mean_and_sd(name: str, values: list[Tensor]) -> dict[str, Tensor]:
     """Over what was drawn, at every tap; ddof 1."""
-    stacked = torch.stack(values)
-    return {name: stacked.mean(1), f"{name}_sd": stacked.std(1)}
-
-
-def measure_stage_descent(twin: Twin) -> Tensor:
-    """The same along the rule's gradient of the trained weights of each stage (stage l ends at tap l) over BP's.
-
-    A step is t·‖θ‖ long, with θ all trained weights of the stage; NaN if there is none.
-    """
-    base, seen = twin.mean_of(twin.losses()).detach(), twin.seen
-    found = []
-    entries = max(h.numel() for h in seen.states)
-    for tap, stage in enumerate(twin.subject.applied.anatomy.stages[:-1]):
-        weights = {name: twin.subject.tensors[name] for name in stage if name in seen.exact_weights}
-        if not weights:
-            found.append(torch.full_like(base, torch.nan))
-            continue
-        losses = twin.from_stage(tap)
-
-        def best(gradients: Mapping[str, Tensor], weights: dict = weights, losses: Callable = losses) -> Tensor:
-            flat = torch.cat([gradients[name].flatten() for name in weights])
-            move = _of_length(flat, torch.cat([w.flatten() for w in weights.values()]))
-            parts = move.split([w.numel() for w in weights.values()])
-            moves = {name: part.view_as(w) for (name, w), part in zip(weights.items(), parts, strict=True)}
-            return _best_decrease(
-                twin, base, lambda t: losses({name: w - t * moves[name] for name, w in weights.items()}), entries
-            )
-
-        reference = best(seen.exact_weights)
-        told = best({**seen.exact_weights, **seen.rule_weights}) if weights.keys() & seen.rule_weights else reference
-        found.append(_share(told, reference))
-    return torch.stack(found)
+    return {name: torch.stack([x.mean() for x in values]), f"{name}_sd": torch.stack([x.std() for x in values])}
 
 
 def _of_length(direction: Tensor, state: Tensor) -> Tensor:
@@ -92,13 +136,10 @@ def _of_length(direction: Tensor, state: Tensor) -> Tensor:
     return (unit.scaled / unit.length * Direction.of(state).norm).view_as(direction)
 
 
-def _best_decrease(twin: Twin, base: Tensor, losses_at: Callable[[Tensor], Tensor], entries: int) -> Tensor:
-    """The largest decrease of the mean loss over all step sizes, 0 if none helps; NaN if there is no direction."""
-    sizes = torch.tensor(SIZES, dtype=base.dtype, device=base.device)
-    means = twin.over(lambda t: twin.mean_of(losses_at(t)), sizes, entries=entries)
-    decrease = base - means
-    best = torch.where(decrease.isnan(), -torch.inf, decrease).amax().clamp(min=0)
-    return torch.where(decrease.isnan().all(), torch.nan, best)
+def _best_decreases(decrease: Tensor) -> Tensor:
+    """The largest over step sizes, the last axis; 0 if none helps, NaN if there is no direction."""
+    best = torch.where(decrease.isnan(), -torch.inf, decrease).amax(-1).clamp(min=0)
+    return torch.where(decrease.isnan().all(-1), torch.nan, best)
 
 
 def _share(decrease: Tensor, reference: Tensor) -> Tensor:

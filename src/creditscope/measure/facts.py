@@ -19,6 +19,7 @@ def rule_facts(rule: Rule) -> RuleFacts:
         approximates=rule.approximates,
         local=rule.local,
         needs_feedback=rule.needs_feedback or type(rule).__dict__.get("draw_feedback") is not None,
+        draws_noise=rule.draws_noise,
     )
 
 

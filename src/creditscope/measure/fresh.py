@@ -77,9 +77,24 @@ def _tap_rule(
     take: Take,
     chunk: int,
 ) -> list[Tensor]:
-    """No forward is needed: only the feedback is another."""
     rule, anatomy = applied.rule, applied.anatomy
     drawn = [rule.draw_feedback(anatomy.shapes, anatomy.classes, stream) for stream in streams]
+    return of_feedback(subject, applied, seen, drawn, take, chunk)
+
+
+def of_feedback(
+    subject: Subject,
+    applied: AppliedTapRule,
+    seen: Observation,
+    drawn: Sequence[Sequence[Tensor]],
+    take: Take,
+    chunk: int = 1,
+) -> list[Tensor]:
+    """What `take` makes of the credit that each of the `drawn` feedbacks gives on what was seen, stacked over them.
+
+    No forward is needed: only the feedback is another.
+    """
+    rule, anatomy = applied.rule, applied.anatomy
     stacked = [torch.stack(b).to(own) for b, own in zip(zip(*drawn, strict=True), applied.feedback, strict=True)]
 
     def taken(*feedback: Tensor) -> tuple[Tensor, ...]:

@@ -9,6 +9,7 @@ from creditscope.measure.numerics import UnitRows, flat_rows
 from creditscope.measure.observation import Observation, fitted_rows
 from creditscope.measure.subject import Subject
 from creditscope.measure.twin import Twin, first_rows, make_twin
+from creditscope.measure.weights import Products
 from creditscope.record.schema import DESCENT_ROWS, Facts
 
 
@@ -53,6 +54,11 @@ class Needs:
         seen = self.seen
         told = {w.name: seen.rule_weights.get(w.name) if w.role == "rule" else None for w in self.facts.weights}
         return [(seen.exact_weights[name], a) for name, a in told.items()]
+
+    @cached_property
+    def weight_products(self) -> list[Products]:
+        """What the cosines of weight gradients are made of."""
+        return [Products.exact(g) if a is None else Products.of(a, g) for g, a in self.rule_gradients]
 
     @cached_property
     def feedback_pairs(self) -> list[tuple[Tensor, Tensor] | None]:

@@ -2,10 +2,64 @@
 
 cos = (1/n) Σ ĝ_iᵀ R â_i with R Haar-distributed has mean 0 and variance ‖M‖²_F / d, where
 M = (1/n) Σ ĝ_i â_iᵀ. Samples of one batch share R, so n does not help as in a t-test over rows.
+
+A state with places (tokens, pixels) can be turned in two ways: as a whole, or in its features only, alike at every
+place: then M = (1/n) Σ_i Σ_t ĝ_it â_itᵀ is d × d, for d features. Feedback that places share is of the second kind, and
+that spread is up to √places times the first. The null is the wider of the two.
 """
 
+import math
+from functools import cache
+
+import numpy as np
 import torch
 from torch import Tensor
+
+FEW_FEATURES = 16
+"""Below so many features that can turn, a normal law is wrong in its tails: quantiles come from simulated rotations."""
+TURNS = 4000
+"""Simulated rotations."""
+UPPER = 0.99
+NORMAL_POINT = 2.3263478740408408
+"""The 99 % point of a normal law."""
+
+
+def places_and_features(shape: tuple[int, ...]) -> tuple[int, int]:
+    """(places, d) of a row's state: tokens (T, d), images (C, H, W) with d = C; anything flat is one place.
+
+    >>> places_and_features((256,)), places_and_features((65, 128)), places_and_features((16, 8, 8))
+    ((1, 256), (65, 128), (64, 16))
+    """
+    if len(shape) < 2:
+        return 1, math.prod(shape)
+    if len(shape) == 2:
+        return shape
+    return math.prod(shape[1:]), shape[0]
+
+
+def by_place(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Flattened rows (…, n, features) as (…, n·places, d): every place of every row is a row."""
+    places, d = places_and_features(shape)
+    if len(shape) > 2:
+        x = x.unflatten(-1, (d, places)).transpose(-2, -1)
+    return x.reshape(*x.shape[: x.ndim - (2 if len(shape) <= 2 else 3)], -1, d)
+
+
+def rotation_quantile(moment: Tensor, sd: Tensor) -> Tensor:
+    """The 99 % point of tr(Rᵀ M) for a Haar rotation R, M (…, d, d): normal, or simulated where d is small."""
+    d = moment.shape[-1]
+    if d >= FEW_FEATURES:
+        return NORMAL_POINT * sd
+    turns = _simulated_rotations(d).to(moment)
+    traces = moment.flatten(-2) @ turns.flatten(-2).mT
+    return traces.topk(round(TURNS * (1 - UPPER)), dim=-1).values[..., -1]
+
+
+@cache
+def _simulated_rotations(d: int) -> Tensor:
+    """The same rotations whenever they are asked for, (turns, d, d); by NumPy, because `vmap` forbids torch's draws."""
+    q, r = np.linalg.qr(np.random.default_rng(d).standard_normal((TURNS, d, d)))
+    return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[:, None, :])
 
 
 def rotation_null_sd(square: Tensor, rows: Tensor, features: int) -> Tensor:

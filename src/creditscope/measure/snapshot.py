@@ -115,7 +115,9 @@ def _taps(states: Tensors, exact: Tensors, credits: Tensors, exact64: Tensors | 
         h, g, a = (torch.stack([flat_rows(x[t]) for t in taps]) for x in (states, exact, credits))
         unit_g, g_norms = unit_rows(g)
         g_norms = g_norms * rows.open  # a fitted row has no gradient worth measuring
-        measured = measure_scale(h, g_norms, rows.e_norms) | compare_rows(*unit_rows(a), unit_g, g_norms)
+        measured = measure_scale(h, g_norms, rows.e_norms) | compare_rows(
+            *unit_rows(a), unit_g, g_norms, tuple(states[taps[0]].shape[1:])
+        )
         if exact64 is None:
             measured["g_noise"] = g.new_full((len(taps),), math.nan)
         else:

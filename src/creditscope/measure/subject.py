@@ -1,6 +1,6 @@
 """One net at one moment, with what a measurement may run it on: a net of its own, or one seed of a stack."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,8 @@ class Subject:
     """Rows to train a probe on, and rows to test it on; None if there are no class labels."""
     test: Callable[[], Iterable[Batch]] | None = None
     """The rows that accuracy is over; None if there are no class labels."""
+    initial: Callable[[], Mapping[str, Tensor]] | None = None
+    """The tensors before training, by name; None if they are not known."""
 
     @property
     def taps(self) -> tuple[str, ...]:

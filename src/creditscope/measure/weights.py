@@ -3,12 +3,13 @@
 Weights differ in shape, so they are measured one by one; every gradient is read as few times as possible.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from creditscope.measure.nulls import turned_rows
 from creditscope.measure.numerics import angles
 
 
@@ -74,20 +75,62 @@ def measure_update(update: Mapping[str, Tensor], exact: Mapping[str, Direction])
     return {"update_cos": torch.stack(cos), "decrease_share": shares / torch.where(total > 0, total, torch.nan)}
 
 
-def rotation_z(a: Tensor, g: Tensor) -> Tensor:
-    """Cosine of two weight gradients in sd of its null: one of them turned by a random rotation of its output side.
+@dataclass(frozen=True)
+class Products:
+    """What the cosine of two gradients A and G of a weight, and its null, are made of.
 
-    For matrices (out, in), ⟨RA, G⟩ = ⟨R, G Aᵀ⟩ with R Haar-distributed has mean 0 and variance ‖G Aᵀ‖²_F / out, so the
-    sd of the cosine is ‖G Aᵀ‖_F / (√out ‖A‖ ‖G‖). A bias is a matrix with one column.
+    For matrices (out, in), ⟨RA, G⟩ = ⟨R, G Aᵀ⟩ with R Haar-distributed has mean 0 and variance ‖G Aᵀ‖²_F / out. A bias
+    is a matrix with one column.
     """
-    shape = a.shape
-    a, g = (_output_first(Direction.of(x).scaled.view(shape)) for x in (a, g))
-    outputs, inputs = a.shape
-    if inputs < outputs:  # the same by smaller products
-        square = ((g.mT @ g) * (a.mT @ a)).sum().clamp(min=0)
-        return (a * g).sum() / (square / outputs).sqrt()
-    square = (g @ a.mT).square().sum()
-    return (a * g).sum() / (square / outputs).sqrt()
+
+    inner: Tensor
+    """⟨A, G⟩ of both over their largest entries."""
+    variance: Tensor
+    """‖G Aᵀ‖²_F / out, likewise."""
+    a: Direction
+    g: Direction
+
+    @classmethod
+    def of(cls, a: Tensor, g: Tensor) -> "Products":
+        """Of two gradients of the same shape."""
+        directions = Direction.of(a), Direction.of(g)
+        first, second = (_output_first(d.scaled.view(a.shape)) for d in directions)
+        outputs, inputs = first.shape
+        if inputs < outputs:  # the same by smaller products
+            square = ((second.mT @ second) * (first.mT @ first)).sum().clamp(min=0)
+        else:
+            square = (second @ first.mT).square().sum()
+        return cls((first * second).sum(), square / outputs, *directions)
+
+    @classmethod
+    def exact(cls, g: Tensor) -> "Products":
+        """Of a weight that is given the gradient itself: nothing of it turns."""
+        direction = Direction.of(g)
+        square = direction.length.double().square()
+        return cls(square, torch.zeros_like(square), direction, direction)
+
+    @property
+    def z(self) -> Tensor:
+        """The cosine in sd of its null; NaN where the gradient is exact."""
+        return torch.where(self.variance > 0, self.inner / self.variance.sqrt(), torch.nan)
+
+
+def stage_alignment(weights: Sequence[Products]) -> tuple[Tensor, Tensor]:
+    """Cosine of the gradients of several weights taken as one vector, and the sd of its null.
+
+    The null turns every weight's gradient on its own. NaN where none of them has a gradient.
+    """
+    a, g = (torch.stack([d.largest.double() for d in of]) for of in _sides(weights))
+    a, g = (x / torch.where(x.amax() > 0, x.amax(), 1.0) for x in (a, g))
+    lengths_a, lengths_g = (torch.stack([d.length.double() for d in of]) for of in _sides(weights))
+    inner = (a * g * torch.stack([p.inner.double() for p in weights])).sum()
+    variance = ((a * g).square() * torch.stack([p.variance.double() for p in weights])).sum()
+    size = (a * lengths_a).norm() * (g * lengths_g).norm()
+    return inner / size, variance.sqrt() / size
+
+
+def _sides(weights: Sequence[Products]) -> tuple[list[Direction], list[Direction]]:
+    return [p.a for p in weights], [p.g for p in weights]
 
 
 def _output_first(x: Tensor) -> Tensor:
@@ -95,6 +138,13 @@ def _output_first(x: Tensor) -> Tensor:
     if x.ndim < 2:
         return x.reshape(-1, 1)
     return x.reshape(-1, x.shape[-1]).mT if x.ndim == 3 and x.shape[0] == 1 else x.flatten(1)
+
+
+def turned_weight(x: Tensor, generator: torch.Generator) -> Tensor:
+    """A weight's gradient turned on its output side by a Haar rotation; drawn on the CPU."""
+    matrix = _output_first(x)
+    turned = turned_rows(matrix.mT, generator).mT
+    return turned.mT.reshape(x.shape) if x.ndim == 3 and x.shape[0] == 1 else turned.reshape(x.shape)
 
 
 def weight_angle(weight: Tensor, feedback: Tensor) -> Tensor:

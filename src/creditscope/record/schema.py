@@ -85,6 +85,11 @@ class Facts:
         return tuple(range(1 if self.stem_tap else 0, len(self.taps)))
 
     @property
+    def blocks(self) -> int:
+        """L: stages between the first tap and the last."""
+        return len(self.taps) - 1
+
+    @property
     def inexact_taps(self) -> tuple[int, ...]:
         """Taps without exact credit."""
         return tuple(i for i in range(len(self.taps)) if i not in self.exact_taps)

@@ -10,6 +10,8 @@ from creditscope.errors import CreditscopeError
 from creditscope.options import Scalar
 
 CreditNorm = Literal["none", "batch", "sample", "sample-mean"]
+COMPARED_NORMS: tuple[CreditNorm, ...] = ("none", "batch", "sample")
+"""Those that the control "norms" and the figure of normalisation set side by side."""
 Tier = Literal["quick", "standard", "full"]
 """How much a snapshot measures, least first."""
 TIERS = get_args(Tier)
@@ -60,8 +62,9 @@ class Recipe:
     snapshot_at: str = ""
     """Other epochs for snapshots: log (1, 2, 4, 8, …), or a list such as 1,5,20; before and after training always."""
     tier: Tier = "standard"
-    """How much a snapshot measures: quick (no float64, no controls), standard (everything before and after training,
-    the cheap measurements in between), full (everything, always)."""
+    """How much a snapshot measures: quick (no float64 and no controls but the cheap ones, and rewound blocks, at the
+    end), standard (everything before and after training, the cheap measurements in between), full (everything,
+    always)."""
     noise: bool = True
     """Whether gradients are recomputed in float64 to see if they are resolved."""
 
@@ -91,6 +94,11 @@ class RunSpec(Recipe):
                 object.__setattr__(self, name, kind(value))
             except (TypeError, ValueError):
                 raise CreditscopeError(f"Expected {name} to be a number, but got {value!r}.") from None
+
+    @property
+    def random_targets(self) -> bool:
+        """Whether the labels it is trained on are random ones."""
+        return self.targets != "true"
 
     def setting(self, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
         """The fields that runs must share to be compared: all but seed, frozen blocks and how they were measured."""

@@ -18,7 +18,7 @@ MOST_SEEDS = 12
 def verdict_row(key: int, found: MethodAudit) -> Row:
     """One method."""
     verdict, n = found.verdict, len(found.seeds)
-    beside = [verdict.untested, f"diverged: {verdict.diverged}" if verdict.diverged else ""]
+    beside = [verdict.not_judged, f"diverged: {verdict.diverged}" if verdict.diverged else ""]
     beside += [f"muted: {', '.join(verdict.muted)}" if verdict.muted else ""]
     return Row(
         key=key,
@@ -52,7 +52,9 @@ def answer(audit: Audit | None) -> str:
         for word, said in (
             ("trustworthy", "trustworthy"),
             ("walk back", "to be walked back"),
-            ("inconclusive", "inconclusive"),
+            ("undecided", "undecided"),
+            ("not measured", "not measured"),
+            ("not judged", "not judged"),
         )
         if word in numbers
     ]

@@ -58,10 +58,12 @@ def apply_rule(
     credit_norm: CreditNorm = "none",
     penalty: float = 0.0,
     train_last: int = -1,
+    batch: int = 1,
 ) -> Application:
     """Bind `rule` to `net` (converted in place where the rule needs it); a few rows of `inputs` are enough.
 
-    Only the last `train_last` blocks are trained (-1: all), beside the stem and the head.
+    Only the last `train_last` blocks are trained (-1: all), beside the stem and the head. `batch` is how many rows the
+    loss of a training step is over.
     """
     anatomy = examine(net, taps, inputs)
     check_penalty(penalty, anatomy)
@@ -71,7 +73,7 @@ def apply_rule(
         weight = next(net.parameters())
         drawn = rule.draw_feedback(anatomy.shapes, anatomy.classes, generator)
         feedback = [b.to(weight.device, weight.dtype if b.is_floating_point() else None) for b in drawn]
-        applied = AppliedTapRule(rule, net, anatomy, feedback, credit_norm, penalty)
+        applied = AppliedTapRule(rule, net, anatomy, feedback, credit_norm, penalty, batch)
         if rule.learns_feedback:
             _try_learning(applied, inputs)
     elif isinstance(rule, WeightRule):

@@ -48,9 +48,9 @@ def draw_counter(generator: torch.Generator) -> Tensor:
     return torch.cat([torch.randint(2**62, (1,), generator=generator), torch.zeros(1, dtype=torch.int64)])
 
 
-def advanced(counter: Tensor) -> Tensor:
-    """The counter of the next step."""
-    return counter + torch.arange(2, device=counter.device)
+def advanced(counter: Tensor, steps: int = 1) -> Tensor:
+    """The counter of the next step, or of so many steps later."""
+    return counter + steps * torch.arange(2, device=counter.device)
 
 
 def gaussian_probe(counter: Tensor, shape: Sequence[int], dtype: torch.dtype, place: int = 0) -> Tensor:

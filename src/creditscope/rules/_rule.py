@@ -23,6 +23,10 @@ class Rule:
     """Whether each stage learns from its own credit alone."""
     needs_feedback: ClassVar[bool] = False
     """Whether it owns feedback matrices."""
+    draws_noise: ClassVar[bool] = False
+    """Whether its credit is another at every step, on the same rows and weights: judged by the mean of its draws."""
+    later_options: ClassVar[tuple[str, ...]] = ()
+    """Options that came after the first records; at their defaults they are no part of a spec, nor of its name."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Name the class."""

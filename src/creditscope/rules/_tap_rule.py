@@ -11,8 +11,8 @@ from creditscope.anatomy import Anatomy
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors
 from creditscope.record.spec import CreditNorm
-from creditscope.rules._learning import LearningContext, push_forward
-from creditscope.rules._normalise import normalise_credit
+from creditscope.rules._learning import LearningContext, advanced, push_forward
+from creditscope.rules._normalise import normalise_credit, normalise_link
 from creditscope.rules._penalty import block_changes
 from creditscope.rules._rule import Rule
 from creditscope.stack import Net, StackedNet, as_arguments, pattern_of
@@ -53,7 +53,7 @@ class CreditContext:
     class_token: int | None = None
     """Which token the head reads, if the net has such a token."""
     normalise: Callable[[Tensor], Tensor] = field(default=lambda a: a)
-    """The run's credit normalisation, for rules whose credit is made from the credit above."""
+    """The run's credit normalisation, for rules whose credit is made from the credit above (sample-mean: nothing)."""
 
 
 class TapRule(Rule):
@@ -95,6 +95,10 @@ class TapRule(Rule):
         """New values for all feedback tensors, before the credit of a training step; measuring never learns."""
         return ctx.feedback
 
+    def redraw(self, feedback: Sequence[Tensor], draw: int) -> Sequence[Tensor]:
+        """The feedback of another draw, for a rule that sets `draws_noise`: counters (int64) that many steps later."""
+        return [advanced(b, draw) if b.dtype == torch.int64 else b for b in feedback]
+
     def credit(self, ctx: CreditContext) -> Sequence[Tensor]:
         """One credit tensor per tap, each of the shape of its state, per sample, not divided by the rows."""
         raise CreditscopeError(f"Expected rule {type(self).__name__!r} to define credit(self, ctx), but it does not.")
@@ -110,6 +114,8 @@ class AppliedTapRule:
     feedback: list[Tensor]
     credit_norm: CreditNorm = "none"
     penalty: float = 0.0
+    batch: int = 1
+    """Rows of a training step, however many there are here."""
 
     def learn(self, inputs: Any) -> None:
         """Move the feedback, in place, if the rule learns it; the net and its buffers stay as they are."""
@@ -147,7 +153,7 @@ class AppliedTapRule:
             torch.autograd.backward(roots, gradients)
             top = _gradient_of(forward.passed[-1]) * n
             roots, gradients = [], []
-        credits = self._credits(forward, errors, top, self._normalise)
+        credits = self._credits(forward, errors, top, self._normalise_link)
         for state, credit in zip(forward.states, self._applied(forward, credits), strict=True):
             if state.requires_grad:  # a frozen stage has no root
                 roots.append(state)
@@ -165,7 +171,7 @@ class AppliedTapRule:
         credits = self._credits(forward, errors, exact[-1], lambda a: a)
         trained_on = credits
         if self.credit_norm != "none":
-            trained_on = self._credits(forward, errors, exact[-1], self._normalise)
+            trained_on = self._credits(forward, errors, exact[-1], self._normalise_link)
         roots = [(forward.output, errors.error)]
         roots += zip(forward.states, self._applied(forward, trained_on), strict=True)
         outputs, gradients = zip(*((h, a) for h, a in roots if h.grad_fn is not None), strict=True)
@@ -176,7 +182,10 @@ class AppliedTapRule:
         return credits, {name: g for name, g in zip(parameters, found, strict=True) if g is not None}
 
     def _normalise(self, a: Tensor) -> Tensor:
-        return normalise_credit(a, self.credit_norm)
+        return normalise_credit(a, self.credit_norm, self.batch)
+
+    def _normalise_link(self, a: Tensor) -> Tensor:
+        return normalise_link(a, self.credit_norm)
 
     def _credits(self, forward: Forward, errors: RowErrors, top: Tensor | None, normalise) -> list[Tensor]:
         """What the rule gives on one net, or on every seed's own share of a stack."""

@@ -9,29 +9,45 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.rules import CreditContext, TapRule, register_rule
 from creditscope.rules._tokens import check_tokens, feature_count, spread_over_tokens
 
 
 @register_rule("dfa")
 class DFA(TapRule):
-    """a_l = B_l e, the same for every token of a sample; `tokens="class"` gives it to the class token alone."""
+    """a_l = B_l e, the same for every token of a sample; `tokens="class"` gives it to the class token alone.
+
+    With `index="input"`, a published convention, a block is given at its output the credit of the tap at its input:
+    a_0 = B_0 e, a_l = B_{l−1} e.
+    """
 
     label = "DFA"
     formula = "a_l = B_l e,  B_l ~ N(0, 1/C)"
     needs_feedback = True
+    later_options = ("index",)
+    index = "own"  # of subclasses whose constructor is their own
 
-    def __init__(self, *, tokens: str = "all"):
+    def __init__(self, *, tokens: str = "all", index: str = "own"):
         self.tokens = check_tokens(tokens)
+        if index not in ("own", "input"):
+            raise UnknownNameError("index of DFA's feedback", index, ("own", "input"))
+        self.index = index
 
     def draw_feedback(
         self, tap_shapes: Sequence[tuple[int, ...]], classes: int, generator: torch.Generator
     ) -> list[Tensor]:
         """B_l of shape (features, C); tokens (T, d) share one of d features, other shapes are flattened."""
-        features = map(feature_count, tap_shapes)
+        features = [feature_count(shape) for shape in tap_shapes]
+        if self.index == "input" and len(set(features)) > 1:
+            raise CreditscopeError(
+                "Expected states of one size for index='input', which gives a tap the credit of the tap before it, "
+                f"but got sizes {', '.join(map(str, features))}. Use index='own'."
+            )
         return [torch.randn(d, classes, generator=generator) / math.sqrt(classes) for d in features]
 
     def credit(self, ctx: CreditContext) -> list[Tensor]:
         """One product per tap."""
-        pairs = zip(ctx.states, ctx.feedback, strict=True)
+        feedback = ctx.feedback if self.index == "own" else [ctx.feedback[0], *ctx.feedback[:-1]]
+        pairs = zip(ctx.states, feedback, strict=True)
         return [spread_over_tokens(ctx.error @ B.T, h, ctx, self.tokens) for h, B in pairs]

@@ -43,9 +43,8 @@ def conventions(scale: str = "paper", *, seeds: Sequence[int] = ()) -> Study:
     conditions = _conditions(chosen["recipe"], short=chosen["short"])
     conditions.append({**student, **EVERY_EPOCH, **DFA})
     runs = [{**condition, "seed": seed} for condition in conditions for seed in seeds or chosen["seeds"]]
-    wide = [{**_resized(chosen, chosen["recipe"]["net_options"]["depth"]), **DFA}]
-    wide += [{**_resized(chosen, depth), **BLOCK_FA} for depth in chosen["depths"]]
-    runs += [{**condition, "seed": seed} for condition in wide for seed in seeds or chosen["few"]]
+    wide = {**wide_net(chosen, chosen["recipe"]["net_options"]["depth"]), **DFA}
+    runs += [{**wide, "seed": seed} for seed in seeds or chosen["few"]]
     return Study("conventions", drop_repeated(runs))
 
 
@@ -62,6 +61,7 @@ def _conditions(recipe: dict[str, Any], *, short: int) -> list[dict[str, Any]]:
     ]
 
 
-def _resized(chosen: dict[str, Any], depth: int) -> dict[str, Any]:
+def wide_net(chosen: dict[str, Any], depth: int) -> dict[str, Any]:
+    """The wide net of a scale at a depth, read at its end."""
     options = {**chosen["recipe"]["net_options"], "width": chosen["width"], "depth": depth}
     return {**chosen["recipe"], **AT_THE_END, "net_options": options}

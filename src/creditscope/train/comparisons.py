@@ -4,12 +4,12 @@ Everything here keeps the seed, and with it initialisation, feedback and the ord
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.nets import accepted_kinds
 from creditscope.options import declared_options, resolve_options
-from creditscope.record.spec import CreditNorm
+from creditscope.record.spec import COMPARED_NORMS
 from creditscope.registry import NETS
 from creditscope.rules import TapRule, rule_class
 
@@ -108,7 +108,7 @@ def credit_norms(runs: Sequence[Fields], _: float | None) -> list[Fields]:
             f"Expected a tap rule (dfa, block_fa) for the control 'norms', but {names} has no tap credit to normalise. "
             "Leave the control out."
         )
-    return [{**fields, "credit_norm": norm} for fields in taps for norm in get_args(CreditNorm)]
+    return [{**fields, "credit_norm": norm} for fields in taps for norm in COMPARED_NORMS]
 
 
 CONTROLS: dict[str, Callable[[Sequence[Fields], float | None], list[Fields]]] = {

@@ -40,7 +40,7 @@ class RowData:
         kept = None if task.images else dtype  # images stay uint8 until they are used
         self.x_train, self.x_test = (torch.from_numpy(x).to(device, kept) for x in (task.x_train, task.x_test))
         self.y_train, self.y_test = (torch.from_numpy(y).to(device, torch.int64) for y in (task.y_train, task.y_test))
-        self.classes, self.random_targets = task.classes, spec.targets == "random"
+        self.classes, self.targets, self.random_targets = task.classes, spec.targets, spec.random_targets
         if task.images:
             self.x_train = add_border(self.x_train, task.images)
             self.scale = pixel_scale(task.images, dtype, device)
@@ -49,12 +49,15 @@ class RowData:
     def plan_epoch(self, seed: int, epoch: int) -> EpochPlan:
         """Rows (steps, batch) in the epoch's own order, random targets if asked, and crops (steps, batch, 3) of images.
 
-        An incomplete last batch is dropped.
+        An incomplete last batch is dropped. Random targets stay with their rows, or belong to the batch (redrawn).
         """
         order = torch.randperm(len(self.y_train), generator=generator(seed, "order", epoch))
         rows = order[: self.steps * self.batch].view(self.steps, self.batch)
         told = [rows]
-        if self.random_targets:
+        if self.targets == "redrawn":
+            stream = generator(seed, "redrawn targets", epoch)
+            told.append(torch.randint(self.classes, (self.steps, self.batch), generator=stream))
+        elif self.random_targets:
             drawn = torch.randint(self.classes, (len(self.y_train),), generator=generator(seed, "targets"))
             told.append(drawn[rows])
         if self.images is not None:
@@ -109,6 +112,7 @@ class GraphData:
         self.y = torch.from_numpy(task.y).to(device, torch.int64)
         self.train = torch.from_numpy(task.train).to(device)
         self.test = torch.from_numpy(task.test.nonzero()[0]).to(device)
+        self.batch = int(task.train.sum())
 
     def plan_epoch(self, seed: int, epoch: int) -> EpochPlan:
         """Nothing is drawn."""
@@ -149,7 +153,7 @@ def place_data(task: AnyTask, spec: RunSpec, device: torch.device) -> Data:
 def check_data(task: AnyTask, spec: RunSpec) -> None:
     """Refuse a net that the task does not fit, and a batch that its rows cannot fill."""
     check_kind(spec, (task.kind,))
-    if isinstance(task, GraphTask) and spec.targets == "random":
+    if isinstance(task, GraphTask) and spec.random_targets:
         raise CreditscopeError(
             "Expected true targets for a graph, whose few labelled nodes anything fits, but got random ones. Use true."
         )

@@ -7,7 +7,7 @@ from dataclasses import fields as dataclass_fields
 from typing import Any, NoReturn, get_args
 
 from creditscope.errors import CreditscopeError, UnknownNameError
-from creditscope.options import declared_options, resolve_options
+from creditscope.options import declared_options, resolve_options, written_options
 from creditscope.record.spec import Recipe, RunSpec, listed_epochs
 from creditscope.registry import NETS, RULES, TASKS
 from creditscope.rules import Rule
@@ -59,7 +59,7 @@ def plan_run(
         net_options=resolve_options(NETS.get(net), net_options or {}, owner=f"net {net!r}"),
         net_source=NETS.source(net),
         rule=rule,
-        rule_options=resolve_options(RULES.get(rule), rule_options or {}, owner=f"rule {rule!r}"),
+        rule_options=written_options(RULES.get(rule), rule_options or {}, owner=f"rule {rule!r}"),
         rule_source=RULES.source(rule),
         **fields,
     )

@@ -129,6 +129,7 @@ def build_run(
         credit_norm=spec.credit_norm,
         penalty=spec.penalty,
         train_last=0 if spec.frozen else spec.train_last,
+        batch=data.batch,
     )
     facts = gather_facts(
         rule,

@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -17,8 +17,9 @@ from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import LastStep, take_snapshots
 from creditscope.measure.subject import Subject, subjects_of
 from creditscope.record.schema import Snapshot
+from creditscope.record.spec import RunSpec
 from creditscope.stack import call_net
-from creditscope.train.run import Run
+from creditscope.train.run import Run, build_run
 
 
 def snapshot_run(
@@ -39,8 +40,11 @@ def snapshot_run(
     scalars = {"loss": loss, "accuracy": correct.double().mean(-1)}
     if train_loss is not None:
         scalars["train_loss"] = train_loss.view(loss.shape)
-    ends, noise = epoch in (0, spec.epochs), spec.noise and spec.tier != "quick"
-    layers = _layers(run, batch, ends=ends)  # first, so that its states and the observation's are not held at once
+    ends, last = epoch in (0, spec.epochs), epoch == spec.epochs
+    baseline = spec.frozen and spec.tier == "quick"  # only its accuracy is read
+    noise = spec.noise and not baseline and (spec.tier != "quick" or last)
+    # layers first, so that their states and the observation's are not held at once
+    layers = None if baseline else _layers(run, batch, ends=ends)
     seen = observe(run.net, applied, batch.inputs, batch.target, mask=batch.mask, noise=noise)
     taken = take_snapshots(
         seen,
@@ -51,19 +55,21 @@ def snapshot_run(
         scalars=scalars,
         layers=layers,
     )
-    seeds = [member.seed for member in run.specs]
-    taken = complete_snapshots(
-        taken,
-        seen,
-        run.facts,
-        run.net,
-        seeds=seeds,
-        subjects=lambda: _subjects(run, batch),
-        tier=spec.tier,
-        ends=ends,
-        before_seed=before_seed,
-    )
-    if epoch < spec.epochs:
+    if not baseline:
+        taken = complete_snapshots(
+            taken,
+            seen,
+            run.facts,
+            run.net,
+            seeds=[member.seed for member in run.specs],
+            subjects=lambda: _subjects(run, batch),
+            tier=spec.tier,
+            ends=ends,
+            last=last,
+            before_seed=before_seed,
+        )
+    taken = [replace(snapshot, untrained=epoch == 0) for snapshot in taken]
+    if not last:
         return taken
     flags = correct.view(len(taken), -1).cpu().numpy()
     return [replace(snapshot, correct=pack_bits(row)) for snapshot, row in zip(taken, flags, strict=True)]
@@ -92,7 +98,7 @@ def _layers(run: Run, batch: Batch, *, ends: bool) -> dict[str, Tensor] | None:
 
 def _subjects(run: Run, batch: Batch) -> list[Subject]:
     """Every seed's net, with the rows that measurements may run it on."""
-    return subjects_of(
+    found = subjects_of(
         run.net,
         run.application.applied,
         [spec.seed for spec in run.specs],
@@ -102,6 +108,16 @@ def _subjects(run: Run, batch: Batch) -> list[Subject]:
         probe=cache(run.data.probe_batches),
         test=cache(lambda: list(run.data.test_batches())),
     )
+    return [
+        replace(subject, initial=cache(partial(_began, run, member)))
+        for subject, member in zip(found, run.specs, strict=True)
+    ]
+
+
+def _began(run: Run, spec: RunSpec) -> dict[str, Tensor]:
+    """A seed's parameters and buffers before training: drawn once more, so that no copy of them has to be kept."""
+    net = build_run(spec, run.task, run.device, run.data).net
+    return {name: tensor.detach() for name, tensor in (*net.named_parameters(), *net.named_buffers())}
 
 
 def pack_bits(flags: np.ndarray) -> str:

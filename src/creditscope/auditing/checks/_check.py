@@ -1,11 +1,13 @@
 """What a check is: a code, a title, the line of the verdict it speaks to, and a judgement."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.methods import Method
 from creditscope.auditing.moment import Moment
+from creditscope.auditing.pooling import pool_events
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts
 
@@ -77,25 +79,38 @@ class Check(ABC):
 
 
 class RunCheck(Check):
-    """Judges one moment of one run.
+    """Judges one moment of one run; over seeds it is the share of them with an issue that decides.
 
-    >>> import creditscope as cs
-    >>> from creditscope.auditing.checks import RunCheck
-    >>> from creditscope.auditing.moment import Moment
-    >>> class TakesSteps(RunCheck):
-    ...     code, title, line = "CS999", "it was not trained", "credit"
-    ...
-    ...     def judge(self, moment, limits):
-    ...         epoch = moment.snapshot.epoch
-    ...         return self.passed(f"epoch {epoch}") if epoch else self.issue("epoch 0", value=epoch)
-    >>> record = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick").records[0]
-    >>> TakesSteps().judge(Moment.of(record), cs.Thresholds()).message
-    'epoch 1'
+        >>> import creditscope as cs
+        >>> from creditscope.auditing.checks import RunCheck
+        >>> from creditscope.auditing.moment import Moment
+    from creditscope.auditing.pooling import pool_events
+        >>> class TakesSteps(RunCheck):
+        ...     code, title, line = "CS999", "it was not trained", "credit"
+        ...
+        ...     def judge(self, moment, limits):
+        ...         epoch = moment.snapshot.epoch
+        ...         return self.passed(f"epoch {epoch}") if epoch else self.issue("epoch 0", value=epoch)
+        >>> record = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick").records[0]
+        >>> TakesSteps().judge(Moment.of(record), cs.Thresholds()).message
+        'epoch 1'
     """
 
     @abstractmethod
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """The finding for this moment."""
+
+    def pool(self, moments: Sequence[Moment], findings: Sequence[Finding], limits: Thresholds) -> Finding:
+        """One finding over the seeds, from what was found of each; a check with a number pools that instead."""
+        return pool_events(moments, findings, limits)
+
+
+class SeedsCheck(Check):
+    """Judges one moment of all seeds together, by estimates over them; a single run is the case of one seed."""
+
+    @abstractmethod
+    def judge(self, moments: Sequence[Moment], limits: Thresholds) -> Finding:
+        """The finding over these runs."""
 
 
 class MethodCheck(Check):

@@ -1,9 +1,12 @@
 """CS001, a block overwrites the stream: RMS(h_l) / RMS(h_{l−1}) at residual taps of equal shape."""
 
+from collections.abc import Sequence
+
 from creditscope.auditing.checks import RunCheck, register_check
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.growth import comparable_taps, growths
 from creditscope.auditing.moment import Moment
+from creditscope.auditing.pooling import pool_sizes
 from creditscope.auditing.thresholds import PUBLISHED_GROWTH, Thresholds
 from creditscope.words import amount, name_all
 
@@ -26,6 +29,12 @@ class OverwrittenStream(RunCheck):
         "If credit is normalised (`--credit-norm sample` or `batch`), try without: normalisation removes the fixed "
         "point that a penalty has."
     )
+
+    sufficient = False
+
+    def pool(self, moments: Sequence[Moment], findings: Sequence[Finding], limits: Thresholds) -> Finding:
+        """By the mean logarithm of the largest growth."""
+        return pool_sizes(moments, findings, limits, limit=limits.growth, what="largest growth over one block")
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """The largest growth decides."""

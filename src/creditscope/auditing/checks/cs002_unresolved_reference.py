@@ -1,8 +1,11 @@
 """CS002, reference unresolved: the exact gradient drowns in rounding, or most rows have no error left."""
 
+from collections.abc import Sequence
+
 from creditscope.auditing.checks import RunCheck, register_check
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
+from creditscope.auditing.pooling import pool_sizes
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, Thresholds
 from creditscope.record import Snapshot
 from creditscope.words import amount, name_all
@@ -21,6 +24,11 @@ class UnresolvedReference(RunCheck):
     remedy = (
         "Measure in float64 (`--precision float64`), or evaluate on rows that are not fitted yet (an earlier snapshot)."
     )
+
+    def pool(self, moments: Sequence[Moment], findings: Sequence[Finding], limits: Thresholds) -> Finding:
+        """By the mean logarithm of the worst noise; rows without error are an event."""
+        what = "rounding noise of the gradient at worst"
+        return pool_sizes(moments, findings, limits, limit=limits.noise, what=what)
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Noise first, then rows without error, then the published floor."""

@@ -29,10 +29,12 @@ class DepthNotUsed(MethodCheck):
 
     def judge(self, method: Method, limits: Thresholds) -> Finding:
         """Passed, issue or undecided by the one-sided bounds of Δ against the gain that counts."""
-        if not method.facts.trainer:
-            return self.not_applicable("use of depth not tested: a watched model has no trainer")
         if method.random_targets:
             return self.not_applicable("random targets: accuracy cannot show use of depth")
+        if method.facts.blocks < 1:
+            return self.not_applicable("no block lies between the first tap and the last")
+        if not method.facts.trainer:
+            return self.skipped("a watched model has no frozen baselines: creditscope.run with baselines=True has")
         missing = _missing(method, limits)
         if missing:
             return self.skipped(missing)
@@ -40,17 +42,11 @@ class DepthNotUsed(MethodCheck):
         if found is None or len(found.seeds) < fewest:
             there = len(found.seeds) if found else 0
             return self.skipped(f"{there} seeds have all baselines, needs {fewest:g}: add --baselines")
-        if found.bp_gain < limits.task_gain:
-            return self.not_applicable(
-                f"this task cannot show use of depth: BP itself gains {points(found.bp_gain)} pp over frozen "
-                f"blocks, under {100 * limits.task_gain:g} pp"
-            )
         return self._decide(found, limits)
 
     def _decide(self, found: DepthUse, limits: Thresholds) -> Finding:
+        """A method that is worse than frozen fails on any task; whether depth helps is asked where it helps BP."""
         low, high = t_bounds(found.gains, confidence=limits.depth_confidence)
-        assert low is not None
-        assert high is not None
         share = "" if found.share is None else f", {number(found.share, '.0%')} of BP's gain"
 
         said = (
@@ -58,6 +54,13 @@ class DepthNotUsed(MethodCheck):
             f"one-sided {limits.depth_confidence:.0%} t bounds, n = {len(found.seeds)}){share}"
         )
         others = {"value": found.gain, "published": sum(found.own_gains) / len(found.own_gains) < PUBLISHED_GAIN}
+        if high < -limits.depth_loss:
+            return self.issue(f"{said}: worse than with frozen blocks", **others)
+        if found.bp_gain < limits.task_gain:
+            return self.not_applicable(
+                f"this task cannot show use of depth: BP itself gains {points(found.bp_gain)} pp over frozen "
+                f"blocks, under {100 * limits.task_gain:g} pp; {said}"
+            )
         if low >= limits.depth_gain:
             return self.passed(said, **others)
         if high < limits.depth_gain:

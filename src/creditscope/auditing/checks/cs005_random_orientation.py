@@ -1,12 +1,14 @@
-"""CS005, credit not distinguishable from a random orientation: z against the rotation null, Holm over taps."""
+"""CS005, credit not aligned: the mean cosine of every tap over seeds against the smallest alignment of interest."""
 
-from creditscope.auditing.checks import RunCheck, register_check
-from creditscope.auditing.checks._orientation import cut_off_taps, informed_taps, not_about_gradients
+from collections.abc import Sequence
+
+from creditscope.auditing.checks import SeedsCheck, register_check
+from creditscope.auditing.checks._orientation import asked_taps, cut_off_taps, not_about_gradients, stem_taps
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
-from creditscope.auditing.stats import z_limit
+from creditscope.auditing.stats import known_mean
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.record import Facts
+from creditscope.auditing.told import TapAnswer, judge_taps, seen_with_power, what_would_decide
 from creditscope.words import first_few, name_all, number
 
 MOST = 6
@@ -14,44 +16,75 @@ MOST = 6
 
 
 @register_check("cs005_random_orientation")
-class RandomOrientation(RunCheck):
-    """Says nothing of size or usefulness; the cosine is given beside it as the effect size."""
+class RandomOrientation(SeedsCheck):
+    """Three answers: every tap carries credit, some tap decidedly does not, or the seeds do not tell."""
 
     code = "CS005"
-    title = "credit looks like a random orientation"
+    title = "credit is not aligned with the gradient"
     line = "credit"
-    value_is = "lowest z over the taps without exact credit"
+    value_is = "lowest mean cosine over the block taps without exact credit"
+    value_limit = "alignment"
     why = (
-        "Rows of a batch share directions, so a small positive mean cosine is easily had by chance; a t-test over "
-        "rows instead has 87 % false alarms."
+        "Rows of a batch share directions, so a small positive mean cosine is easily had by chance, and a test that "
+        "does not reject is no evidence that there is nothing: an interval over seeds says how large it can be."
     )
     remedy = (
         "Report that layer as untrained by credit, or as trained by something else than alignment. Look at "
-        "`acquired` (cos minus that of fresh feedback): alignment that was there at the draw is not learnt."
+        "`acquired` (cos minus that of fresh feedback): alignment that was there at the draw is not learnt. "
+        "Undecided: more seeds."
     )
 
-    def compared_with(self, facts: Facts, limits: Thresholds) -> str:
-        """The z of a single tap; Holm asks more of the others."""
-        return f"z {z_limit(limits.orientation):.2f}"
-
-    def judge(self, moment: Moment, limits: Thresholds) -> Finding:
-        """Issue if any tap without exact credit is not above its null."""
-        facts, snapshot = moment.facts, moment.snapshot
-        reason = not_about_gradients(facts, snapshot)
-        lost = cut_off_taps(facts, snapshot)
+    def judge(self, moments: Sequence[Moment], limits: Thresholds) -> Finding:
+        """Taps that are declared exact first; then the others, the stem apart."""
+        facts = moments[0].facts
+        if facts.rule.approximates != "gradient":
+            return self.not_applicable(not_about_gradients(moments) or "")
+        lost = cut_off_taps(moments)
         if lost:
             return self.skipped(f"no gradient arrives at {name_all('tap', lost)}")
-        if reason:
-            return self.not_applicable(reason)
-        informed = informed_taps(facts, snapshot, limits)
-        unknown = [tap for tap in facts.inexact_taps if tap not in informed]
-        if unknown:
-            return self.skipped(f"no usable rows at {name_all('tap', unknown)}")
-        blind = [tap for tap, above in informed.items() if not above]
-        lowest = min(z for tap in informed if (z := snapshot.taps.z[tap]) is not None)
-        if blind:
-            taps = snapshot.taps
-            said = [f"{t} (cos {number(taps.cos[t], '+.3f')}, z {number(taps.z[t], '+.1f')})" for t in blind]
+        wrong = {tap: cos for tap in facts.exact_taps if (cos := _mean_cos(moments, tap)) < limits.exact_cos}
+        if wrong:
+            said = [f"{tap} ({number(cos, '+.3f')})" for tap, cos in wrong.items()]
             noun = "tap" if len(said) == 1 else "taps"
-            return self.issue(f"{noun} {first_few(said, MOST)}: no better than chance", value=lowest)
-        return self.passed(f"all {len(informed)} taps without exact credit are above chance", value=lowest)
+            return self.issue(f"declared exact, but measured otherwise: {noun} {first_few(said, MOST)}", value=0.0)
+        taps = asked_taps(facts)
+        if not taps:
+            stem = _about_stem(moments, limits)
+            return self.passed(f"credit is the gradient at every block tap (cosine at least {limits.exact_cos}){stem}")
+        answers = judge_taps(moments, taps, limits)
+        if isinstance(answers, str):
+            return self.skipped(answers)
+        return self._decide(answers, moments, limits)
+
+    def _decide(self, answers: list[TapAnswer], moments: Sequence[Moment], limits: Thresholds) -> Finding:
+        lowest, stem = min(a.cos.mean for a in answers), _about_stem(moments, limits)
+        below, open_taps = ([a for a in answers if a.answer == answer] for answer in ("below", "open"))
+        delta = f"δ = {limits.alignment:g}"
+        if below:
+            return self.issue(f"under {delta} at {_taps(below)}{stem}", value=lowest)
+        if open_taps:
+            what = what_would_decide(open_taps, moments, limits)
+            return self.undecided(f"neither under nor above {delta} at {_taps(open_taps)}; {what}{stem}", value=lowest)
+        sees = seen_with_power(answers, limits)
+        power = f"; {number(sees, '.3f')} would be seen above chance with 80 % power" if sees else ""
+        named = f"at least {delta} at all {len(answers)} block taps without exact credit"
+        return self.passed(f"{named}: {_taps(answers)}{power}{stem}", value=lowest)
+
+
+def _taps(answers: Sequence[TapAnswer]) -> str:
+    return f"{'tap' if len(answers) == 1 else 'taps'} {first_few([str(a) for a in answers], MOST)}"
+
+
+def _about_stem(moments: Sequence[Moment], limits: Thresholds) -> str:
+    """What the stem is told, which decides nothing."""
+    taps = stem_taps(moments[0].facts)
+    answers = judge_taps(moments, taps, limits) if taps else ""
+    if isinstance(answers, str):
+        return ""
+    words = {"carries": "is told", "below": "is not told", "open": "may be told"}
+    return f"; the stem {words[answers[0].answer]}: tap {answers[0]}"
+
+
+def _mean_cos(moments: Sequence[Moment], tap: int) -> float:
+    mean = known_mean(m.snapshot.taps.cos[tap] for m in moments)
+    return 1.0 if mean is None else mean

@@ -1,52 +1,66 @@
-"""CS006, the mean hides the layers: Γ is above its null but at most half of the taps in it are."""
+"""CS006, the mean hides the layers: Γ is above its null but at most half of the taps in it carry credit."""
 
-from creditscope.auditing.checks import RunCheck, register_check
-from creditscope.auditing.checks._orientation import informed_taps, not_about_gradients
+from collections.abc import Sequence
+
+from creditscope.auditing.checks import SeedsCheck, register_check
+from creditscope.auditing.checks._orientation import asked_taps, not_about_gradients
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import z_limit
 from creditscope.auditing.thresholds import Thresholds
+from creditscope.auditing.told import judge_taps
 from creditscope.words import name_all, number
 
 
 @register_check("cs006_hidden_layers")
-class HiddenLayers(RunCheck):
+class HiddenLayers(SeedsCheck):
     """A positive Γ can come from one tap, or from the tap that is handed the gradient."""
 
     code = "CS006"
     title = "the mean cosine hides the layers"
     line = "credit"
-    value_is = "share of block taps above chance"
+    value_is = "share of block taps that carry credit"
     value_limit = "hidden_share"
     why = "One aligned layer, or the layer that is handed the gradient, makes a mean look informative."
     remedy = "Report cosines per layer, and Γ over the taps without exact credit."
+    sufficient = False
 
-    def judge(self, moment: Moment, limits: Thresholds) -> Finding:
-        """Counts informed taps among those of Γ without exact credit."""
-        facts, snapshot = moment.facts, moment.snapshot
-        reason = not_about_gradients(facts, snapshot)
+    def judge(self, moments: Sequence[Moment], limits: Thresholds) -> Finding:
+        """Counts what CS005 finds of the taps of Γ without exact credit."""
+        facts = moments[0].facts
+        reason = not_about_gradients(moments)
         if reason:
             return self.not_applicable(reason)
-        taps = [tap for tap in facts.gamma_taps if tap in facts.inexact_taps]
+        taps = asked_taps(facts)
         if len(taps) < max(limits.hidden_taps, 1):
             return self.not_applicable(
                 f"{len(taps)} block taps without exact credit, the question needs {limits.hidden_taps:g}"
             )
-        if snapshot.gamma is None or not snapshot.gamma_null_sd:
+        snapshots = [m.snapshot for m in moments]
+        known = [(s.gamma, s.gamma_null_sd) for s in snapshots if s.gamma is not None and s.gamma_null_sd]
+        if len(known) < len(snapshots):
             return self.skipped("Γ has no null: no usable rows at some tap")
-        informed = informed_taps(facts, snapshot, limits)
-        unknown = [tap for tap in taps if tap not in informed]
-        if unknown:
-            return self.skipped(f"no usable rows at {name_all('tap', unknown)}")
-        blind = [tap for tap in taps if not informed[tap]]
-        share = 1 - len(blind) / len(taps)
-        gamma = f"Γ = {number(snapshot.gamma, '+.3f')}"
-        if snapshot.gamma / snapshot.gamma_null_sd <= z_limit(limits.orientation):
+        answers = judge_taps(moments, taps, limits)
+        if isinstance(answers, str):
+            return self.skipped(answers)
+        mean = sum(gamma for gamma, _ in known) / len(known)
+        null = sum(sd * sd for _, sd in known) ** 0.5 / len(known)
+        carrying, below, unclear = (
+            [a.tap for a in answers if a.answer == answer] for answer in ("carries", "below", "open")
+        )
+        share, gamma = len(carrying) / len(taps), f"Γ = {number(mean, '+.3f')}"
+        if mean <= z_limit(limits.orientation) * null:
             return self.passed(f"{gamma} is not above chance itself, so it hides nothing", value=share)
-        if share <= limits.hidden_share:
+        if (len(carrying) + len(unclear)) / len(taps) <= limits.hidden_share:
             return self.issue(
-                f"{gamma} looks informative, but {name_all('tap', blind)} of {len(taps)} block taps "
-                "without exact credit are no better than chance",
+                f"{gamma} looks informative, but {name_all('tap', below)} of {len(taps)} block taps without exact "
+                "credit carry too little",
                 value=share,
             )
-        return self.passed(f"{len(taps) - len(blind)} of {len(taps)} block taps are above chance", value=share)
+        if share <= limits.hidden_share:
+            return self.undecided(
+                f"{gamma} looks informative, but of {len(taps)} block taps without exact credit {len(carrying)} "
+                f"certainly carry it; {name_all('tap', unclear)} may",
+                value=share,
+            )
+        return self.passed(f"{len(carrying)} of {len(taps)} block taps carry credit", value=share)

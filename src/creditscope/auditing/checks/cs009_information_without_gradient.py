@@ -4,7 +4,7 @@ from creditscope.auditing.checks import RunCheck, register_check
 from creditscope.auditing.checks.cs007_vanishing_weight_gradients import VanishingWeightGradients
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
-from creditscope.auditing.stats import binomial_lower
+from creditscope.auditing.stats import share_bounds
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts, Snapshot
 from creditscope.words import name_all
@@ -58,7 +58,10 @@ class InformationWithoutGradient(RunCheck):
         missing = self.skipped(f"no probe, trained or untrained, at {name_all('tap', lost)}")
         if not probes:
             return missing
-        lows = {tap: binomial_lower(p, rows, confidence=limits.chance_confidence) for tap, p in probes.items()}
+        lows = {
+            tap: share_bounds(round(probe * rows), rows, confidence=limits.chance_confidence)[0]
+            for tap, probe in probes.items()
+        }
         bars = {tap: max(facts.best_constant + limits.probe_gain, before[tap] or 0.0) for tap in probes}
         tap = max(probes, key=lambda tap: lows[tap] - bars[tap])
         said = (

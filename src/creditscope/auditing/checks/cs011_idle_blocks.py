@@ -1,0 +1,80 @@
+"""CS011, blocks that learned nothing: accuracy lost when one block alone is put back to where it began."""
+
+from creditscope.auditing.checks import MethodCheck, register_check
+from creditscope.auditing.findings import Finding
+from creditscope.auditing.methods import Method
+from creditscope.auditing.rewinding import TrainedDepth, rewound_blocks, trained_depth
+from creditscope.auditing.thresholds import Thresholds
+from creditscope.words import count, first_few, points
+
+MOST = 6
+"""Blocks that a message gives the numbers of."""
+
+
+@register_check("cs011_idle_blocks")
+class IdleBlocks(MethodCheck):
+    """Trained depth, an interval, against BP's: it measures dependence, so passing it is no evidence of benefit."""
+
+    code = "CS011"
+    title = "blocks that learned nothing"
+    line = "depth"
+    value_is = "fewest blocks whose training the net depends on"
+    why = (
+        "A rule that trains one block of four can beat a frozen net and still be no rule for deep nets. What a block "
+        "learned is what is lost when it alone is put back; no training is needed to know."
+    )
+    remedy = (
+        "Say which blocks are idle. Passing says only that the net depends on its blocks, not that it is better for "
+        "them: CS004 decides that. Undecided: more seeds."
+    )
+    sufficient = False
+
+    def judge(self, method: Method, limits: Thresholds) -> Finding:
+        """Both ends of the rule's trained depth against half of BP's."""
+        facts = method.facts
+        if method.random_targets:
+            return self.not_applicable("random targets: there is no accuracy to lose")
+        if facts.blocks < 1:
+            return self.not_applicable("no block lies between the first tap and the last")
+        if not any(rewound_blocks(record.last) for record in method.whole):
+            return self.skipped(f"no block was put back ({_remedy(method)})")
+        if not facts.trainer:
+            return self._one_run(method, limits)
+        own, bp = trained_depth(method.whole, limits), trained_depth(list(method.bp.values()), limits)
+        if own is None:
+            return self.skipped(f"{count(len(method.whole), 'seed')} with every block put back, needs {limits.seeds:g}")
+        said = f"trained depth {own}, {_blocks(own)}"
+        others = {"value": float(own.low)}
+        if not any(facts.residual):
+            text = f"{said}; without skips, putting back any block breaks the net"
+            return self.tip(text, **others) if own.idle else self.not_applicable(text)
+        if bp is None:
+            return self.skipped(f"{said}, but no BP runs with every block put back: add --baselines")
+        said = f"{said} (BP {bp})"
+        if bp.high < 2:
+            return self.not_applicable(f"{said}: BP itself depends on fewer than two blocks")
+        if own.high < limits.trained_share * bp.low:
+            return self.issue(said, **others)
+        if own.low >= limits.trained_share * bp.high:
+            return self.passed(said, **others)
+        return self.undecided(f"{said}: more seeds needed", **others)
+
+    def _one_run(self, method: Method, limits: Thresholds) -> Finding:
+        """Of a watched model: what each block is worth to it, without an interval."""
+        losses = rewound_blocks(method.whole[0].last)
+        said = first_few([f"{tap} ({points(loss)} pp)" for tap, loss in losses.items()], MOST)
+        idle = [tap for tap, loss in losses.items() if loss < limits.rewind_loss]
+        if idle:
+            return self.tip(f"putting back costs, by tap: {said}; under {100 * limits.rewind_loss:g} pp is idle here")
+        return self.not_applicable(f"one run, and no BP to compare with; putting back costs, by tap: {said}")
+
+
+def _blocks(found: TrainedDepth) -> str:
+    """What each block costs to put back, and which are idle."""
+    idle = f"; idle: {first_few([str(tap) for tap in found.idle], MOST)}" if found.idle else ""
+    costs = [f"{block.tap} ({points(block.mean)} pp)" for block in found.blocks]
+    return f"accuracy lost by tap: {first_few(costs, MOST)}{idle}"
+
+
+def _remedy(method: Method) -> str:
+    return "run it again" if method.facts.trainer else "pass watch(…, initial=) the state dict before training"

@@ -1,0 +1,63 @@
+"""CS012, updates do not descend: of a rule that does not aim at the gradient, what each stage's own update does."""
+
+from collections.abc import Sequence
+
+from creditscope.auditing.checks import SeedsCheck, register_check
+from creditscope.auditing.descending import descent_estimate
+from creditscope.auditing.findings import Finding
+from creditscope.auditing.moment import Moment
+from creditscope.auditing.thresholds import Thresholds
+from creditscope.words import first_few, name_all, number
+
+MOST = 6
+"""Stages that a message gives the numbers of."""
+
+
+@register_check("cs012_updates_do_not_descend")
+class UpdatesDoNotDescend(SeedsCheck):
+    """Alignment must not be asked of a rule with another aim, but its updates must still lower the loss."""
+
+    code = "CS012"
+    title = "updates do not lower the loss"
+    line = "credit"
+    value_is = "smallest share of the gradient's decrease over the trained stages"
+    value_limit = "descent_share"
+    why = (
+        "A rule that approximates something else than the gradient is not judged by cosines; without this, nothing "
+        "would be asked of its credit, and label-blind noise would pass."
+    )
+    remedy = "Report which stages lower the loss by their own update and which do not. Undecided: more seeds."
+
+    def judge(self, moments: Sequence[Moment], limits: Thresholds) -> Finding:
+        """Passed if every trained stage descends, an issue if none does, undecided where only some do."""
+        facts = moments[0].facts
+        if facts.rule.approximates == "gradient":
+            return self.not_applicable("the rule aims at the gradient, and is judged by alignment with it")
+        taps = [t for t in range(len(facts.taps)) if any(w.stage == t and w.role == "rule" for w in facts.weights)]
+        if not taps:
+            return self.not_applicable("no stage is trained by the rule")
+        level = {"confidence": limits.alignment_confidence}
+        own = {t: descent_estimate(moments, t, "descent_stage", over_null=False, **level) for t in taps}
+        beyond = {t: descent_estimate(moments, t, "descent_stage", over_null=True, **level) for t in taps}
+        unknown = [tap for tap in taps if own[tap] is None or beyond[tap] is None]
+        if unknown:
+            where = name_all("stage", unknown)
+            return self.skipped(f"descent of {where} was not measured ({moments[0].remedy('full')})")
+        known = {tap: (a, b) for tap in taps if (a := own[tap]) and (b := beyond[tap])}
+        holds = [t for t, (share, more) in known.items() if share.low >= limits.descent_share and more.low > 0]
+        fails = [t for t, (share, _) in known.items() if share.high < limits.descent_share]
+        lowest = min(share.mean for share, _ in known.values())
+        aim = f"the rule approximates {facts.rule.approximates}"
+        said = first_few([f"{tap} ({share})" for tap, (share, _) in known.items()], MOST)
+        if len(holds) == len(taps):
+            return self.passed(f"{aim}; every stage's own update lowers the loss: stage {said}", value=lowest)
+        if len(fails) == len(taps) and len(moments) > 1:
+            limit = number(limits.descent_share, "g")
+            return self.issue(
+                f"{aim}; no stage's own update lowers the loss by {limit} of what the gradient's would: stage {said}",
+                value=lowest,
+            )
+        rest = [tap for tap in taps if tap not in holds]
+        return self.undecided(
+            f"{aim}; {name_all('stage', rest)} of {len(taps)} not shown to lower the loss: stage {said}", value=lowest
+        )

@@ -1,0 +1,252 @@
+"""What the taps were told, over seeds: each tap's alignment as one estimate with three answers.
+
+The estimand is the mean over seeds of `cos`, and of `cos_F`; the worse answer counts. A tap *carries* credit if the
+lower bound reaches δ and the mean is above the null of the mean, is *below* if the upper bound, Holm over the taps,
+stays under δ, and is *open* otherwise. The cosine of the stage's weights can make open what is below. A rule that draws
+noise in every step is judged by β, the projection of the mean of its own draws on the gradient.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from creditscope.auditing.moment import Moment
+from creditscope.auditing.stats import below_p, holm, t_bounds, t_point, z_limit
+from creditscope.auditing.thresholds import Thresholds
+from creditscope.record import Snapshot
+from creditscope.record.schema import OWN_DRAWS
+from creditscope.words import number
+
+Answer = Literal["carries", "below", "open"]
+POWER = 0.8
+"""With which what is stated to be seen would be seen."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds with its one-sided bounds, and the sd of its null (0: it has none)."""
+
+    values: tuple[float, ...]
+    low: float
+    high: float
+    null: float
+    point: float
+    """What the mean must exceed to be above its null."""
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds."""
+        return sum(self.values) / len(self.values)
+
+    @property
+    def above_null(self) -> bool:
+        """Whether a random orientation would not have it."""
+        return self.mean > self.point
+
+    @property
+    def out_of_reach(self) -> bool:
+        """Whether even perfect alignment could not be told from a random orientation."""
+        return self.point >= 1 - 1e-9
+
+    def carries(self, limit: float) -> bool:
+        """Whether it is at least the limit, and above its null."""
+        return self.low >= limit and self.above_null
+
+    def __str__(self) -> str:
+        """Mean and bounds; a single run has none but those of its null."""
+        return f"{_short(self.mean)} [{_short(self.low)}, {_short(self.high)}]"
+
+
+@dataclass(frozen=True)
+class TapAnswer:
+    """One tap's answer and the estimates that it rests on."""
+
+    tap: int
+    answer: Answer
+    cos: Estimate
+    weighted: Estimate | None
+    """`cos_F`; None for a rule that is judged by β."""
+    stage: Estimate | None
+    """The cosine of the stage's weights, where it was measured."""
+    spared: bool = False
+    """Whether the weights made it open."""
+
+    @property
+    def worst(self) -> Estimate:
+        """Of the two the one with the lower bound that is lower."""
+        return self.cos if self.weighted is None or self.cos.low <= self.weighted.low else self.weighted
+
+    @property
+    def opposed(self) -> bool:
+        """Whether it points the other way: anti-aligned, which is not chance."""
+        return self.cos.high < 0 and self.cos.mean < -self.cos.point
+
+    def __str__(self) -> str:
+        if self.answer == "below" and self.opposed:
+            said = f"anti-aligned, {self.cos}"
+        elif self.answer == "below":
+            e = self.cos if self.cos.high <= self.worst.high else self.worst
+            name = "" if e is self.cos else "cos_F "
+            zero = "; not zero" if e.low > 0 and e.above_null else ""
+            said = f"{name}at most {_short(e.high)}{zero}: {_short(e.mean)} [{_short(e.low)}, {_short(e.high)}]"
+        else:
+            said = f"{self.cos}"
+            if self.worst is not self.cos:
+                said += f", cos_F {self.worst}"
+        if self.spared and self.stage:
+            said += f", yet its weights {self.stage}"
+        return f"{self.tap} ({said})"
+
+
+def judge_taps(moments: Sequence[Moment], taps: Sequence[int], limits: Thresholds) -> list[TapAnswer] | str:
+    """The answer of each of the taps over the seeds of the moments; in words, what was not measured.
+
+    Of a single run nothing is said to be below: its feedback could have been drawn otherwise.
+    """
+    noisy = moments[0].facts.rule.draws_noise
+    names = ("beta", "") if noisy else ("cos", "cos_F")
+    missing = [tap for tap in taps if not all(_is_known(m, tap, names) for m in moments)]
+    if missing:
+        return _why_missing(moments, missing, noisy)
+    own = [_estimate(moments, names[0], tap, limits) for tap in taps]
+    lost = [tap for tap, e in zip(taps, own, strict=True) if e.out_of_reach]
+    if lost:
+        return (
+            f"too few features turn at tap {lost[0]}: even perfect alignment cannot be told from a random orientation"
+        )
+    weighted = [None if noisy else _estimate(moments, names[1], tap, limits) for tap in taps]
+    stages = [_stage(moments, tap, limits) for tap in taps]
+    below = [_below(series, limits) for series in (own, weighted)]
+    found = []
+    for i, tap in enumerate(taps):
+        answer: Answer = "carries" if own[i].carries(limits.alignment) else "open"
+        other, stage = weighted[i], stages[i]
+        if other is not None and not _weighted_holds(own[i], other, limits):
+            answer = "open"
+        if below[0][i] or below[1][i]:
+            answer = "below"
+        spared = answer == "below" and stage is not None and stage.carries(limits.alignment)
+        found.append(TapAnswer(tap, "open" if spared else answer, own[i], other, stage, spared))
+    return found
+
+
+def seen_with_power(answers: Sequence[TapAnswer], limits: Thresholds) -> float:
+    """The alignment that would be seen above its null with 80 % power, at the tap where it is largest."""
+    return (z_limit(limits.orientation) + z_limit(1 - POWER)) * max(a.cos.null for a in answers)
+
+
+def what_would_decide(answers: Sequence[TapAnswer], moments: Sequence[Moment], limits: Thresholds) -> str:
+    """Whether more seeds, or more rows, would make open taps answer; and about how many seeds."""
+    n = len(moments)
+    if n < 2:
+        return "a single run cannot tell more; train several seeds"
+    sds = [s for m in moments for a in answers if (s := _null_sd(m.snapshot, a.tap)) is not None]
+    wide = bool(sds) and sum(sds) / len(sds) > limits.alignment
+    needed = max((_seeds_needed(a.worst, limits) for a in answers), default=n)
+    about = f"about {needed:,} seeds" if needed <= 1000 else "over 1,000 seeds"
+    rows = " (more rows would not: the null itself is wider than δ)" if wide else ", or more rows"
+    return f"{about} would decide{rows}"
+
+
+def _seeds_needed(e: Estimate, limits: Thresholds) -> int:
+    """For the bound to clear δ with 80 % power if mean and sd stay as they are; at least one more than now."""
+    n, mean = len(e.values), e.mean
+    sd = math.sqrt(sum((v - mean) ** 2 for v in e.values) / (n - 1))
+    gap = abs(mean - limits.alignment)
+    if gap == 0:
+        return 10**6
+    factor = z_limit(1 - limits.alignment_confidence) + z_limit(1 - POWER)
+    return max(n + 1, math.ceil(min((factor * sd / gap) ** 2, 1e6)))
+
+
+def _weighted_holds(cos: Estimate, weighted: Estimate, limits: Thresholds) -> bool:
+    """Whether cos_F carries credit too, and is not far below cos."""
+    return weighted.carries(limits.alignment) and weighted.high >= limits.weighted_share * cos.mean
+
+
+def _below(estimates: Sequence[Estimate | None], limits: Thresholds) -> list[bool]:
+    known = [e for e in estimates if e is not None]
+    if len(known) < len(estimates) or len(known[0].values) < 2:
+        return [False] * len(estimates)
+    p = [below_p(e.values, limits.alignment) for e in known]
+    return holm(p, level=1 - limits.alignment_confidence)
+
+
+def _estimate(moments: Sequence[Moment], name: str, tap: int, limits: Thresholds) -> Estimate:
+    """Over seeds by t; of one run by its null, which is how much another draw of the feedback would change it."""
+    values = tuple(_value(m.snapshot, name, tap) for m in moments)
+    if name == "beta":
+        return _of_draws(moments, values, tap, limits)
+    nulls = [_value(m.snapshot, "null_sd_F" if name == "cos_F" else "null_sd", tap, _null_sd(m.snapshot, tap))
+             for m in moments]  # fmt: skip
+    null = math.sqrt(sum(sd * sd for sd in nulls)) / len(nulls)
+    point = z_limit(limits.orientation) * null
+    if len(values) == 1:
+        reach = z_limit(1 - limits.alignment_confidence) * null
+        q99 = _value(moments[0].snapshot, "null_q99", tap, point)
+        if name == "cos" and null > 0:  # simulated at 1 %; other levels by the ratio of normal points
+            point = q99 * z_limit(limits.orientation) / z_limit(0.01)
+        return Estimate(values, values[0] - reach, values[0] + reach, null, point)
+    low, high = t_bounds(values, confidence=limits.alignment_confidence)
+    return Estimate(values, low, high, null, point)
+
+
+def _of_draws(moments: Sequence[Moment], values: tuple[float, ...], tap: int, limits: Thresholds) -> Estimate:
+    """β over seeds; of one run over its own draws."""
+    if len(moments) > 1:
+        low, high = t_bounds(values, confidence=limits.alignment_confidence)
+        return Estimate(values, low, high, 0.0, 0.0)
+    reach = t_point(OWN_DRAWS - 1, limits.alignment_confidence) * _value(moments[0].snapshot, "beta_se", tap, 0.0)
+    return Estimate(values, values[0] - reach, values[0] + reach, 0.0, 0.0)
+
+
+def _stage(moments: Sequence[Moment], tap: int, limits: Thresholds) -> Estimate | None:
+    """The cosine of the weights of the stage that ends at the tap."""
+    values = [_known(m.snapshot.taps.stage_cos, tap) for m in moments]
+    nulls = [_known(m.snapshot.taps.stage_null_sd, tap) for m in moments]
+    known = [(v, sd) for v, sd in zip(values, nulls, strict=True) if v is not None and sd is not None]
+    if len(known) < max(len(moments), 2):
+        return None
+    null = math.sqrt(sum(sd * sd for _, sd in known)) / len(known)
+    low, high = t_bounds([v for v, _ in known], confidence=limits.alignment_confidence)
+    return Estimate(tuple(v for v, _ in known), low, high, null, z_limit(limits.orientation) * null)
+
+
+def _is_known(moment: Moment, tap: int, names: Sequence[str]) -> bool:
+    taps = moment.snapshot.taps
+    if any(name and _known(getattr(taps, name), tap) is None for name in names):
+        return False
+    if "beta" in names:
+        return True
+    # records of an earlier schema have the null of flat states only
+    return _known(taps.null_sd, tap) is not None and (bool(taps.null_q99) or len(moment.facts.tap_shapes[tap]) < 2)
+
+
+def _why_missing(moments: Sequence[Moment], taps: Sequence[int], noisy: bool) -> str:
+    old = all(_known(m.snapshot.taps.cos, tap) is not None for m in moments for tap in taps)
+    where = "tap " + ", ".join(map(str, taps)) if len(taps) == 1 else "taps " + ", ".join(map(str, taps))
+    if noisy and old:
+        return f"the mean of the rule's own draws was not measured at {where} ({moments[0].remedy('full')})"
+    if old:
+        return f"the null of states with places is not on record at {where} (run it again)"
+    return f"no usable rows at {where}"
+
+
+def _null_sd(snapshot: Snapshot, tap: int) -> float | None:
+    return _known(snapshot.taps.null_sd, tap)
+
+
+def _value(snapshot: Snapshot, name: str, tap: int, otherwise: float | None = None) -> float:
+    found = _known(getattr(snapshot.taps, name), tap)
+    found = otherwise if found is None else found
+    assert found is not None
+    return found
+
+
+def _known(series: Sequence[float | None], tap: int) -> float | None:
+    return series[tap] if series else None
+
+
+def _short(value: float) -> str:
+    return number(value, "+.3f")

@@ -1,0 +1,90 @@
+"""Accuracy with one block put back to where it began: whether the trained net depends on what the block learned."""
+
+import copy
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from creditscope.batch import Batch
+from creditscope.measure.subject import Subject
+from creditscope.stack import call_net
+
+FIRST_STATISTICS = {"running_mean": 0, "running_var": 1, "num_batches_tracked": 0}
+
+
+@torch.no_grad()
+def measure_rewind(subject: Subject) -> dict[str, Tensor]:
+    """Accuracy with the stage before a tap alone as it was before training, and with batch norms estimated anew.
+
+    NaN for the first stage, for one that is not trained and for one that shares a parameter; nothing at all without
+    class labels or the tensors that training began with, nor of the second without batch norms.
+    """
+    if subject.initial is None or subject.test is None:
+        return {}
+    nothing = torch.full((len(subject.taps),), torch.nan, dtype=torch.float64, device=subject.target.device)
+    names = {stage: own for stage in range(1, len(subject.taps)) if (own := _tensors_of(subject, stage))}
+    norms = _batch_norms(subject.net)
+    found = {name: nothing.clone() for name in ("rewind", *["rewind_refit"] * bool(norms))}
+    if not names:
+        return found
+    began, batches = subject.initial(), list(subject.test())
+    other = copy.deepcopy(subject.net).eval() if norms else None
+    for stage, own in names.items():
+        kept = {name: began[name].to(subject.tensors[name], copy=True) for name in own if name in began}
+        tensors = {**subject.tensors, **kept}
+        found["rewind"][stage] = _accuracy(subject.net, tensors, batches)
+        if other is not None and subject.probe is not None:
+            fitted = _refitted(other, tensors, subject.probe()[0])
+            found["rewind_refit"][stage] = _accuracy(other, fitted, batches)
+    return found
+
+
+def _tensors_of(subject: Subject, stage: int) -> list[str]:
+    """Parameters and buffers of a stage, by name; none if it is not trained, or shares a parameter with another."""
+    stages = subject.applied.anatomy.stages
+    others = {name for i, names in enumerate(stages) if i != stage for name in names}
+    own = set(stages[stage])
+    if own.isdisjoint(subject.trained) or own & others:
+        return []
+    loose = (name for name in subject.tensors if name not in own | others)
+    return [*own, *(name for name in loose if _stages_of(subject, name) == {stage})]
+
+
+def _stages_of(subject: Subject, name: str) -> set[int]:
+    """Where a tensor that is not trained belongs: with those of its module that are, or else to the tap around it."""
+    owner = _owner(name)
+    beside = {i for i, names in enumerate(subject.applied.anatomy.stages) if owner in map(_owner, names)}
+    around = [i for i, tap in enumerate(subject.taps) if f"{owner}.".startswith(f"{tap}.")]
+    return beside or set(sorted(around, key=lambda i: len(subject.taps[i]))[-1:])
+
+
+def _owner(name: str) -> str:
+    """The module that a parameter or buffer is of."""
+    return name.rpartition(".")[0]
+
+
+def _accuracy(net: nn.Module, tensors: Mapping[str, Tensor], batches: Sequence[Batch]) -> Tensor:
+    """Share of the rows that count which are classified rightly."""
+    right = [b.only_scored(call_net(net, b.inputs, tensors).argmax(-1) == b.target) for b in batches]
+    return torch.cat(right).double().mean()
+
+
+def _batch_norms(net: nn.Module) -> dict[str, _BatchNorm]:
+    """Those that keep running statistics, by name."""
+    norms = {name: m for name, m in net.named_modules() if isinstance(m, _BatchNorm)}
+    return {name: m for name, m in norms.items() if m.track_running_stats and m.running_mean is not None}
+
+
+def _refitted(net: nn.Module, tensors: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
+    """The tensors with the statistics of all batch norms estimated on a batch; a net in eval mode stays so."""
+    norms = _batch_norms(net)
+    first = {f"{norm}.{key}".removeprefix("."): value for norm in norms for key, value in FIRST_STATISTICS.items()}
+    fitted = {name: torch.full_like(tensors[name], value) for name, value in first.items() if name in tensors}
+    for norm in norms.values():
+        norm.train().momentum = None  # the mean over all that it sees
+    call_net(net, batch.inputs, {**tensors, **fitted})  # writes into what is fitted
+    for norm in norms.values():
+        norm.eval()
+    return {**tensors, **fitted}

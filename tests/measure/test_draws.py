@@ -1,0 +1,161 @@
+"""A rule's own draws: a forward gradient whose mean and noise are known in closed form."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from subjects import make_net, make_subject, seen_of
+
+from creditscope.measure.draws import Draws, measure_draws, own_credits
+from creditscope.measure.facts import rule_facts
+from creditscope.measure.subject import subjects_of
+from creditscope.record.schema import OWN_DRAWS
+from creditscope.rules import TapRule
+from creditscope.rules._learning import advanced, draw_counter, gaussian_probe
+from creditscope.stack import StackedNet
+from creditscope.testing import assert_rule
+
+WIDTH = 16
+
+
+class ForwardGradient(TapRule):
+    """a_L = (v·g_L) v with one Gaussian v for all rows, drawn anew in every step; g_L itself at the other taps."""
+
+    needs_feedback = needs_top_gradient = learns_feedback = draws_noise = True
+
+    def draw_feedback(self, tap_shapes, classes, generator):
+        return [torch.randn(3, generator=generator), draw_counter(generator)]
+
+    def learn_feedback(self, ctx):
+        return [ctx.feedback[0], advanced(ctx.feedback[1])]
+
+    def credit(self, ctx):
+        g = ctx.top_gradient
+        v = gaussian_probe(ctx.feedback[1], g.shape[1:], g.dtype)
+        along = (v * g).flatten(1).sum(1).view(-1, *[1] * (g.ndim - 1)) * v
+        return [*(g for _ in ctx.states[:-1]), along]
+
+
+class OfItsOwn(ForwardGradient):
+    """The same with a draw for every row, so that a batch has as many as rows."""
+
+    def credit(self, ctx):
+        g = ctx.top_gradient
+        v = gaussian_probe(ctx.feedback[1], g.shape, g.dtype)
+        return [*(g for _ in ctx.states[:-1]), (v * g).sum(1, keepdim=True) * v]
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    return make_net(depth=2, width=WIDTH)
+
+
+def subject_of(learnt, rule, rows=512):
+    net, x, y = learnt
+    return make_subject(copy.deepcopy(net), x[:rows], y[:rows], rule)
+
+
+class TestForwardGradient:
+    def test_it_is_unbiased_and_almost_all_noise(self, learnt):
+        """E‖a‖² = (d + 2)‖g‖² and ‖E a‖² = ‖g‖²: a share (d + 1)/(d + 2) of it is noise."""
+        subject = subject_of(learnt, OfItsOwn())
+        seen = seen_of(subject)
+        found = measure_draws(subject, seen)
+        beta, se, noise = (float(found[name][-1]) for name in ("beta", "beta_se", "draw_noise"))
+        assert 0 < se < 0.2
+        assert abs(beta - 1) < 4 * se
+        assert noise == pytest.approx((WIDTH + 1) / (WIDTH + 2), abs=0.02)
+        a, g = seen.credits[-1].double(), seen.exact[-1].double()
+        cos = (a * g).sum(1) / a.norm(dim=1) / g.norm(dim=1)
+        assert 0 < float(cos.mean()) < 0.4  # of one draw: |v̂·ĝ|, about √(2/πd)
+
+    def test_against_numpy(self, learnt):
+        subject = subject_of(learnt, ForwardGradient())
+        seen, (_, counter) = seen_of(subject), subject.applied.feedback
+        g = seen.exact[-1].double().numpy()
+        draws = []
+        for step in range(1, OWN_DRAWS + 1):
+            v = gaussian_probe(counter + torch.tensor([0, step]), (WIDTH,), torch.float32).double().numpy()
+            draws.append((g @ v)[:, None] * v)
+        draws = np.array(draws)
+        betas = (draws * g).sum((1, 2)) / (g**2).sum()
+        noise = ((draws - draws.mean(0)) ** 2).sum() / (OWN_DRAWS - 1) / (draws**2).sum((1, 2)).mean()
+        found = measure_draws(subject, seen)
+        np.testing.assert_allclose(found["beta"][-1], betas.mean(), rtol=1e-4)
+        np.testing.assert_allclose(found["beta_se"][-1], betas.std(ddof=1) / OWN_DRAWS**0.5, rtol=1e-4)
+        np.testing.assert_allclose(found["draw_noise"][-1], noise, rtol=1e-4)
+
+    def test_draws_are_the_same_again_and_other_than_the_one_in_use(self, learnt):
+        subject = subject_of(learnt, ForwardGradient())
+        seen = seen_of(subject)
+        first, second = (list(own_credits(subject, subject.applied, seen, OWN_DRAWS)) for _ in range(2))
+        assert len(first) == OWN_DRAWS
+        for one, other in zip(first, second, strict=True):
+            assert all(map(torch.equal, one, other))
+        tops = [seen.credits[-1], *(credits[-1] for credits in first)]
+        assert not any(torch.equal(a, b) for i, a in enumerate(tops) for b in tops[:i])
+
+    def test_a_stack_is_measured_as_its_seeds_are(self, learnt):
+        alone = [make_subject(copy.deepcopy(learnt[0]), *learnt[1:], ForwardGradient(), seed=s) for s in (1, 2)]
+        feedback = [torch.stack(b) for b in zip(*(s.applied.feedback for s in alone), strict=True)]
+        stack = StackedNet.of([s.net for s in alone])
+        applied = replace(alone[0].applied, net=stack, feedback=feedback)
+        together = subjects_of(stack, applied, [1, 2], inputs=learnt[1], target=learnt[2])
+        for one, other in zip(alone, together, strict=True):
+            wanted, found = measure_draws(one, seen_of(one)), measure_draws(other, seen_of(one))
+            torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+
+    def test_it_holds_what_rules_promise(self):
+        assert_rule(ForwardGradient)
+        assert rule_facts(ForwardGradient()).draws_noise
+
+    def test_noise_that_does_not_move_is_told(self):
+        class Still(ForwardGradient):
+            learns_feedback = False
+
+        class Fixed(ForwardGradient):
+            def redraw(self, feedback, draw):
+                return feedback
+
+        for rule, what in ((Still, "a step of learn_feedback"), (Fixed, "redraw")):
+            with pytest.raises(AssertionError, match=f"Expected other credit after {what} of a rule that sets"):
+                assert_rule(rule)
+
+
+def test_exact_credit_has_no_noise_and_a_rule_that_draws_none_is_not_measured(learnt):
+    subject = subject_of(learnt, ForwardGradient())
+    found = measure_draws(subject, replace(seen_of(subject), exact=[seen_of(subject).exact[-1]] * 3))
+    np.testing.assert_allclose(found["beta"][:-1], 1)
+    np.testing.assert_array_equal(found["draw_noise"][:-1], 0)
+    np.testing.assert_array_equal(found["beta_se"][:-1], 0)
+    for rule in ("dfa", "grape", "bp"):
+        subject = subject_of(learnt, rule, rows=64)
+        assert measure_draws(subject, seen_of(subject)) == {}
+        assert not rule_facts(subject.applied.rule).draws_noise
+
+
+@pytest.mark.parametrize(("credit", "gradient"), [(1e-30, 1e30), (1e30, 1e-30), (1e30, 1e30), (1e-38, 1e-38)])
+def test_at_any_scale(credit, gradient):
+    stream = torch.Generator().manual_seed(0)
+    g, a = torch.randn(7, 5, generator=stream), torch.randn(4, 7, 5, generator=stream)
+    found, wanted = Draws(g * gradient), Draws(g)
+    for one in a:
+        found.add(one * credit)
+        wanted.add(one)
+    np.testing.assert_allclose(float(found.noise), float(wanted.noise), rtol=1e-5)
+    betas = [float(b) * (gradient / credit) for b in found.betas]
+    np.testing.assert_allclose(betas, [float(b) for b in wanted.betas], rtol=1e-5)
+
+
+def test_without_a_gradient_there_is_no_beta_and_without_credit_no_share():
+    draws = Draws(torch.zeros(3, 2))
+    for size in (1.0, 2.0):
+        draws.add(torch.full((3, 2), size))
+    assert all(b.isnan() for b in draws.betas)
+    assert float(draws.noise) == pytest.approx(0.2)
+    nothing = Draws(torch.ones(3, 2))
+    nothing.add(torch.zeros(3, 2))
+    nothing.add(torch.zeros(3, 2))
+    assert nothing.noise.isnan()
