@@ -14,7 +14,7 @@ from creditscope.reproduction.published import PUBLISHED
 from creditscope.studies._study import DEFAULTS, drop_repeated
 
 NAMES = ("audit_hero", "snapshot_resmlp", "snapshot_vit", "cross_architecture", "penalty_rescue", "reproduction")
-NAMES += ("conventions", "baselines")
+NAMES += ("conventions", "depth_scan", "baselines")
 TAPS = {"rho_exact": 0.998, "fresh_rho": 0.001, "fresh_rho_sd": 0.01, "cos_input": 0.3}
 
 

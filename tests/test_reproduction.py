@@ -35,6 +35,8 @@ from creditscope.reproduction.page import lead_of, render_page
 from creditscope.reproduction.published import NOT_COMPARED, PUBLISHED, WHERE
 from creditscope.studies.graph_depth import graph_depth
 from creditscope.studies.reproduction import SCALES as REPRODUCTION
+from creditscope.train.plan import plan_run
+from creditscope.train.runner import run_all
 
 LACKING = {p.id for p in PUBLISHED if p.part.startswith("Deep GCNs")}
 
@@ -183,9 +185,18 @@ class TestSelectors:
                     published.readings[name](shelf)
             specs = [r.spec for r in shelf.read.values()]
             assert {spec.credit_norm for spec in specs} == allowed
-            by_input = {spec.rule_options.get("index") for spec in specs if spec.rule == "dfa"}
+            by_input = {spec.rule_options.get("index") for spec in specs if spec.rule == "dfa" and not spec.frozen}
             assert by_input == ({"input"} if name == "published" else {None})
             assert {spec.targets for spec in specs} == {"true", "redrawn" if name == "published" else "random"}
+
+    def test_of_frozen_blocks_the_index_changes_nothing(self, tmp_path):
+        """So one run serves the published conventions and credit norm sample."""
+        net, quick = {"depth": 2, "width": 8}, {"tier": "quick", "eval_rows": 32, "snapshot_every": 0}
+        fields = {"task": "digits", "net_options": net, "epochs": 1, "credit_norm": "sample", "frozen": True, **quick}
+        specs = [plan_run(rule="dfa", rule_options=options, **fields) for options in ({}, {"index": "input"})]
+        one, other = run_all(specs, tmp_path, jobs=1, device="cpu")
+        assert (one.last.loss, one.last.correct) == (other.last.loss, other.last.correct)
+        assert one.spec != other.spec
 
     @pytest.mark.parametrize(
         ("id", "ours", "published"),

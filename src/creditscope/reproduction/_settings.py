@@ -38,13 +38,16 @@ RULES = {str(fields["rule"]): fields for fields in (BLOCK_FA, DFA)}
 
 
 def applied(setting: str, wanted: Wanted) -> Wanted:
-    """A condition under a setting."""
+    """A condition under a setting; what credit is indexed by changes nothing where blocks are frozen."""
     if wanted["rule"] not in RULES:
         return wanted
     if setting != CONVENTIONS:
         return {**wanted, "credit_norm": setting}
+    own = RULES[wanted["rule"]]
+    if wanted.get("frozen"):
+        return {**wanted, "credit_norm": own["credit_norm"]}
     targets = {"targets": "redrawn"} if wanted.get("targets") == "random" else {}
-    return {**wanted, **RULES[wanted["rule"]], **targets}
+    return {**wanted, **own, **targets}
 
 
 def everywhere(reading: Reading) -> Readings:
