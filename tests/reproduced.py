@@ -11,19 +11,22 @@ from creditscope.registry import STUDIES
 from creditscope.reproduction._shelf import Shelf
 from creditscope.reproduction.compare import Published
 from creditscope.reproduction.published import PUBLISHED
+from creditscope.studies._study import DEFAULTS, drop_repeated
 
 NAMES = ("audit_hero", "snapshot_resmlp", "snapshot_vit", "cross_architecture", "penalty_rescue", "reproduction")
-TAPS = {"rho_exact": 0.998, "fresh_rho": 0.001, "fresh_rho_sd": 0.01}
+NAMES += ("conventions", "depth_scan", "baselines")
+TAPS = {"rho_exact": 0.998, "fresh_rho": 0.001, "fresh_rho_sd": 0.01, "cos_input": 0.3}
 
 
 @cache
 def everything() -> tuple[Record, ...]:
-    """Every run of the studies at scale paper, the seeds a little apart, each condition with an accuracy of its own."""
-    wanted = {str(sorted(w.items(), key=str)): w for name in NAMES for w in STUDIES.get(name)("paper").runs}
+    """Every run on images at scale paper, the seeds a little apart, each condition with an accuracy of its own."""
+    wanted = [w for name in NAMES for w in STUDIES.get(name)("paper").runs if w["net"] != "gcn"]
     conditions: dict[str, int] = {}
     found = []
-    for one in wanted.values():
-        own = conditions.setdefault(str(sorted({**one, "seed": 0}.items(), key=str)), len(conditions))
+    for one in drop_repeated(wanted):
+        fields = {**DEFAULTS, **one, "seed": 0}
+        own = conditions.setdefault(str(sorted(fields.items(), key=str)), len(conditions))
         accuracy = 0.2 + 0.005 * own + 1e-4 * (one["seed"] % 7)
         found.append(run_of(one, accuracy=accuracy, taps=TAPS))
     return tuple(found)
@@ -54,4 +57,4 @@ def is_seed(record: Record, rule: str, seeds: Iterable[int]) -> bool:
     spec = record.spec
     plain = (spec.net, spec.rule, spec.epochs, spec.frozen, spec.credit_norm) == ("resmlp", rule, 100, False, "none")
     same = spec.net_options == {"depth": 4, "width": 256, "terminal_norm": True} and spec.targets == "true"
-    return plain and same and spec.seed in seeds
+    return plain and same and not spec.rule_options and spec.seed in seeds

@@ -18,10 +18,12 @@ from creditscope.figures import describe_figure
 from creditscope.figures._words import half_width
 from creditscope.record import Record, load_records
 from creditscope.registry import FIGURES, STUDIES
+from creditscope.reproduction._settings import CONVENTIONS, OURS, SAMPLE, SETTINGS
 from creditscope.reproduction._shelf import Shelf
 from creditscope.reproduction._words import size
 from creditscope.reproduction.artefacts import list_artefacts
-from creditscope.reproduction.compare import Comparison, Published, compare
+from creditscope.reproduction.compare import compare
+from creditscope.reproduction.joint import Row, compare_settings, join
 from creditscope.reproduction.published import PUBLISHED
 from creditscope.studies import DerivedRecord, collect, resolve_study, study_on_record
 
@@ -110,24 +112,27 @@ class TestAuditTable:
 class TestReproductionTable:
     @pytest.mark.parametrize("row", read_table("| quantity |"), ids=lambda row: row["quantity"])
     def test_row(self, row, shelf):
-        published, found = find_entry(row, shelf)
-        assert_says(row["measured"], found.mean, found.half)
-        assert row["inside"] == {True: "yes", False: "no"}[found.inside]
-        if label := row["a setting in which it is inside"].partition(":")[0]:
-            other = next(a for a in published.alternatives if a.label == label)
-            again = compare(published, other.reading(shelf))
-            assert_says(row["a setting in which it is inside"], again.mean, again.half)
-            assert (found.inside, again.inside) == (False, True)
+        found = find_entry(row, shelf)
+        shown = [setting for setting in SETTINGS if setting.title in row]
+        assert {OURS, CONVENTIONS} <= {setting.name for setting in shown}
+        for setting in shown:
+            compared = found.under[setting.name]
+            answer, _, numbers = row[setting.title].partition(": ")
+            assert answer == {True: "yes", False: "no", None: "–"}[compared.inside]
+            if numbers:
+                assert_says(numbers, compared.mean, compared.half)
 
     def test_counts(self, shelf):
-        compared = [compare(published, published.reading(shelf)) for published in PUBLISHED]
-        answers = [found.inside for found in compared]
-        said = f"holds {len(answers)} published numbers beside ours: {answers.count(True)} lie inside"
+        found = join([compare_settings(published, shelf) for published in PUBLISHED])
+        said = f"holds {len(PUBLISHED)} published numbers beside ours, {len(found.rows)} of them like for like."
         assert said in " ".join(README.split())
-        assert f"{answers.count(False)} do not." in " ".join(README.split())
-        assert answers.count(None) == 0
-        far = [found for found in compared if found.inside and not found.settled]
-        assert f"({len(far)} of the {answers.count(True)} are accuracies more than 1.5 pp off" in README
+        rows = {row["setting"]: row for row in read_table("| setting | inside")}
+        assert list(rows) == [setting.title for setting in SETTINGS]
+        by_title = {one.setting.title: one for one in found.tallies}
+        for title, row in rows.items():
+            one = by_title.get(title)
+            counts = [str(one.joint), f"{one.inside} of {one.answered}"] if one else ["not run", "–"]
+            assert [row[f"inside, of {found.shared} that all have"], row["inside, of those it has"]] == counts
 
     def test_backprop_is_near(self, shelf):
         """The sentence speaks of four numbers."""
@@ -137,8 +142,8 @@ class TestReproductionTable:
 
     def test_sizes(self, shelf):
         published = next(p for p in PUBLISHED if p.quantity == "‖h_L‖, DFA")
-        sample = next(a.reading for a in published.alternatives if a.label == "credit norm sample")
-        plain, normalised = (compare(published, reading(shelf)).mean for reading in (published.reading, sample))
+        readings = (published.readings[name] for name in (OURS, SAMPLE))
+        plain, normalised = (compare(published, reading(shelf)).mean for reading in readings)
         said = (
             f"published as {published.said[0]}, is {size(plain)} without normalisation and {size(normalised)} with it"
         )
@@ -162,14 +167,14 @@ class TestReproductionTable:
         assert [count for count in counts if count not in made] == []
 
 
-def find_entry(row: dict[str, str], shelf: Shelf) -> tuple[Published, Comparison]:
-    """The one published number with these words, digits and seeds."""
-    quantity = row["quantity"].rpartition(": ")[2]
+def find_entry(row: dict[str, str], shelf: Shelf) -> Row:
+    """The one published number with these words, digits and seeds, under every setting."""
+    quantity, digits = row["quantity"].rpartition(": ")[2], tuple(f"0{text}" for text in row["published"].split(", "))
     found = [
-        (published, compared)
+        compared
         for published in PUBLISHED
-        if (published.quantity, published.said) == (quantity, (f"0{row['published']}",))
-        and (compared := compare(published, published.reading(shelf))).n == int(row["n"])
+        if (published.quantity, published.said) == (quantity, digits)
+        and len((compared := compare_settings(published, shelf)).seeds) == int(row["n"])
     ]
     assert len(found) == 1, row
     return found[0]

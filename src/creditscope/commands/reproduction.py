@@ -21,10 +21,10 @@ class Reproduction:
     """The page, in Markdown."""
 
     def run(self) -> None:
-        """Load, compare, write, and say how many numbers are inside."""
+        """Load, compare, write, and say how many numbers each setting puts inside."""
         from creditscope.record import load_records
         from creditscope.reproduction import write_reproduction
-        from creditscope.reproduction.page import count_line
+        from creditscope.reproduction.page import lead_of
 
         source, problems = choose_records(self.records, self.by_name), []
         records = load_records(source, problems=problems)
@@ -32,5 +32,5 @@ class Reproduction:
             message = f"Expected records under {source}, but got none. creditscope reproduce --scale paper trains them."
             raise CreditscopeError(with_problems(message, problems))
         path = write_reproduction(records, self.out, root=source)
-        say([count_line(records), f"wrote {path}"])
+        say([*lead_of(records), f"wrote {path}"])
         say([f"note: {problem}" for problem in problems])

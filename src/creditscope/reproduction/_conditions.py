@@ -17,7 +17,7 @@ Condition = dict[str, Any]
 END = {**PAPER, **AT_THE_END, "noise": False}
 """ResMLP d = 256, L = 4, 100 epochs, read at its end: any record of the run serves."""
 BRIEF = {**END, "epochs": 30}
-WIDE = {**END, "net_options": {**PAPER["net_options"], "width": reproduction.SCALES["paper"]["width"]}}
+WIDTH = reproduction.SCALES["paper"]["width"]
 BARE = without_norm(END)
 BP, DFA, BLOCK_FA = ({**END, "rule": rule} for rule in ("bp", "dfa", "block_fa"))
 BRIEF_BP, BRIEF_DFA = ({**BRIEF, "rule": rule} for rule in ("bp", "dfa"))
@@ -30,17 +30,16 @@ STRONG_DFA, WEAK_DFA = ({**BRIEF_DFA, **TESTED, "penalty": penalty} for penalty 
 VIT_END = {**END, "net": "vit", "net_options": VIT}
 STUDENT = {**TEACHER, **reproduction.EVERY_EPOCH, "noise": False}
 FROZEN = {"frozen": True}
-NORMS = reproduction.NORMALISED
-
-
-def normed(wanted: Wanted, reader: Reader) -> tuple[Alternative, ...]:
-    """The same with credit normalised."""
-    return tuple(Alternative(f"credit norm {norm}", read({**wanted, "credit_norm": norm}, reader)) for norm in NORMS)
 
 
 def other(label: str, wanted: Wanted, reader: Reader) -> tuple[Alternative, ...]:
     """One other condition."""
     return (Alternative(label, read(wanted, reader)),)
+
+
+def wide(rule: str, depth: int = PAPER["net_options"]["depth"]) -> Condition:
+    """Width 512, read at its end."""
+    return {**END, "net_options": {**PAPER["net_options"], "width": WIDTH, "depth": depth}, "rule": rule}
 
 
 def ladder(rule: str) -> list[Condition]:

@@ -38,17 +38,21 @@ def at_tap(name: str, tap: int, *, rows: int = 1) -> Reader:
     return read
 
 
-def deep(name: str, *, early: bool = False) -> Reader:
-    """Mean over taps 2..L, at the end or early."""
+def deep(name: str, *, early: bool = False, start: int = 2) -> Reader:
+    """Mean over taps 2..L, or from another on, at the end or early."""
 
     def read(record: Record) -> Answer:
         snapshot = find_early(record).snapshot if early else record.last
-        values = getattr(snapshot.taps, name)[2:]
+        values = getattr(snapshot.taps, name)[start:]
         if not values or None in values:
             return NOT_MEASURED
         return sum(values) / len(values)
 
     return read
+
+
+gamma_at_input = deep("cos_input", start=1)
+"""Γ as published: over blocks, the cosine of what a block is given with the gradient at its input."""
 
 
 def under_floor(rows: int) -> Fires:
@@ -100,12 +104,16 @@ def never(fires: Fires) -> Reader:
     return lambda record: float(not any(fires(record, s) for s in record.snapshots if s.epoch > 0))
 
 
-def pair_accepts(record: Record) -> Answer:
+def pair_accepts(aggregate: Reader = gamma) -> Reader:
     """1 if accuracy is above chance and Γ positive, as the usual pair asks."""
-    last, chance = record.last, record.facts.chance
-    if last.accuracy is None or last.gamma is None or chance is None:
-        return NOT_MEASURED
-    return float(last.accuracy > chance and last.gamma > USUAL_GAMMA)
+
+    def read(record: Record) -> Answer:
+        reached, found, chance = record.last.accuracy, aggregate(record), record.facts.chance
+        if reached is None or isinstance(found, str) or chance is None:
+            return NOT_MEASURED
+        return float(reached > chance and found > USUAL_GAMMA)
+
+    return read
 
 
 def _or_missing(value: float | None) -> Answer:

@@ -1,8 +1,8 @@
 """A reading: from all records to one value per seed, and what of it is lacking."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from creditscope.reproduction._readers import Reader, accuracy
 from creditscope.reproduction._shelf import Shelf, Wanted
@@ -10,19 +10,29 @@ from creditscope.reproduction._shelf import Shelf, Wanted
 
 @dataclass(frozen=True)
 class Values:
-    """One number per seed; `lacking` counts in words the seeds without one."""
+    """One number per seed; `lacking` says of the seeds without one, why."""
 
     by_seed: Mapping[int, float]
-    lacking: tuple[tuple[str, int], ...] = ()
+    lacking: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def numbers(self) -> list[float]:
         """In the order of seeds."""
         return list(self.by_seed.values())
 
+    @property
+    def seeds(self) -> set[int]:
+        """All that were run."""
+        return {*self.by_seed, *self.lacking}
+
+    def on(self, seeds: Collection[int]) -> "Values":
+        """The same of these seeds alone."""
+        own = {seed: value for seed, value in self.by_seed.items() if seed in seeds}
+        return Values(own, {seed: why for seed, why in self.lacking.items() if seed in seeds})
+
     def words(self) -> str:
         """What is lacking: "1 diverged, 2 not measured"."""
-        return ", ".join(f"{count} {why}" for why, count in self.lacking)
+        return ", ".join(f"{count} {why}" for why, count in Counter(self.lacking.values()).items())
 
 
 Reading = Callable[[Shelf], Values]
@@ -35,9 +45,8 @@ def read(wanted: Wanted, reader: Reader) -> Reading:
         found = shelf.find(wanted)
         answers = {seed: reader(record) for seed, record in found.runs.items()}
         numbers = {seed: answer for seed, answer in answers.items() if not isinstance(answer, str)}
-        reasons = Counter(answer for answer in answers.values() if isinstance(answer, str))
-        reasons.update({"diverged": len(found.diverged)} if found.diverged else {})
-        return Values(numbers, tuple(reasons.items()))
+        reasons = {seed: answer for seed, answer in answers.items() if isinstance(answer, str)}
+        return Values(numbers, reasons | dict.fromkeys(found.diverged, "diverged"))
 
     return find
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from creditscope.auditing.stats import t_interval
 from creditscope.auditing.thresholds import PUBLISHED_GROWTH, PUBLISHED_ROWS, TRAJECTORY_ROWS
 from creditscope.record import Record
+from creditscope.reproduction._cells import say_published
 from creditscope.reproduction._conditions import BARE, DFA, STRONG_DFA, VIT_END, WHOLE
 from creditscope.reproduction._readers import Fires, accuracy, deep, grows, under_floor
 from creditscope.reproduction._readings import difference, read
@@ -56,7 +57,7 @@ def bp_is_reproduced(shelf: Shelf) -> list[Claim]:
         if published.id not in wanted:
             continue
         result, text = compare(published, published.reading(shelf)), f"{published.quantity} within 1.5 pp of published"
-        text = f"{text} ({'–'.join(published.said)}; {published.part.split(':')[0]})"
+        text = f"{text} ({say_published(published)}; {published.part.split(':')[0]})"
         numbers = mean_of(result.values.numbers) if result.n else NOT_ON_RECORD
         found.append(Claim(text, result.close, numbers))
     return found

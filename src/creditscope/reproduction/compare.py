@@ -1,9 +1,10 @@
 """Is a published number what we measure? One definition, for values, ranges and claims.
 
-*Inside*: the published value lies in the 95 % prediction interval for a mean of the published number m of seeds,
-mean ± t·sd·√(1/n + 1/m), with mean and sd (ddof 1) over our n seeds, on log10 for sizes. A published number stands for
-all that round to it, a range for all within it. Where no m is stated, m = 1. A claim is inside if every seed bears it
-out.
+*Inside*: the published value lies in the 95 % prediction interval for a mean of the published number m of seeds, with
+mean and sd (ddof 1) over our n seeds, on log10 for sizes. Where the published sd is known it is
+mean ± t·√(sd²/n + published sd²/m) with the degrees of freedom of Welch and Satterthwaite, else
+mean ± t·sd·√(1/n + 1/m) with n − 1. A published number stands for all that round to it, a range for all within it.
+Where no m is stated, m = 1. A claim is inside if every seed bears it out.
 """
 
 import math
@@ -17,6 +18,7 @@ from scipy.special import stdtrit
 from creditscope.auditing.stats import CONFIDENCE
 from creditscope.reproduction._readers import NEVER
 from creditscope.reproduction._readings import Reading, Values
+from creditscope.reproduction._settings import OURS, Readings
 
 CLOSE = 0.015
 """Distance of accuracies that is said beside: 1.5 pp."""
@@ -24,7 +26,7 @@ CLOSE = 0.015
 
 @dataclass(frozen=True)
 class Alternative:
-    """The same number under another setting that may be the published one."""
+    """The same number under another condition that may be the published one."""
 
     label: str
     reading: Reading
@@ -45,8 +47,27 @@ class Published:
     n: int | None = None
     scale: Literal["linear", "log10"] = "linear"
     accuracy: bool = False
-    reading: Reading
+    readings: Readings
     alternatives: tuple[Alternative, ...] = ()
+    apart: str = ""
+    """Why it is not like for like, if it is not: it is shown, and not counted."""
+
+    @property
+    def reading(self) -> Reading:
+        """Where ours is read."""
+        return self.readings[OURS]
+
+    @property
+    def depends(self) -> bool:
+        """Whether a convention of the rule changes it."""
+        return len({id(reading) for reading in self.readings.values()}) > 1
+
+    @property
+    def spread(self) -> float | None:
+        """The published sd over seeds, if it is known."""
+        if self.kind == "seeds":
+            return float(np.std([float(text) for text in self.said], ddof=1))
+        return float(self.sd) if self.sd else None
 
     @property
     def seeds(self) -> int:
@@ -95,16 +116,15 @@ class Comparison:
         return len(self.values.by_seed)
 
     @property
-    def settled(self) -> bool:
-        """Inside, and not merely because the interval is wide."""
-        return self.inside is True and self.close is not False
+    def far(self) -> bool:
+        """Inside, but an accuracy more than 1.5 pp away: the interval is wide."""
+        return self.inside is True and self.close is False
 
 
 def compare(published: Published, values: Values) -> Comparison:
     """The interval, and whether the published number is in it."""
     if not values.by_seed:
-        fires = any(why == NEVER for why, _ in values.lacking)
-        return Comparison(values, inside=False if fires else None)
+        return Comparison(values, inside=False if NEVER in values.lacking.values() else None)
     if published.kind == "claim":
         return Comparison(values, inside=all(values.numbers))
     numbers, usable = _on_scale(values.numbers, published.scale)
@@ -116,11 +136,27 @@ def compare(published: Published, values: Values) -> Comparison:
     close = None if away is None else away <= CLOSE
     if n < 2:
         return Comparison(values, _back(mean, published.scale), close=close)
-    t, sd = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2)), float(np.std(numbers, ddof=1))
-    reach = t * sd * math.sqrt(1 / n + 1 / published.seeds)
+    sd = float(np.std(numbers, ddof=1))
+    reach, half = _reach(sd, n, published), _t(n - 1) * sd / math.sqrt(n)
     low, high = _back(mean - reach, published.scale), _back(mean + reach, published.scale)
-    inside = low <= said_high and said_low <= high and not any(why == NEVER for why, _ in values.lacking)
-    return Comparison(values, _back(mean, published.scale), t * sd / math.sqrt(n), low, high, inside, close)
+    inside = low <= said_high and said_low <= high and NEVER not in values.lacking.values()
+    return Comparison(values, _back(mean, published.scale), half, low, high, inside, close)
+
+
+def _reach(sd: float, n: int, published: Published) -> float:
+    """Half width of the prediction interval."""
+    m, theirs = published.seeds, published.spread
+    if theirs is None or m < 2:
+        return _t(n - 1) * sd * math.sqrt(1 / n + 1 / m)
+    ours, others = sd * sd / n, theirs * theirs / m
+    if ours + others == 0:
+        return 0.0
+    freedom = (ours + others) ** 2 / (ours * ours / (n - 1) + others * others / (m - 1))
+    return _t(freedom) * math.sqrt(ours + others)
+
+
+def _t(freedom: float) -> float:
+    return float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
 
 
 def _on_scale(numbers: Sequence[float], scale: str) -> tuple[list[float], bool]:

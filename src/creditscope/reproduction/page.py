@@ -1,47 +1,58 @@
-"""The page: a table of every published number beside ours, artefacts, and what must hold."""
+"""The page: what each setting gives jointly, every published number under all, artefacts, and what must hold."""
 
 from collections.abc import Sequence
 from itertools import groupby
 
 from creditscope.record import Record
+from creditscope.reproduction._cells import say_others, say_ours, say_published, say_under
+from creditscope.reproduction._settings import SETTINGS
 from creditscope.reproduction._shelf import Shelf, seeds_of
-from creditscope.reproduction._words import size
 from creditscope.reproduction.artefacts import list_artefacts
 from creditscope.reproduction.claims import list_claims
-from creditscope.reproduction.compare import Alternative, Comparison, Published, compare
+from creditscope.reproduction.joint import Joint, Row, compare_settings, join, lead_lines
 from creditscope.reproduction.published import NOT_COMPARED, PUBLISHED, WHERE
-from creditscope.words import DASH, count, number
+from creditscope.words import DASH, count
 
 COMMAND = "creditscope reproduction --records results/paper --out docs/reproduction.md"
 HEAD = """# Reproduction of published numbers
 
 Made from records by `{command}`.
 Nothing on this page is typed in by hand but the published numbers, which are only ever compared with.
-
-**Measured** is a mean over all seeds on record with its 95 % t interval (ddof 1, over seeds; test set fixed), for sizes
-a geometric mean. **Inside**: the published value lies in the 95 % prediction interval for a mean of the published
-number m of seeds, mean ± t·sd·√(1/n + 1/m), with mean, sd and n measured, on log10 for sizes; the interval is given. A
-published number stands for all that round to it, a range for all within it; where the number of seeds is not stated,
-m = 1. A claim is inside if every seed bears it out. A wide interval makes it easy to be inside, so for accuracies it is
-also said whether the mean is within 1.5 pp. Where a number is not inside, or an accuracy inside but not within 1.5 pp,
-the last column gives what other runs, if there are any, say under the setting named: a reason that was tried, not
-guessed. Published gradient norms are of a mean over N rows; ours, per sample, are divided by the N named. Most records
-are thinned: where something is first seen after epochs that are not on record, the middle of the epochs at which it may
-have begun is taken.
 """
-DECIMALS = 4
-COLUMNS = ("quantity", "published", "measured", "n", "inside", "other settings")
+METHOD = """## How it is compared
+A **setting** is one choice of conventions for all numbers at once. A number is compared under every setting **on the
+same seeds**, those that all settings with runs of it share (n), so that none is inside merely because it has fewer
+seeds and a wider interval. Numbers that no convention changes, such as BP's, count under every setting alike.
+
+Values are means over these seeds with their 95 % t interval (ddof 1, over seeds; test set fixed), for sizes geometric
+means. **Inside**: the published value lies in the 95 % prediction interval for a mean of the published number m of
+seeds, which is given. Where the published sd is known (stated, or from one value per seed) that is mean ± t·√(sd²/n +
+published sd²/m) with the degrees of freedom of Welch and Satterthwaite; else mean ± t·sd·√(1/n + 1/m) with n − 1, on
+log10 for sizes. A published number stands for all that round to it, a range for all within it; where the number of
+seeds is not stated, m = 1. A claim is inside if every seed bears it out. A wide interval makes it easy to be inside,
+so of accuracies inside it is said if the mean is more than 1.5 pp away. Where ours is not inside, the last column
+gives what other conditions that were run say on the same seeds: a reason that was tried, and not counted. Published
+gradient norms are of a mean over N rows; ours, per sample, are divided by the N named. ρ and fresh feedback are read
+where a block is told, under every setting. Most records are thinned: where something is first seen after epochs that
+are not on record, the middle of the epochs at which it may have begun is taken.
+"""
+COLUMNS = ("quantity", "published", "n", *(s.title for s in SETTINGS), "ours, all seeds", "other conditions")
 
 
 def render_page(records: Sequence[Record], derived: Sequence[Record] = ()) -> str:
     """The page as Markdown."""
     shelf = Shelf(records)
-    rows = _compare_all(shelf)
-    parts = [HEAD.format(command=COMMAND), f"{_count_line(rows, shelf)}\n"]
-    for part, entries in groupby(PUBLISHED, key=lambda published: published.part):
-        lines = [_row(published, rows[published.id], shelf) for published in entries]
-        left_out = f"\nNot compared: {NOT_COMPARED[part]}.\n" if part in NOT_COMPARED else ""
-        parts.append(f"## {part}\nSaid in: {WHERE[part]}.\n\n{_table(COLUMNS, lines)}{left_out}")
+    rows = [compare_settings(published, shelf) for published in PUBLISHED]
+    parts = [HEAD.format(command=COMMAND), _lead(join(rows)), METHOD]
+    for part, found in groupby(rows, key=lambda row: row.published.part):
+        together, apart = [], {}
+        for row in found:
+            (apart.setdefault(row.published.apart, []) if row.published.apart else together).append(row)
+        text = f"## {part}\nSaid in: {WHERE[part]}.\n\n{_rows(together, shelf)}"
+        for why, others in apart.items():
+            text += f"\nNot like for like, and not counted ({why}):\n\n{_rows(others, shelf)}"
+        parts.append(text)
+    parts.append("## Not compared\n" + "".join(f"- {what}\n" for what in NOT_COMPARED))
     artefacts = [f"- **{title}.** {text}" for title, text in list_artefacts(shelf, derived).items()]
     parts.append("## Readings that are artefacts\n" + "\n".join(artefacts) + "\n")
     claims = [(c.text, c.answer, c.numbers) for c in list_claims(shelf)]
@@ -50,98 +61,50 @@ def render_page(records: Sequence[Record], derived: Sequence[Record] = ()) -> st
     return "\n".join(parts)
 
 
-def count_line(records: Sequence[Record]) -> str:
-    """How many published numbers are inside."""
+def lead_of(records: Sequence[Record]) -> list[str]:
+    """What the page leads with, in lines."""
     shelf = Shelf(records)
-    return _count_line(_compare_all(shelf), shelf)
+    return lead_lines(join([compare_settings(published, shelf) for published in PUBLISHED]), len(PUBLISHED))
 
 
-def _compare_all(shelf: Shelf) -> dict[str, Comparison]:
-    return {published.id: compare(published, published.reading(shelf)) for published in PUBLISHED}
-
-
-def _count_line(rows: dict[str, Comparison], shelf: Shelf) -> str:
-    outside = [published for published in PUBLISHED if rows[published.id].inside is False]
-    unexplained = sum(not any(found.inside for _, found in _tried(published, shelf)) for published in outside)
-    answers = [row.inside for row in rows.values()]
-    far = answers.count(True) - sum(row.settled for row in rows.values())
-    single = sum(row.inside is None and row.n > 0 for row in rows.values())
-    return (
-        f"Of {len(rows)} published numbers {answers.count(True)} are inside ({far} of them accuracies that are not "
-        f"within 1.5 pp) and {len(outside)} are not, {unexplained} of these under no setting that was tried; "
-        f"{answers.count(None) - single} have no run on record, {single} have a single seed and no interval."
+def _lead(found: Joint) -> str:
+    first, *_, last = lead_lines(found, len(PUBLISHED))
+    tallies = {one.setting.name: one for one in found.tallies}
+    columns = (
+        "setting",
+        "is",
+        f"inside, of {found.shared} that all have",
+        "inside, of those it has",
+        "of them far off",
     )
+    lines = []
+    for setting in SETTINGS:
+        one = tallies.get(setting.name)
+        counts = (f"{one.joint}", f"{one.inside} of {one.answered}", f"{one.far}") if one else ("not run", DASH, DASH)
+        lines.append((f"**{setting.title}**" if one in found.best else setting.title, setting.words, *counts))
+    text = f"{first} Inside are, at equal n:\n\n{_table(columns, lines)}\n"
+    text += "Far off: accuracies that are inside a wide interval, and more than 1.5 pp away. "
+    named = "; ".join(f"{p.quantity} ({say_published(p)})" for p in found.nowhere)
+    return f"{text}{last}{f' Inside under none: {named}.' if named else ''}\n"
 
 
-def _row(published: Published, found: Comparison, shelf: Shelf) -> tuple[str, ...]:
-    # of a number that is inside, settings without a run are not worth a word
-    others = "" if found.settled else _others(published, shelf, tried_only=not found.n or bool(found.inside))
-    measured = _measured(published, found), str(found.n), _inside(published, found)
-    return published.quantity, _said(published), *measured, others
+def _rows(rows: Sequence[Row], shelf: Shelf) -> str:
+    return _table(COLUMNS, [_row(row, shelf) for row in rows])
 
 
-def _said(published: Published) -> str:
-    if published.kind == "claim":
-        return published.said[0]
-    said = [f"−{text[1:]}" if text.startswith("-") else text for text in published.said]
-    text = (", " if published.kind == "seeds" else "–").join(said)
-    text += f" ± {published.sd}" if published.sd else ""
-    known = published.n is not None or published.kind == "seeds"
-    return f"{text} (n = {published.seeds})" if known else text
-
-
-def _number(published: Published, value: float) -> str:
-    """Sizes with two digits, shares and cosines with four decimals, other numbers with one more than published."""
-    if published.scale == "log10":
-        return size(value)
-    decimals = max(len(text.partition(".")[2]) for text in published.said)
-    return number(value, f".{DECIMALS if decimals > 1 else decimals + 1}f")
-
-
-def _measured(published: Published, found: Comparison) -> str:
-    lacking = f" ({found.values.words()})" if found.values.lacking else ""
-    if not found.n:
-        return f"not on record{lacking}"
-    if published.kind == "claim":
-        return f"holds for {sum(found.values.numbers):.0f} of {count(found.n, 'seed')}{lacking}"
-    if found.mean is None:
-        return f"0 in some seeds{lacking}"
-    text = _number(published, found.mean)
-    if found.half is not None and published.scale == "log10":
-        ends = (found.mean * 10.0**sign for sign in (-found.half, found.half))
-        text += f" [{', '.join(size(end) for end in ends)}]"
-    elif found.half is not None:
-        text += f" ± {_number(published, found.half)}"
-    return text + lacking
-
-
-def _inside(published: Published, found: Comparison) -> str:
-    if found.inside is None:
-        answer = DASH if not found.n else "one seed, no interval"
-    else:
-        answer = "yes" if found.inside else "**no**"
-    if found.low is not None and found.high is not None:
-        answer += f" [{_number(published, found.low)}, {_number(published, found.high)}]"
-    if found.close is not None:
-        answer += f"; {'within' if found.close else 'not within'} 1.5 pp"
-    return answer
-
-
-def _others(published: Published, shelf: Shelf, *, tried_only: bool) -> str:
-    """The same number under every other setting; those without a run are named unless `tried_only`."""
-    said = []
-    for alternative, found in _tried(published, shelf):
-        if found.n or found.values.lacking:
-            answer = {True: "inside", False: "not inside", None: "no interval"}[found.inside]
-            near = {True: ", within 1.5 pp", False: ", not within 1.5 pp", None: ""}[found.close]
-            said.append(f"{alternative.label}: {_measured(published, found)}, n = {found.n}, {answer}{near}")
-        elif not tried_only:
-            said.append(f"{alternative.label}: not run")
-    return "<br>".join(said) or ("" if tried_only else "no other setting was tried")
-
-
-def _tried(published: Published, shelf: Shelf) -> list[tuple[Alternative, Comparison]]:
-    return [(other, compare(published, other.reading(shelf))) for other in published.alternatives]
+def _row(row: Row, shelf: Shelf) -> tuple[str, ...]:
+    first, *others = (row.under[s.name] for s in SETTINGS)
+    same = [say_under(row.published, found) if row.published.depends else "the same" for found in others]
+    cells = say_under(row.published, first), *same
+    n = max(found.n for found in row.under.values())
+    return (
+        row.published.quantity,
+        say_published(row.published),
+        str(n),
+        *cells,
+        say_ours(row, shelf),
+        say_others(row, shelf),
+    )
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
