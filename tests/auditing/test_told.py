@@ -53,7 +53,9 @@ class TestThreeAnswers:
         below = stats.ttest_1samp(values, 0.05, alternative="less").pvalue < 0.05
         assert found.answer == ("carries" if above else "below" if below else "open")
         bounds = stats.ttest_1samp(values, 0).confidence_interval(0.9)
-        assert (found.cos.low, found.cos.mean, found.cos.high) == pytest.approx((bounds.low, np.mean(values), bounds.high))
+        assert (found.cos.low, found.cos.mean, found.cos.high) == pytest.approx(
+            (bounds.low, np.mean(values), bounds.high)
+        )
 
     def test_all_three_occur(self):
         found = [said(both(*v), blocks=(1,)) for v in ((0.2, 0.21, 0.22), (0.01, 0.012, 0.014), (0.0, 0.1, 0.2))]
