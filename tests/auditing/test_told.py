@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import make_facts
-from judging import BLIND, make_moments
+from judging import BLIND, judge_seeds, make_moments
 from scipy import stats
 
 from creditscope.auditing import Thresholds
 from creditscope.auditing.stats import below_p, holm
-from creditscope.auditing.told import TapAnswer, judge_taps, seen_with_power, what_would_decide
+from creditscope.auditing.told import TapAnswer, judge_taps, what_would_decide
 from creditscope.record import RuleFacts
 
 LIMITS = Thresholds()
@@ -253,9 +253,10 @@ class TestNoisyRules:
 class TestWhatWouldTell:
     def test_power(self):
         """At d = 256 rows of one direction have a null of 0.0202 at most, and 0.064 is seen with 80 %."""
-        sees = seen_with_power(answers([{"null_sd": 0.0202}]), LIMITS)
-        assert sees == pytest.approx((stats.norm.isf(0.01) + stats.norm.isf(0.2)) * 0.0202)
+        sees = (stats.norm.isf(0.01) + stats.norm.isf(0.2)) * 0.0202
         assert sees == pytest.approx(0.064, abs=5e-4)
+        found = judge_seeds("CS005", make_moments(seeds=1, taps={"null_sd": 0.0202}))
+        assert f"{sees:.3f}" in found.message
 
     def test_the_number_of_seeds_is_that_of_a_bound_with_80_percent_power(self):
         values = (0.05, 0.1, 0.15)  # mean 0.1, sd 0.05: ((1.645 + 0.842) · 0.05/0.05)²
