@@ -50,7 +50,7 @@ def replace_text(name: str, text: str):
 DAMAGES = {
     "truncated line": (truncate_last_line, "cannot be read"),
     "lost last snapshot": (drop_last_line, "Expected snapshots to epoch 1, but the last is 0"),
-    "other version": (write_other_version, "Expected schema version 2, but got 99"),
+    "other version": (write_other_version, "Expected schema version 2 or 3, but got 99"),
     "edited spec": (edit_spec, "Expected a spec with the hash in its name, but got [0-9a-f]{12}. It was edited"),
     "missing snapshots": (lambda folder: (folder / "snapshots.jsonl").unlink(), "No such file"),
     "missing provenance": (
