@@ -245,7 +245,7 @@ DAMAGED_FILES = {
     "a folder": (lambda path: (path.unlink(), path.mkdir()), "cannot be read: .*Is a directory"),
     "another format": (lambda path: rewrite(path, [b'{"epochs":1}\n']), "Expected the header of a bundle"),
     "other version": (
-        lambda path: rewrite(path, [lines_of(path)[0].replace(b'version": 2', b'version": 9'), *lines_of(path)[1:]]),
+        lambda path: rewrite(path, [lines_of(path)[0].replace(b'version": 3', b'version": 9'), *lines_of(path)[1:]]),
         "Expected schema version 2 or 3, but got 9. Read it with the creditscope that wrote it",
     ),
     "one bit changed": (flip, "cannot be read: Corrupt input data"),

@@ -97,6 +97,19 @@ class TestRead:
         assert problems[0].startswith(f"Record {folders[1].name} ")
         assert re.search(message, problems[0])
 
+    def test_an_earlier_schema_is_read_and_what_it_lacks_was_not_measured(self, tmp_path):
+        folder = write_record(tmp_path, make_record())
+        edit(folder / "provenance.json", schema_version=2)
+        joined = ("null_sd_F", "null_q99", "stage_cos", "rewind", "beta")
+        lines = [json.loads(line) for line in (folder / "snapshots.jsonl").read_text().splitlines()]
+        for line in lines:
+            line["taps"] = {name: values for name, values in line["taps"].items() if name not in joined}
+        (folder / "snapshots.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        record = read_record(folder)
+        assert record.provenance.schema_version == 2
+        assert [getattr(record.last.taps, name) for name in joined] == [()] * 5
+        assert record.last.taps.cos == make_record().last.taps.cos
+
     def test_without_a_list_what_cannot_be_read_is_raised_and_what_is_unfinished_left_out(self, tmp_path):
         folders = [write_record(tmp_path, make_record(seed=s)) for s in (1, 2)]
         edit(folders[1] / "provenance.json", status="running")

@@ -5,6 +5,7 @@ from creditscope.auditing.findings import Finding
 from creditscope.auditing.methods import Method
 from creditscope.auditing.rewinding import TrainedDepth, rewound_blocks, trained_depth
 from creditscope.auditing.thresholds import Thresholds
+from creditscope.record import Facts
 from creditscope.words import count, first_few, points
 
 MOST = 6
@@ -28,6 +29,10 @@ class IdleBlocks(MethodCheck):
         "them: CS004 decides that. Undecided: more seeds."
     )
     sufficient = False
+
+    def compared_with(self, facts: Facts, limits: Thresholds) -> str:
+        """What BP's trained depth is on the same setting is in the message."""
+        return f"{limits.trained_share:g} of BP's"
 
     def judge(self, method: Method, limits: Thresholds) -> Finding:
         """Both ends of the rule's trained depth against half of BP's."""
