@@ -122,7 +122,11 @@ def test_what_was_not_measured_is_not_ticked():
 
 
 def test_a_pitfall_that_was_met_is_said():
-    (card,) = [c for c in audit(make_family(taps=blind_taps(2, 3, 4), facts={"rows_interact": True})).cards() if c.method == "DFA"]
+    (card,) = [
+        c
+        for c in audit(make_family(taps=blind_taps(2, 3, 4), facts={"rows_interact": True})).cards()
+        if c.method == "DFA"
+    ]
     assert (states(card)["A mean that hides the layers"], states(card)["Rows that interact"]) == ("met", "met")
     (bp,) = audit(make_family("bp", accuracy=0.42)).cards()
     assert states(bp)["A task that needs no depth"] == "met"

@@ -35,7 +35,9 @@ def test_a_check_reads_the_thresholds_that_the_table_gives_it(code):
             return super().__getattribute__(name)
 
     check, limits = CHECKS[code], Spy()
-    facts = make_facts(rule=RuleFacts(name="pc", label="PC", approximates="equilibrium") if code == "CS012" else "block_fa")
+    facts = make_facts(
+        rule=RuleFacts(name="pc", label="PC", approximates="equilibrium") if code == "CS012" else "block_fa"
+    )
     if isinstance(check, MethodCheck):
         runs = {frozen: {s: make_record(seed=s, frozen=frozen) for s in (1, 2, 3)} for frozen in (False, True)}
         better = {s: make_record(rule="bp", seed=s, accuracy=0.9) for s in (1, 2, 3)}

@@ -270,7 +270,9 @@ class TestDescentDisagrees:
         found = self.judge([{"descent": (0.4, 0.4, d, 0.4, 0.4)} for d in (0.0, 0.03, 0.08)])
         assert (found.outcome, found.value) == (UNDECIDED, 0)
 
-    @pytest.mark.parametrize("descents", [(0.03, 0.04, 0.05), (0.03, 0.035, 0.04), (0.019, 0.018, 0.017), (0.0, 0.1, 0.4)])
+    @pytest.mark.parametrize(
+        "descents", [(0.03, 0.04, 0.05), (0.03, 0.035, 0.04), (0.019, 0.018, 0.017), (0.0, 0.1, 0.4)]
+    )
     @pytest.mark.parametrize("level", [0.01, 0.05])
     def test_bounds_are_those_of_a_t_test_over_seeds(self, descents, level):
         beyond = np.array(descents) - 0.02

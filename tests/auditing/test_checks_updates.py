@@ -56,7 +56,9 @@ def test_limits_move_the_outcome():
 
 def test_it_must_be_more_than_its_null():
     """A random update that would do as well is no evidence."""
-    taps = [{"descent_stage": share, "descent_stage_null": null} for share, null in ((0.4, 0.3), (0.4, 0.4), (0.4, 0.5))]
+    taps = [
+        {"descent_stage": share, "descent_stage_null": null} for share, null in ((0.4, 0.3), (0.4, 0.4), (0.4, 0.5))
+    ]
     assert judge_seeds("CS012", make_moments(FACTS, taps=taps)).outcome == UNDECIDED
 
 

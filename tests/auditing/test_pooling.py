@@ -53,7 +53,9 @@ class TestEvents:
     def test_the_bounds_of_the_share_decide(self, n):
         for hits in range(n + 1):
             bounds = stats.binomtest(hits, n).proportion_ci(0.9, method="exact")
-            expected = ISSUE if bounds.low > 0.5 or hits == n else PASSED if bounds.high < 0.5 or not hits else UNDECIDED
+            expected = (
+                ISSUE if bounds.low > 0.5 or hits == n else PASSED if bounds.high < 0.5 or not hits else UNDECIDED
+            )
             assert pool(*[ISSUE] * hits, *[PASSED] * (n - hits)).outcome == expected, hits
 
     def test_both_limits_move_the_outcome(self):

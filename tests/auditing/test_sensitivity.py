@@ -102,7 +102,9 @@ def test_thresholds_of_tips_change_no_verdict():
 
 
 def test_what_is_not_judged_stays_so():
-    found = audit([make_record(seed=s, targets="random") for s in (1, 2, 3)]).sensitivity("growth", "alignment", "seeds")
+    found = audit([make_record(seed=s, targets="random") for s in (1, 2, 3)]).sensitivity(
+        "growth", "alignment", "seeds"
+    )
     assert {(r.low, r.high) for r in found} == {(None, None)}
 
 

@@ -67,7 +67,9 @@ def test_bounds_of_a_share_at_its_ends():
 
 @given(SEVERAL, st.floats(0, 1))
 def test_what_lies_below_has_the_p_value_of_a_t_test(values, limit):
-    assert below_p(values, limit) == pytest.approx(stats.ttest_1samp(values, limit, alternative="less").pvalue, abs=1e-9)
+    assert below_p(values, limit) == pytest.approx(
+        stats.ttest_1samp(values, limit, alternative="less").pvalue, abs=1e-9
+    )
 
 
 def test_holm_by_hand():

@@ -1,7 +1,7 @@
 """What taps were told, over seeds: each answer against a t test, Holm and nulls computed by hand."""
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -44,8 +44,8 @@ def both(*values: float, **others: Any) -> list[dict[str, Any]]:
 class TestThreeAnswers:
     @pytest.mark.parametrize(
         "values",
-        [(0.06, 0.062, 0.064), (0.2, 0.05, 0.1), (0.01, 0.012, 0.014), (0.0, 0.04, 0.08), (0.049, 0.05, 0.0505), (0.5, 0.0)],
-    )  # fmt: skip
+        [(0.06, 0.062, 0.064), (0.2, 0.05, 0.1), (0.01, 0.012, 0.014), (0.0, 0.04, 0.08), (0.049, 0.05, 0.0505)],
+    )
     def test_are_those_of_two_t_tests(self, values):
         """Tap 1 alone is asked, so that Holm has nothing to correct."""
         (found,) = answers(both(*values), blocks=(1,))
@@ -53,7 +53,9 @@ class TestThreeAnswers:
         below = stats.ttest_1samp(values, 0.05, alternative="less").pvalue < 0.05
         assert found.answer == ("carries" if above else "below" if below else "open")
         bounds = stats.ttest_1samp(values, 0).confidence_interval(0.9)
-        assert (found.cos.low, found.cos.mean, found.cos.high) == pytest.approx((bounds.low, np.mean(values), bounds.high))
+        assert (found.cos.low, found.cos.mean, found.cos.high) == pytest.approx(
+            (bounds.low, np.mean(values), bounds.high)
+        )
 
     def test_all_three_occur(self):
         found = [said(both(*v), blocks=(1,)) for v in ((0.2, 0.21, 0.22), (0.01, 0.012, 0.014), (0.0, 0.1, 0.2))]
@@ -225,7 +227,7 @@ class TestNoisyRules:
     """A rule that draws noise in every step is judged by β over its own draws."""
 
     FACTS = make_facts(rule=RuleFacts(name="fg", label="FG", draws_noise=True))
-    SMALL = {"cos": 0.01, "cos_F": 0.01, "stage_cos": 0.0}
+    SMALL: ClassVar = {"cos": 0.01, "cos_F": 0.01, "stage_cos": 0.0}
 
     def answer(self, *values: float, se: float = 0.01) -> list[str]:
         taps = [{**self.SMALL, "beta": value, "beta_se": se} for value in values]

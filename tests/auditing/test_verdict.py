@@ -33,9 +33,7 @@ def finding(outcome: Outcome, code: str = "CS001", **others) -> Finding:
 
 
 class TestWord:
-    @given(
-        st.lists(st.sampled_from(Outcome), min_size=len(CODES), max_size=len(CODES)), st.booleans(), st.booleans()
-    )
+    @given(st.lists(st.sampled_from(Outcome), min_size=len(CODES), max_size=len(CODES)), st.booleans(), st.booleans())
     def test_any_outcomes_give_the_right_word_and_codes(self, outcomes, diverged, idle):
         """Not judged comes first, then walk back, not measured, undecided, and trustworthy."""
         findings = [finding(o, code) for code, o in zip(CODES, outcomes, strict=True)]
