@@ -311,7 +311,7 @@ class TestShow:
         assert err.startswith(
             "creditscope: Expected DFA (mnist1d · resmlp · 1 epoch) to be trustworthy, but got walk back"
         )
-        assert "CS001 issue, all seeds, e.g. tap 2 (blocks.1) is 60 times" in err
+        assert "CS001 issue" in err
         assert "docs/checks/CS001.md" in err
 
     def test_strict_asks_only_for_the_methods_named(self, call, records):
@@ -325,10 +325,20 @@ class TestShow:
         assert (code, err) == (0, "")
         assert call("audit", records, "--mute", "CS001", "--strict")[0] == 0
 
-    def test_inconclusive_is_not_passed(self, call, tmp_path):
+    def test_what_was_not_measured_has_not_passed(self, call, tmp_path):
         write_record(tmp_path, make_record())
         code, _, err = call("audit", tmp_path, "--strict")
-        assert (code, "but got inconclusive: CS004 skipped, 1 seed, needs 3" in err) == (1, True)
+        assert (code, "but got not measured: CS004 skipped" in err) == (1, True)
+
+    def test_what_is_undecided_or_not_judged_has_not_passed(self, call, tmp_path):
+        for record in make_family(taps={"cos": 0.06, "cos_F": 0.06}):
+            write_record(tmp_path / "weak", record)
+        code, _, err = call("audit", tmp_path / "weak", "--strict", "DFA")
+        assert (code, "but got undecided: CS005 undecided" in err) == (1, True)
+        for seed in (1, 2, 3):
+            write_record(tmp_path / "random", make_record(seed=seed, targets="random"))
+        code, _, err = call("audit", tmp_path / "random", "--strict")
+        assert (code, "but got not judged: random targets" in err) == (1, True)
 
     def test_strict_refuses_unknown_methods(self, call, records):
         code, out, err = call("audit", records, "--strict", "NOPE")

@@ -1,17 +1,17 @@
 """The audit is no BP detector: what it must say of real runs, and of nets that are broken on purpose."""
 
-import numpy as np
 import pytest
 import torch
+from builders import make_facts, make_snapshot
 from torch import nn
 
 import creditscope as cs
-from creditscope.auditing.checks._orientation import informed_taps
+from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import Thresholds
+from creditscope.auditing.told import judge_taps
 from creditscope.measure.alignment import measure_alignment
 from creditscope.measure.nulls import haar_rotation
 from creditscope.nets.resmlp import ResMLP
-from creditscope.record import Facts, RuleFacts
 from creditscope.rng import global_stream
 from creditscope.tasks import load_task
 
@@ -56,8 +56,10 @@ def test_a_rule_that_is_not_bp_can_pass(verdicts):
 
 
 def test_dfa_is_walked_back_with_codes(verdicts):
+    """Three seeds decide use of depth, and leave small alignments open: they are not called informed."""
     assert verdicts["DFA"].verdict.word == "walk back"
-    assert {"CS004", "CS005"} <= set(verdicts["DFA"].verdict.codes)
+    assert "CS004" in verdicts["DFA"].verdict.codes
+    assert outcomes(verdicts["DFA"])["CS005"] in ("issue", "undecided")
 
 
 def test_a_frozen_net_fails_depth_use(verdicts):
@@ -76,29 +78,29 @@ def test_an_untrained_net_is_no_failed_measurement_and_random_credit_on_it_is_ca
     found = outcomes(method)
     assert (found["CS002"], found["CS007"]) == ("passed", "passed")
     assert method.verdict.lines[0].answer == "yes"
-    assert found["CS005"] == "issue"
+    assert found["CS005"] == "undecided"  # a single run is never an issue
 
 
-def test_random_orientations_are_called_so_at_the_stated_rate():
+def test_random_orientations_are_called_informed_at_most_at_the_stated_rate():
     taps, d, n = 4, 16, 40
     stream = torch.Generator().manual_seed(0)
     g = torch.randn(n, d, generator=stream, dtype=torch.float64) + 1.5 * torch.randn(d, generator=stream).double()
     a = torch.randn(n, d, generator=stream, dtype=torch.float64) + g
-    facts = Facts(rule=RuleFacts(name="r", label="r"), taps=("t",) * taps, tap_shapes=((d,),) * taps, stem_tap=False)
+    facts = make_facts(depth=taps - 1, stem_tap=False, tap_shapes=((d,),) * taps)
 
-    class Taken:
-        class taps:  # noqa: N801 (a stand-in for a snapshot's field)
-            z: tuple[float, ...] = ()
+    def answers(credit: torch.Tensor) -> list[str]:
+        names = ("cos", "cos_F", "null_sd", "null_sd_F", "null_q99")
+        found = measure_alignment(credit, g.expand(taps, n, d))
+        measured = {name: found[name].tolist() for name in names}
+        taken = judge_taps([Moment(facts, make_snapshot(facts, taps=measured))], range(taps), Thresholds())
+        assert not isinstance(taken, str)
+        return [one.answer for one in taken]
 
-    missed = 0
-    for _ in range(400):
-        turned = torch.stack([a @ haar_rotation(d, stream) for _ in range(taps)])
-        Taken.taps.z = tuple(measure_alignment(turned, g.expand(taps, n, d))["z"].tolist())
-        missed += any(informed_taps(facts, Taken, Thresholds()).values())
-    assert missed / 400 <= 0.01 + 3 * np.sqrt(0.01 * 0.99 / 400)
-    aligned = measure_alignment(a.expand(taps, n, d), g.expand(taps, n, d))["z"]
-    Taken.taps.z = tuple(aligned.tolist())
-    assert all(informed_taps(facts, Taken, Thresholds()).values())
+    turned = [answers(torch.stack([a @ haar_rotation(d, stream) for _ in range(taps)])) for _ in range(400)]
+    called = sum(answer == "carries" for found in turned for answer in found)
+    assert called / (400 * taps) <= 0.02
+    assert {answer for found in turned for answer in found} <= {"carries", "open"}  # one run is never below
+    assert answers(a.expand(taps, n, d)) == ["carries"] * taps
 
 
 def collapsed(depth: int, scale: float) -> nn.Sequential:
@@ -114,7 +116,7 @@ def collapsed(depth: int, scale: float) -> nn.Sequential:
 def test_a_collapsed_bp_net_fails(depth, scale, text):
     net = collapsed(depth, scale)
     scope = cs.watch(net, taps=[str(i) for i in range(depth)])
-    scope.snapshot(torch.randn(64, 8), torch.arange(64) % 3)
+    scope.snapshot(torch.randn(3000, 8), torch.arange(3000) % 3)
     method = scope.audit().methods[0]
     assert method.verdict.word == "walk back"
     findings = {f.code: f for f in method.findings}

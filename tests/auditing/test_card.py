@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from builders import QUICK, make_family, make_record, make_snapshot
+from judging import CHECKS, blind_taps
 
 from creditscope.auditing import Thresholds, audit
 from creditscope.auditing.card import Card, write_cards
@@ -17,10 +18,9 @@ NET = {"depth": 4, "terminal_norm": True}
 @pytest.fixture(scope="module")
 def card() -> Card:
     """DFA over three seeds, with two rungs of the ladder, one blind tap."""
-    blind = {"cos": (0.3, 0.3, 0.01, 0.3, 0.3), "cos_F": 0.3, "stage_cos": (0.3, 0.3, 0.01, 0.3, 0.3)}
-    descent = {"descent": (0.4, 0.4, 0.02, 0.4, 0.4)}
+    blind = {**blind_taps(2), "cos": (0.3, 0.3, 0.01, 0.3, 0.3), "cos_F": 0.3}
     known = {"facts": {"rule": RULE}, "net_options": NET, "rule_options": {"scale": "unit"}}
-    runs = [make_record(seed=s, accuracy=0.5 + 0.01 * s, taps={**blind, **descent}, **known) for s in (1, 2, 3)]
+    runs = [make_record(seed=s, accuracy=0.5 + 0.01 * s, taps=blind, **known) for s in (1, 2, 3)]
     runs += [make_record(seed=s, accuracy=0.45, train_last=2, **known) for s in (1, 2, 3)]
     runs += [make_record(seed=s, accuracy=0.4, frozen=True, **known) for s in (1, 2, 3)]
     for frozen, accuracy in ((False, 0.7), (True, 0.4)):
@@ -81,8 +81,9 @@ def test_the_markdown_holds_the_numbers(card):
     assert "Trained depth (CS011): 4 of 4 blocks (BP 4)." in text
     assert "0.020 ± 0.010 sd" in cells
     assert "| 2 | 0.450 ± 0.000 | +0.070 ± 0.025 |" in text  # the rung of the ladder
-    assert "| CS005 credit is not aligned with the gradient | issue |" in text
-    assert "\n- CS005 credit is not aligned with the gradient: Report that layer as untrained" in text
+    check = CHECKS["CS005"]
+    assert f"| CS005 {check.title} | issue |" in text
+    assert f"\n- CS005 {check.title}: {check.remedy}" in text
     assert "](docs/" not in text  # a card is read where the manual's pages are not
     assert "`noise` 0.2" in text
     assert "| accuracy | 0.520 ± 0.025 |" in text
@@ -132,9 +133,11 @@ def test_what_was_not_measured_is_not_ticked():
 
 
 def test_a_pitfall_that_was_met_is_said():
-    cos = (0.5, 0.5, 0.0, 0.0, 0.0)
-    one_tap = {"cos": cos, "cos_F": cos, "stage_cos": cos, "descent": (0.4, 0.4, 0.02, 0.02, 0.02)}
-    (card,) = [c for c in audit(make_family(taps=one_tap, facts={"rows_interact": True})).cards() if c.method == "DFA"]
+    (card,) = [
+        c
+        for c in audit(make_family(taps=blind_taps(2, 3, 4), facts={"rows_interact": True})).cards()
+        if c.method == "DFA"
+    ]
     assert (states(card)["A mean that hides the layers"], states(card)["Rows that interact"]) == ("met", "met")
     (bp,) = audit(make_family("bp", accuracy=0.42)).cards()
     assert states(bp)["A task that needs no depth"] == "met"
@@ -153,7 +156,7 @@ def test_a_watched_model_has_a_card():
     record = make_record(facts={"trainer": False})
     (card,) = audit([type(record)(None, record.provenance, record.snapshots)]).cards()
     assert (card.about["net"], "recipe" in card.about) == ("watched model", False)
-    assert "use of depth not tested" in card.to_markdown()
+    assert "**not measured (CS004)**" in card.to_markdown()
 
 
 def test_files_have_names_of_their_own(tmp_path):
@@ -165,7 +168,7 @@ def test_files_have_names_of_their_own(tmp_path):
     assert {(r["method"], r["verdict"]["word"]) for r in read} == {
         ("BP", "trustworthy"),
         ("DFA", "trustworthy"),
-        ("DFA", "inconclusive"),
+        ("DFA", "not measured"),
     }
     assert read[0]["per_tap"][0]["cos"]["n"] == 3
     assert read[0]["limits"]["growth"] == 50

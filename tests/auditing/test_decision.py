@@ -2,6 +2,7 @@
 
 import pytest
 from builders import QUICK, make_facts, make_family, make_record, make_snapshot
+from judging import blind_taps
 
 from creditscope.auditing import audit
 from creditscope.auditing.decision import Decision, Decisions
@@ -11,8 +12,7 @@ GROWTH, FLOOR, GAIN, DRIFT = "growth > 50", "‖g_L‖ < 1.28e-5", "gain < 2 pp"
 
 def trajectory(seed: int, *steps: tuple[int, float, float], **spec):
     """A run whose largest growth and ‖g_L‖ take these values at these epochs; taps 2 to 4 are blind throughout."""
-    facts = make_facts()
-    blind = {"z": (9, 9, 0, 0, 0), "descent": (0.4, 0.4, 0.02, 0.02, 0.02)}
+    facts, blind = make_facts(), blind_taps(2, 3, 4)
     snapshots = [
         make_snapshot(
             facts, epoch=e, accuracy=0.3, taps={**blind, "h_rms": (1, g, g, g, g), "g_norm": (1, 1, 1, 1, top)}
@@ -95,10 +95,13 @@ def test_checks_and_the_protocol_by_seed_and_over_seeds(decisions):
     )
     assert pick(decisions, "CS004").conclusion == "open"  # two seeds, no BP
     assert pick(decisions, "CS009").conclusion == "not applicable"
-    for seed in (1, 2, None):
+    assert [pick(decisions, "CS005", s).conclusion for s in (1, 2, None)] == ["open", "open", "walks back"]
+    assert pick(decisions, "CS005").first_epoch == 20  # the only epoch of training that both seeds were measured at
+    for seed, codes in ((1, "CS001"), (2, "CS001"), (None, "CS001, CS005, CS006")):
         found = pick(decisions, "whole protocol", seed)
-        assert (found.conclusion, found.said) == ("walks back", "walk back (CS001, CS005, CS006)")
-    assert (pick(decisions, "whole protocol").first_epoch, pick(decisions, "whole protocol").last_first_epoch) == (3, 4)
+        assert (found.conclusion, found.said) == ("walks back", f"walk back ({codes})")
+    whole = pick(decisions, "whole protocol")
+    assert (whole.first_epoch, whole.last_first_epoch) == (8, 11)
 
 
 def test_at_chance_and_without_alignment_even_the_usual_numbers_walk_back():
@@ -113,7 +116,9 @@ def test_a_trustworthy_method_is_accepted_by_all():
     found = audit(make_family()).decisions()
     dfa = [d for d in found if d.method == "DFA"]
     assert {d.conclusion for d in dfa} == {"accepts", "not applicable", "no verdict"}
-    assert {d.criterion for d in dfa if d.conclusion == "not applicable"} == {"CS004", "CS009"}  # CS004 of one seed
+    several = {"CS004", "CS011"}  # have nothing to say of one seed
+    assert {d.criterion for d in dfa if d.conclusion == "not applicable"} == {"CS009", "CS012", *several}
+    assert {d.conclusion for d in dfa if d.criterion in several and d.seed is None} == {"accepts"}
 
 
 def test_what_is_missing_is_open_or_not_applicable():
@@ -141,7 +146,7 @@ def test_muted_checks_say_so():
 def test_every_criterion_has_a_row_for_every_seed_and_one_over_seeds(decisions):
     criteria = dict.fromkeys(d.criterion for d in decisions)
     assert list(criteria) == [
-        "accuracy", "accuracy + Γ", GROWTH, FLOOR, GAIN, DRIFT, *(f"CS0{i:02}" for i in range(1, 11)), "whole protocol"
+        "accuracy", "accuracy + Γ", GROWTH, FLOOR, GAIN, DRIFT, *(f"CS0{i:02}" for i in range(1, 13)), "whole protocol"
     ]  # fmt: skip
     assert len(decisions) == len(criteria) * 3
 
@@ -157,7 +162,7 @@ def test_frame_and_plain_data(decisions):
 def test_as_people_read_it(decisions):
     lines = [line for line in str(decisions).splitlines() if line.strip().startswith("DFA, all seeds")]
     words = " ".join(lines).split()
-    assert words.count("8–11") == 2  # the published growth, and CS001
-    assert words.count("3–4") == 3  # the published floor, CS005 and CS006
+    assert words.count("8–11") >= 2  # the published growth, and CS001
+    assert words.count("3–4") == 1  # the published floor
     assert "walk back (CS001, CS005, CS006)" in " ".join(words)
     assert "epoch of first firing" in str(decisions)

@@ -19,16 +19,15 @@ def test_the_same_order_is_not_worth_a_note():
 
 def test_another_order_is_noted_with_what_the_seeds_say():
     (note,) = audit([*runs("fa", 0.5, 0.1), *runs("dfa", 0.1, 0.4)]).notes
-    assert note == (
-        "mnist1d · resmlp · 1 epoch: cosine and descent rank the methods differently (CS008): by cosine FA is above "
-        "DFA, by descent below it (resolved over seeds, n = 3; Δcos 0.400, Δdescent −0.300, paired)"
-    )
+    assert note.startswith("mnist1d · resmlp · 1 epoch: ")
+    assert [part in note for part in ("FA is above DFA", "n = 3", "0.400", "−0.300")] == [True] * 4
 
 
-def test_a_swap_within_the_spread_is_called_so():
+def test_a_swap_within_the_spread_is_not():
     close = [make_record(seed=s, taps={"cos": c, "descent": 0.4}) for s, c in ((1, 0.30), (2, 0.70), (3, 0.49))]
-    (note,) = audit([*runs("fa", 0.5, 0.3, spread=0.0), *close]).notes
-    assert "within the spread over seeds" in note
+    assert audit([*runs("fa", 0.5, 0.3, spread=0.0), *close]).notes == ()
+    clear = [make_record(seed=s, taps={"cos": c, "descent": 0.4}) for s, c in ((1, 0.30), (2, 0.31), (3, 0.32))]
+    assert len(audit([*runs("fa", 0.5, 0.3, spread=0.0), *clear]).notes) == 1
 
 
 def test_settings_are_not_compared():
@@ -36,8 +35,7 @@ def test_settings_are_not_compared():
 
 
 def test_one_seed_is_never_resolved():
-    (note,) = audit([*runs("fa", 0.5, 0.1, seeds=(1,)), *runs("dfa", 0.1, 0.4, seeds=(1,))]).notes
-    assert "within the spread over seeds, n = 1" in note
+    assert audit([*runs("fa", 0.5, 0.1, seeds=(1,)), *runs("dfa", 0.1, 0.4, seeds=(1,))]).notes == ()
 
 
 def test_exact_credit_and_missing_descent_are_left_out():

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from builders import QUICK, make_family, make_record, make_snapshot
+from judging import CHECKS
 from scipy import stats
 
 from creditscope.auditing import Audit, Thresholds, audit
-from creditscope.auditing.checks import all_checks
 from creditscope.commands._printing import show_audit
 from creditscope.errors import CreditscopeError
 from creditscope.words import number
@@ -26,15 +26,8 @@ DESCENT = (0.3, 0.5, 0.02, 0.0, 0.02)
 @pytest.fixture(scope="module")
 def found() -> Audit:
     """DFA over three seeds, two taps of it blind, one block overwriting the stream; BP beside it."""
-    taps = {
-        "cos": COS,
-        "cos_F": COS,
-        "z": Z,
-        "h_rms": (1, 1, 326, 326, 326),
-        "g_norm": (1, 1, 1, 1, 0.011),
-        "stage_cos": 0.02,
-    }
-    return audit(make_family(accuracy=0.5, taps={**taps, "descent": DESCENT}))
+    taps = {"cos": COS, "cos_F": COS, "z": Z, "h_rms": (1, 1, 326, 326, 326), "g_norm": (1, 1, 1, 1, 0.011)}
+    return audit(make_family(accuracy=0.5, taps={**taps, "stage_cos": COS, "descent": DESCENT}))
 
 
 def row(text: str, first: str, number: int = 0) -> str:
@@ -147,8 +140,8 @@ def test_the_first_table_gives_the_verdict_and_its_reason(found):
     assert [c for c in ("accuracy", "verdict", "because") if c not in head] == []
     line = row(text, "DFA", VERDICT)
     assert "walk back (CS001, CS005, CS006)" in line
-    assert "A block overwrites the stream: all seeds, e.g. tap 2 (blocks.1)" in line
-    assert "Accuracy and alignment may be reported as they are." in row(text, "BP", VERDICT)
+    assert CHECKS["CS001"].title.capitalize() in line
+    assert "No check fired" in row(text, "BP", VERDICT)
     order = ("because", "Is the reference", "frozen, own stem", "cos(a_l", "CS001 a block")
     places = [text.index(word) for word in order]
     assert places == sorted(places)  # verdicts, questions, then the numbers
@@ -157,23 +150,22 @@ def test_the_first_table_gives_the_verdict_and_its_reason(found):
 def test_verdicts_are_explained(found):
     text = " ".join(str(found).split())
     assert text.count("do not claim that this method assigns credit") == 1
-    assert "Does credit carry information? no. CS001 all seeds, e.g. tap 2 (blocks.1) is 326 times" in text
+    assert "Does credit carry information? no. CS001" in text
     assert "Is depth used? yes. CS004 +10.0 pp over the" in text
     assert "First an issue in training: CS001 at epoch 1, CS005 at epoch 1" in text
 
 
 def test_each_seed_alone_is_said_once_a_verdict(found):
     text = " ".join(str(found).split())
-    assert "Each seed alone (without CS004): all trustworthy" in text
+    assert "Each seed alone (without CS004 and CS011): all trustworthy" in text
     mixed = [make_record(seed=s, taps={"h_rms": (1, 1, 326, 326, 326) if s == 2 else 1.0}) for s in (1, 2, 3)]
     said = " ".join(str(audit(mixed)).split())
-    assert "Each seed alone (without CS004): trustworthy: 1, 3; walk back (CS001): 2" in said
+    assert "Each seed alone (without CS004 and CS011): trustworthy: 1, 3; walk back (CS001): 2" in said
 
 
 def test_what_to_do_is_printed_once_a_code(found):
     text = " ".join(str(found).split())
-    fired = {check.code: check for check in all_checks() if check.code in ("CS001", "CS005", "CS006")}
-    for check in fired.values():
+    for check in (CHECKS[code] for code in ("CS001", "CS005", "CS006")):
         assert text.count(f"{check.code} {check.title}: {check.remedy} ({check.page})") == 1
     assert "CS007 weight gradients vanish: " not in text
     assert "What to do" not in str(audit(make_family()))
@@ -228,7 +220,7 @@ def test_where_all_credit_is_exact_sizes_are_shown():
 def test_when_every_seed_diverged_that_is_all_there_is():
     found = audit([make_record(seed=s, diverged=s) for s in (1, 2)])
     (method,) = found.methods
-    assert (str(method.verdict), method.verdict.codes) == ("inconclusive (diverged)", ())
+    assert (str(method.verdict), method.verdict.codes) == ("not measured (diverged)", ())
     text = str(found)
     assert text.count("all seeds, at epochs 1–2") == 2  # in the table, and once below
     assert "CS0" not in text
@@ -246,7 +238,6 @@ def test_a_watched_model_that_is_not_finite_is_said_to_diverge_before_all_checks
         record = replace(make_record(rule="bp", facts={"trainer": False}, snapshots=snapshots), spec=None)
         text = " ".join(str(audit([record])).split())
         assert text.index(said) < text.index("CS001")
-        assert "assigns credit" not in text
     recovered = make_record(snapshots=(lost, make_snapshot(epoch=4)))
     assert audit([recovered]).methods[0].verdict.diverged == ""
 

@@ -10,18 +10,19 @@ from scipy.special import stdtrit
 from creditscope.auditing.stats import (
     CONFIDENCE,
     DRAWS,
-    binomial_lower,
+    below_p,
     bootstrap_interval,
     geometric_interval,
     holm,
-    t_as_z,
+    share_bounds,
     t_bounds,
     t_interval,
+    t_point,
     z_limit,
 )
 
 SEVERAL = st.lists(st.floats(0, 1), min_size=2, max_size=8).filter(lambda v: np.std(v) > 1e-9)
-Z = st.lists(st.floats(-6, 6), min_size=1, max_size=6)
+P = st.lists(st.floats(0, 1), min_size=1, max_size=6)
 
 
 @given(SEVERAL)
@@ -41,7 +42,7 @@ def test_t_bounds_are_one_sided(values, confidence):
 
 
 def test_one_value_has_no_interval():
-    assert t_bounds([0.5], confidence=0.95) == (None, None)
+    assert (t_interval([0.5]).low, t_interval([0.5]).high) == (None, None)
     assert str(t_interval([0.5])) == "0.500 (n = 1)"
 
 
@@ -52,56 +53,57 @@ def test_interval_reads_as_mean_and_half_width():
 
 
 @given(st.integers(1, 2000), st.floats(0, 1), st.sampled_from([0.9, 0.95, 0.99]))
-def test_binomial_lower_is_the_exact_interval(rows, share, confidence):
+def test_bounds_of_a_share_are_the_exact_interval(rows, share, confidence):
     hits = round(share * rows)
-    # the two-sided interval at 2c − 1 has the one-sided bound at c as its low end
-    exact = stats.binomtest(hits, rows).proportion_ci(2 * confidence - 1, method="exact").low
-    assert binomial_lower(hits / rows, rows, confidence=confidence) == pytest.approx(exact, abs=1e-12)
+    # the two-sided interval at 2c − 1 has the one-sided bounds at c as its ends
+    exact = stats.binomtest(hits, rows).proportion_ci(2 * confidence - 1, method="exact")
+    assert share_bounds(hits, rows, confidence=confidence) == pytest.approx((exact.low, exact.high), abs=1e-12)
 
 
-def test_binomial_lower_at_its_ends():
-    assert binomial_lower(0.0, 10, confidence=0.95) == 0.0
-    assert binomial_lower(1.0, 10, confidence=0.95) == pytest.approx(0.05 ** (1 / 10))  # p^10 = 0.05
+def test_bounds_of_a_share_at_its_ends():
+    assert share_bounds(0, 10, confidence=0.95) == (0.0, pytest.approx(1 - 0.05 ** (1 / 10)))
+    assert share_bounds(10, 10, confidence=0.95) == (pytest.approx(0.05 ** (1 / 10)), 1.0)  # p^10 = 0.05
+
+
+@given(SEVERAL, st.floats(0, 1))
+def test_what_lies_below_has_the_p_value_of_a_t_test(values, limit):
+    assert below_p(values, limit) == pytest.approx(
+        stats.ttest_1samp(values, limit, alternative="less").pvalue, abs=1e-9
+    )
 
 
 def test_holm_by_hand():
     # p = .01, .04, .03, .005 at .05: .005 ≤ .05/4, .01 ≤ .05/3, then .03 > .05/2 ends it
-    z = [float(stats.norm.isf(p)) for p in (0.01, 0.04, 0.03, 0.005)]
-    assert holm(z, level=0.05) == [True, False, False, True]
+    assert holm([0.01, 0.04, 0.03, 0.005], level=0.05) == [True, False, False, True]
     # Bonferroni would stop at .0125 for all: it rejects .01 too, but not .016, which Holm does
-    z = [float(stats.norm.isf(p)) for p in (0.001, 0.016, 0.04)]
-    assert holm(z, level=0.05) == [True, True, True]
+    assert holm([0.001, 0.016, 0.04], level=0.05) == [True, True, True]
 
 
-@given(Z, st.sampled_from([0.01, 0.05]))
-def test_holm_is_closed_testing_with_bonferroni(z, level):
-    """z_i is rejected if and only if every set of hypotheses around it is, each by Bonferroni."""
-    p = stats.norm.sf(z)
+@given(P, st.sampled_from([0.01, 0.05, 0.5]))
+def test_holm_is_closed_testing_with_bonferroni(p, level):
+    """A hypothesis is rejected if and only if every set of hypotheses around it is, each by Bonferroni."""
     n = len(p)
     sets = [s for size in range(1, n + 1) for s in combinations(range(n), size)]
     expected = [all(min(p[j] for j in s) <= level / len(s) for s in sets if i in s) for i in range(n)]
-    assert holm(z, level=level) == expected
+    assert holm(p, level=level) == expected
 
 
-@given(Z, st.data())
-def test_raising_one_z_never_takes_back_another(z, data):
-    i = data.draw(st.integers(0, len(z) - 1))
-    raised = list(z)
-    raised[i] += data.draw(st.floats(0, 6))
-    before, after = holm(z, level=0.01), holm(raised, level=0.01)
+@given(P, st.data())
+def test_lowering_one_p_never_takes_back_another(p, data):
+    i = data.draw(st.integers(0, len(p) - 1))
+    lowered = list(p)
+    lowered[i] *= data.draw(st.floats(0, 1))
+    before, after = holm(p, level=0.5), holm(lowered, level=0.5)
     assert all(later for earlier, later in zip(before, after, strict=True) if earlier)
 
 
-@given(Z)
-def test_holm_never_rejects_more_than_single_tests(z):
-    alone = stats.norm.sf(z) <= 0.01
-    assert all(single for held, single in zip(holm(z, level=0.01), alone, strict=True) if held)
+@given(P)
+def test_holm_never_rejects_more_than_single_tests(p):
+    assert all(value <= 0.5 for held, value in zip(holm(p, level=0.5), p, strict=True) if held)
 
 
 def test_z_limit_is_the_one_sided_point():
     assert z_limit(0.01) == pytest.approx(stats.norm.isf(0.01))
-    assert holm([z_limit(0.01) + 1e-6], level=0.01) == [True]
-    assert holm([z_limit(0.01) - 1e-6], level=0.01) == [False]
 
 
 @given(SEVERAL)
@@ -145,7 +147,6 @@ def test_the_short_way_to_mean_and_bounds_is_numpys(values: list[float]):
     assert (found.mean, found.low, found.high) == (np.mean(values), np.mean(values) - half, np.mean(values) + half)
 
 
-@pytest.mark.parametrize("t", [-3.0, 0.5, 3.0])
-def test_few_draws_widen_the_tail(t):
-    assert t_as_z(t, 7) == pytest.approx(stats.norm.isf(stats.t.sf(t, 7)))
-    assert abs(t_as_z(t, 7)) < abs(t)
+@pytest.mark.parametrize("df", [1, 7, 63])
+def test_t_point_is_students(df):
+    assert t_point(df, 0.95) == pytest.approx(stats.t.ppf(0.95, df))

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 from builders import make_facts, make_family, make_record, make_snapshot, make_weights
+from judging import blind_taps
 
 from creditscope.auditing import Thresholds, audit
 from creditscope.auditing.checks import all_checks
 from creditscope.auditing.thresholds import EVERY_RUN_CHECK, table
 from creditscope.errors import CreditscopeError
+from creditscope.record import RuleFacts
 
 
 def test_unknown_names_list_the_choices():
@@ -67,10 +69,37 @@ def gains_of_3_5_and_7_points():
     return rest + [make_record(seed=s, accuracy=0.4 + 0.002 * s + g) for s, g in ((1, 0.03), (2, 0.05), (3, 0.07))]
 
 
-def one_bad_seed():
-    return [*make_family(seeds=(2, 3)), make_record(seed=1, taps={"h_rms": (1, 99, 99, 99, 99)})]
+def by_seed(*taps: dict[str, Any], **own: Any):
+    """Seeds 1, 2, … of DFA with these per-tap values; their baselines beside them."""
+    rest = [r for r in make_family(seeds=range(1, len(taps) + 1)) if r.spec and (r.spec.frozen or r.spec.rule == "bp")]
+    return rest + [make_record(seed=s, taps=one, **own) for s, one in enumerate(taps, start=1)]
 
 
+def grown(*values: float):
+    return by_seed(*({"h_rms": (1, v, v, v, v)} for v in values))
+
+
+def dead(hits: int, seeds: int):
+    """So many seeds have a weight without a gradient."""
+    weights = [make_weights(step_all_zero=int(i < hits)) for i in range(seeds)]
+    return [make_record(seed=i, snapshots=[make_snapshot(weights=w)]) for i, w in enumerate(weights)]
+
+
+def below_frozen():
+    """3 pp under the frozen nets, where BP gains 4 pp."""
+    levels = {("dfa", False): 0.37, ("dfa", True): 0.40, ("bp", False): 0.44, ("bp", True): 0.40}
+    return [make_record(rule=r, frozen=f, accuracy=a, seed=s) for (r, f), a in levels.items() for s in (1, 2, 3)]
+
+
+def aiming_elsewhere(share: float):
+    aim = RuleFacts(name="dfa", label="DFA", approximates="equilibrium")
+    return [make_record(seed=s, facts={"rule": aim}, taps={"descent_stage": share}) for s in (1, 2, 3)]
+
+
+SMALL = {"null_sd": 0.01, "null_sd_F": 0.01, "stage_cos": 0.0}
+"""Nulls that a cosine of 0.05 is far above, and weights that know nothing."""
+WIDE = [{**SMALL, "cos": c, "cos_F": c} for c in (0.1, 0.2, 0.3)]
+"""Mean 0.2, standard error 0.058: the lower bound is 0.031 at 95 % and 0.14 at 80 %."""
 MOVES: dict[str, tuple[str, Any, float, str, str]] = {
     "growth": ("CS001", lambda: family(h_rms=(1, 30, 30, 30, 30)), 20, "passed", "issue"),
     "noise": ("CS002", lambda: family(g_noise=0.2), 0.3, "issue", "passed"),
@@ -81,13 +110,28 @@ MOVES: dict[str, tuple[str, Any, float, str, str]] = {
     "depth_confidence": ("CS004", gains_of_3_5_and_7_points, 0.8, "undecided", "passed"),
     "task_gain": ("CS004", make_family, 0.5, "passed", "not applicable"),
     "seeds": ("CS004", make_family, 4, "passed", "skipped"),
-    "orientation": ("CS005", lambda: family(z=2.4), 0.05, "issue", "passed"),
-    "hidden_share": ("CS006", lambda: family(z=(9, 9, 9, 0, 0)), 0.4, "issue", "passed"),
-    "hidden_taps": ("CS006", lambda: family(z=(9, 9, 0, 0, 0)), 5, "issue", "not applicable"),
-    "weighting": ("CS008", lambda: family(cos_F=0.2), 0.4, "tip", "passed"),
+    "depth_loss": ("CS004", below_frozen, 0.035, "issue", "not applicable"),
+    "alignment": ("CS005", lambda: family(cos=0.1, cos_F=0.1, **SMALL), 0.2, "passed", "issue"),
+    "alignment_confidence": ("CS005", lambda: by_seed(*WIDE), 0.8, "undecided", "passed"),
+    "orientation": ("CS005", lambda: family(cos=0.06, cos_F=0.06), 0.05, "undecided", "passed"),
+    "weighted_share": ("CS005", lambda: family(cos=0.9, cos_F=0.4), 0.4, "undecided", "passed"),
+    "exact_cos": (
+        "CS005",
+        lambda: [make_record(facts={"exact_taps": (2,)}, taps={"cos": 0.9})],
+        0.8,
+        "issue",
+        "passed",
+    ),
+    "hidden_share": ("CS006", lambda: by_seed(*[blind_taps(3, 4)] * 3), 0.4, "issue", "passed"),
+    "hidden_taps": ("CS006", lambda: by_seed(*[blind_taps(2, 3, 4)] * 3), 5, "issue", "not applicable"),
     "probe_gain": ("CS009", probed, 0.2, "issue", "passed"),
-    "chance_confidence": ("CS010", lambda: [make_record(accuracy=0.124)], 0.99, "passed", "issue"),
-    "seed_share": ("CS001", one_bad_seed, 0.3, "undecided", "issue"),
+    "chance_gain": ("CS010", lambda: [make_record(accuracy=0.124)], 0.05, "passed", "issue"),
+    "chance_confidence": ("CS010", lambda: [make_record(accuracy=0.124)], 0.99, "passed", "undecided"),
+    "rewind_loss": ("CS011", make_family, 0.06, "passed", "not applicable"),
+    "trained_share": ("CS011", lambda: by_seed(*[{"rewind": (None, 0.7, 0.7, 0.6, 0.6)}] * 3), 0.6, "passed", "issue"),
+    "descent_share": ("CS012", lambda: aiming_elsewhere(0.1), 0.2, "passed", "issue"),
+    "seed_confidence": ("CS001", lambda: grown(45, 46, 47), 0.999, "passed", "undecided"),
+    "seed_share": ("CS007", lambda: dead(1, 20), 0.1, "passed", "undecided"),
 }
 """For every threshold: a check, records, another value, and the outcome before and after."""
 

@@ -1,17 +1,17 @@
 """What taps were told, over seeds: each answer against a t test, Holm and nulls computed by hand."""
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from builders import make_facts
-from judging import BLIND, make_moments
+from judging import BLIND, judge_seeds, make_moments
 from scipy import stats
 
 from creditscope.auditing import Thresholds
 from creditscope.auditing.stats import below_p, holm
-from creditscope.auditing.told import TapAnswer, judge_taps, seen_with_power, what_would_decide
+from creditscope.auditing.told import TapAnswer, judge_taps, what_would_decide
 from creditscope.record import RuleFacts
 
 LIMITS = Thresholds()
@@ -44,8 +44,8 @@ def both(*values: float, **others: Any) -> list[dict[str, Any]]:
 class TestThreeAnswers:
     @pytest.mark.parametrize(
         "values",
-        [(0.06, 0.062, 0.064), (0.2, 0.05, 0.1), (0.01, 0.012, 0.014), (0.0, 0.04, 0.08), (0.049, 0.05, 0.0505), (0.5, 0.0)],
-    )  # fmt: skip
+        [(0.06, 0.062, 0.064), (0.2, 0.05, 0.1), (0.01, 0.012, 0.014), (0.0, 0.04, 0.08), (0.049, 0.05, 0.0505)],
+    )
     def test_are_those_of_two_t_tests(self, values):
         """Tap 1 alone is asked, so that Holm has nothing to correct."""
         (found,) = answers(both(*values), blocks=(1,))
@@ -227,7 +227,7 @@ class TestNoisyRules:
     """A rule that draws noise in every step is judged by β over its own draws."""
 
     FACTS = make_facts(rule=RuleFacts(name="fg", label="FG", draws_noise=True))
-    SMALL = {"cos": 0.01, "cos_F": 0.01, "stage_cos": 0.0}
+    SMALL: ClassVar = {"cos": 0.01, "cos_F": 0.01, "stage_cos": 0.0}
 
     def answer(self, *values: float, se: float = 0.01) -> list[str]:
         taps = [{**self.SMALL, "beta": value, "beta_se": se} for value in values]
@@ -255,9 +255,10 @@ class TestNoisyRules:
 class TestWhatWouldTell:
     def test_power(self):
         """At d = 256 rows of one direction have a null of 0.0202 at most, and 0.064 is seen with 80 %."""
-        sees = seen_with_power(answers([{"null_sd": 0.0202}]), LIMITS)
-        assert sees == pytest.approx((stats.norm.isf(0.01) + stats.norm.isf(0.2)) * 0.0202)
+        sees = (stats.norm.isf(0.01) + stats.norm.isf(0.2)) * 0.0202
         assert sees == pytest.approx(0.064, abs=5e-4)
+        found = judge_seeds("CS005", make_moments(seeds=1, taps={"null_sd": 0.0202}))
+        assert f"{sees:.3f}" in found.message
 
     def test_the_number_of_seeds_is_that_of_a_bound_with_80_percent_power(self):
         values = (0.05, 0.1, 0.15)  # mean 0.1, sd 0.05: ((1.645 + 0.842) · 0.05/0.05)²

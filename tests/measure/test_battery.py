@@ -175,11 +175,12 @@ def test_graphs(rule, few_directions):
 
 @pytest.mark.parametrize("rule", ["bp", "fa", "dfa"])
 def test_tokens(rule):
-    spec = plan_run(rule=rule, task="cifar10", net="vit", net_options={"depth": 2, "width": 16}, epochs=1, batch=16)
+    small = {"task": "cifar10", "net": "vit", "net_options": {"depth": 2, "width": 16}, "batch": 16}
+    spec = plan_run(rule=rule, epochs=1, tier="full", **small)
     run = build_run(spec, images())
     (taken,) = snapshot_run(run, 0)
     assert taken.notes == ()
-    assert filled(taken) == (BEFORE if rule != "bp" else {name for name in BEFORE if not name.startswith("fresh")})
+    assert filled(taken) == (NEW if rule != "bp" else {name for name in NEW if not name.startswith("fresh")})
     assert all(value is not None for value in taken.taps.descent)
     assert taken.taps.skip_one[0] is None
     assert None not in taken.taps.skip_one[1:]
@@ -207,9 +208,9 @@ def test_fully_measured_and_unmeasured_runs_end_bit_identical(rule, stacked):
 
 
 def test_frozen_stages_and_diverged_seeds():
-    (frozen,) = snapshot_run(build_run(plan_run(rule="dfa", frozen=True, **TINY)), 0)
+    (frozen,) = snapshot_run(build_run(plan_run(rule="dfa", frozen=True, tier="full", **TINY)), 0)
     assert frozen.taps.descent_stage[1:] == (None, None)
-    runs = [build_run(plan_run(rule="dfa", seed=seed, **TINY)) for seed in (1, 2)]
+    runs = [build_run(plan_run(rule="dfa", seed=seed, tier="full", **TINY)) for seed in (1, 2)]
     with torch.no_grad():
         runs[0].net.stem.weight.fill_(torch.nan)
     dead, alive = snapshot_run(stack_runs(runs), 0)

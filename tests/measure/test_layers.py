@@ -224,6 +224,7 @@ def test_records_keep_layers_and_refuse_uneven_ones(tmp_path):
         writer.begin()
         writer.append(record.snapshots[0])
         writer.append(replace(record.last, layers=short))
+        writer.write_provenance(record.provenance)
     with pytest.raises(CreditscopeError, match="but got other lengths"):
         read_record(run_folder(tmp_path, spec))
 

@@ -115,7 +115,8 @@ def test_rescaling_the_stream_by_1e8_changes_no_verdict_and_no_cosine():
         np.testing.assert_allclose(np.array(large.taps.g_norm), 1e-8 * np.array(small.taps.g_norm), rtol=1e-2)
         np.testing.assert_allclose(large.taps.g_rel, small.taps.g_rel, rtol=1e-2)
     verdicts = [str(audit(scope).methods[0].verdict) for scope in scopes]
-    assert verdicts[0] == verdicts[2] == "trustworthy (use of depth not tested)"
+    assert verdicts[0] == verdicts[2]
+    assert [audit(scopes[i]).methods[0].verdict.lines[1].answer for i in (0, 2)] == ["yes", "yes"]
     assert verdicts[1] == verdicts[3]
     floors = [{f.code: f for f in audit(scope).methods[0].findings}["CS002"] for scope in scopes]
     assert floors[0].published is False

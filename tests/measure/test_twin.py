@@ -130,17 +130,17 @@ def test_losses_keep_their_digits_where_rows_are_fitted():
 def test_descent_of_the_gradient_is_exactly_one_and_of_its_negative_zero(learnt):
     twin = twin_of(*learnt)
     assert measure_descent(twin)["descent"].tolist() == [1.0] * 4
-    assert measure_stage_descent(twin).tolist() == [1.0] * 4
+    assert measure_stage_descent(twin)["descent_stage"].tolist() == [1.0] * 4
     uphill = with_credits(twin, [-g for g in twin.seen.exact])
     assert measure_descent(uphill)["descent"].tolist() == [0.0] * 4
     against = replace(twin.seen, rule_weights={name: -g for name, g in twin.seen.exact_weights.items()})
-    assert measure_stage_descent(replace(twin, seen=against)).tolist() == [0.0] * 4
+    assert measure_stage_descent(replace(twin, seen=against))["descent_stage"].tolist() == [0.0] * 4
 
 
 def test_descent_against_steps_taken_by_hand(learnt):
     net, x, y = learnt
     twin = twin_of(net, x[:60], y[:60], "fa")
-    found, by_stage = measure_descent(twin), measure_stage_descent(twin)
+    found, by_stage = measure_descent(twin), measure_stage_descent(twin)["descent_stage"]
     plain = copy.deepcopy(net).double()
 
     def loss(state):
@@ -192,7 +192,7 @@ def test_a_stage_without_trained_weights_has_no_descent(learnt):
     net, x, y = learnt
     frozen = copy.deepcopy(net)
     frozen.blocks[1].requires_grad_(False)
-    found = measure_stage_descent(twin_of(frozen, x[:32], y[:32]))
+    found = measure_stage_descent(twin_of(frozen, x[:32], y[:32]))["descent_stage"]
     assert found.isnan().tolist() == [False, False, True, False]
 
 

@@ -19,6 +19,7 @@ from creditscope.auditing import audit
 from creditscope.errors import CreditscopeError
 from creditscope.record import Record, bundle, load_records, read_bundle, write_bundle
 from creditscope.record.bundle import rounded, thin
+from creditscope.record.schema import SCHEMA_VERSION
 
 THINNED = [*range(17), *range(18, 33, 2), *range(36, 65, 4), *range(72, 97, 8), 100]
 
@@ -92,7 +93,7 @@ class TestRoundTrip:
         header, *lines = [json.loads(line) for line in lines_of(tmp_path / "a.jsonl.xz")]
         assert header == {
             "format": "creditscope bundle",
-            "schema_version": 2,
+            "schema_version": SCHEMA_VERSION,
             "runs": 2,
             "digits": 6,
             "every_epoch": [42, 123, 456],
@@ -223,7 +224,10 @@ DAMAGED_LINES = {
     "missing list": (in_text('"h_rms":', '"other":'), "Field required"),
     "short list": (in_text('"h_norm":[11.0,', '"h_norm":['), "Expected 5 taps and 2 weights in every list"),
     "no snapshots": (in_line(snapshots=[]), "Expected snapshots to epoch 1, but the last is none"),
-    "other version": (in_text('"schema_version":2', '"schema_version":99'), "Expected schema version 2, but got 99"),
+    "other version": (
+        in_text(f'"schema_version":{SCHEMA_VERSION}', '"schema_version":99'),
+        "Expected schema version 2 or 3, but got 99",
+    ),
     "unfinished": (in_text('"status":"complete"', '"status":"running"'), "Expected a finished run"),
 }
 
@@ -241,8 +245,8 @@ DAMAGED_FILES = {
     "a folder": (lambda path: (path.unlink(), path.mkdir()), "cannot be read: .*Is a directory"),
     "another format": (lambda path: rewrite(path, [b'{"epochs":1}\n']), "Expected the header of a bundle"),
     "other version": (
-        lambda path: rewrite(path, [lines_of(path)[0].replace(b'version": 2', b'version": 9'), *lines_of(path)[1:]]),
-        "Expected schema version 2, but got 9. Read it with the creditscope that wrote it",
+        lambda path: rewrite(path, [lines_of(path)[0].replace(b'version": 3', b'version": 9'), *lines_of(path)[1:]]),
+        "Expected schema version 2 or 3, but got 9. Read it with the creditscope that wrote it",
     ),
     "one bit changed": (flip, "cannot be read: Corrupt input data"),
     "endless line": (lambda path: rewrite(path, [b" " * 2**26]), "Expected lines shorter than"),

@@ -50,7 +50,7 @@ def replace_text(name: str, text: str):
 DAMAGES = {
     "truncated line": (truncate_last_line, "cannot be read"),
     "lost last snapshot": (drop_last_line, "Expected snapshots to epoch 1, but the last is 0"),
-    "other version": (write_other_version, "Expected schema version 2, but got 99"),
+    "other version": (write_other_version, "Expected schema version 2 or 3, but got 99"),
     "edited spec": (edit_spec, "Expected a spec with the hash in its name, but got [0-9a-f]{12}. It was edited"),
     "missing snapshots": (lambda folder: (folder / "snapshots.jsonl").unlink(), "No such file"),
     "missing provenance": (
@@ -96,6 +96,19 @@ class TestRead:
         assert len(problems) == 1
         assert problems[0].startswith(f"Record {folders[1].name} ")
         assert re.search(message, problems[0])
+
+    def test_an_earlier_schema_is_read_and_what_it_lacks_was_not_measured(self, tmp_path):
+        folder = write_record(tmp_path, make_record())
+        edit(folder / "provenance.json", schema_version=2)
+        joined = ("null_sd_F", "null_q99", "stage_cos", "rewind", "beta")
+        lines = [json.loads(line) for line in (folder / "snapshots.jsonl").read_text().splitlines()]
+        for line in lines:
+            line["taps"] = {name: values for name, values in line["taps"].items() if name not in joined}
+        (folder / "snapshots.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        record = read_record(folder)
+        assert record.provenance.schema_version == 2
+        assert [getattr(record.last.taps, name) for name in joined] == [()] * 5
+        assert record.last.taps.cos == make_record().last.taps.cos
 
     def test_without_a_list_what_cannot_be_read_is_raised_and_what_is_unfinished_left_out(self, tmp_path):
         folders = [write_record(tmp_path, make_record(seed=s)) for s in (1, 2)]

@@ -38,7 +38,7 @@ def test_a_quantity_at_hardly_any_epoch_has_no_map_and_is_said(rho_at, epochs, d
 
 
 def test_the_protocol_stands_beside_the_name():
-    text = text_of(make_family("dfa", taps={"z": 0.1, "cos": 0.01}))
+    text = text_of(make_family("dfa", taps={"cos": 0.01, "cos_F": 0.01, "stage_cos": 0.0}))
     head = re.search(r"<table class=matrix>.*?<thead><tr>(.*?)<tbody>", text.replace("\n", ""))
     assert head
     assert re.findall(r"<th scope=col>([^<]*)", head[1])[:2] == ["Method", "Protocol"]

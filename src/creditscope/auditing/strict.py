@@ -18,4 +18,5 @@ def expect_trust(audit: Audit, names: Sequence[str] = ()) -> list[str]:
 def _failure(m: MethodAudit) -> str:
     why = [f"{f.code} {f.outcome}, {f.message} ({f.page})" for f in m.findings if f.code in m.verdict.codes]
     why += [f"diverged: {m.verdict.diverged}"] * bool(m.verdict.diverged)
+    why += [m.verdict.not_judged] * bool(m.verdict.not_judged)
     return f"Expected {m.method} ({m.setting}) to be trustworthy, but got {m.verdict.word}: {'; '.join(why)}."

@@ -195,6 +195,8 @@ def judge(row: Row, reference: Row, *, majority: float) -> Answer:
     if collapsed(row, majority):
         return "zeros gone" if reference.zero_norms()[0] and not row.zero_norms()[0] else "fails"
     gains = [own[seed] - others[seed] for seed in own if seed in others]
+    if len(gains) < 2:  # one seed has no bound
+        return "undecided"
     bounds = [t_bounds(values, confidence=CONFIDENCE)[0] for values in ([a - majority for a in own.values()], gains)]
     return "learns" if all(low > MARGIN for low in bounds) else "undecided"
 

@@ -31,7 +31,7 @@ class IdleBlocks(MethodCheck):
     sufficient = False
 
     def compared_with(self, facts: Facts, limits: Thresholds) -> str:
-        """Both ends are."""
+        """What BP's trained depth is on the same setting is in the message."""
         return f"{limits.trained_share:g} of BP's"
 
     def judge(self, method: Method, limits: Thresholds) -> Finding:
