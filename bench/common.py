@@ -28,7 +28,8 @@ def arguments(description: str | None, rounds: int, **own: Any) -> argparse.Name
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     for name, default in own.items():
-        parser.add_argument(f"--{name}", type=type(default), default=default)
+        kind: dict[str, Any] = {"action": "store_true"} if default is False else {"type": type(default)}
+        parser.add_argument(f"--{name}", default=default, **kind)
     given = parser.parse_args()
     torch.set_num_threads(1)
     return given

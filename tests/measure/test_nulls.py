@@ -1,4 +1,6 @@
-"""The rotation null: its closed form against sampled Haar rotations."""
+"""The rotation null: its closed forms against sampled Haar rotations, of flat states, tokens and images."""
+
+from functools import cache
 
 import numpy as np
 import pytest
@@ -6,8 +8,10 @@ import torch
 
 from creditscope.measure.alignment import measure_alignment
 from creditscope.measure.nulls import (
+    NORMAL_POINT,
     cross_moment_square,
     cross_moment_square_from_grams,
+    feature_axes,
     haar_rotation,
     rotation_null_sd,
 )
@@ -67,3 +71,132 @@ def test_haar_rotations_are_orthogonal_and_centred():
     np.testing.assert_allclose(many.mean(0), 0, atol=0.04)
     # without the sign fix the diagonal of Q is biased
     np.testing.assert_allclose(many.diagonal(dim1=1, dim2=2).mean(0), 0, atol=0.04)
+
+
+SHAPES = [(24,), (3, 17), (16, 2, 2), (2, 2, 16)]
+"""Flat, tokens, and images whose channels are many, or few beside their last axis."""
+
+
+def structured_rows(shape: tuple[int, ...], n: int = 12, *, alike: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
+    """Credit and gradient of uneven sizes that share directions over rows; `alike`: over places, too."""
+    stream = torch.Generator().manual_seed(len(shape))
+
+    def rows() -> torch.Tensor:
+        common = torch.randn(shape, generator=stream, dtype=torch.float64)
+        for axis in range(len(shape)) if alike else ():  # a part that only one axis tells apart
+            others = [1] * len(shape)
+            others[axis] = shape[axis]
+            common = common + torch.randn(others, generator=stream, dtype=torch.float64)
+        own = torch.randn(n, *shape, generator=stream, dtype=torch.float64) + common
+        return own * torch.rand(n, *[1] * len(shape), generator=stream, dtype=torch.float64).exp() ** 2
+
+    return rows(), rows()
+
+
+@cache
+def rotations(count: int, d: int) -> torch.Tensor:
+    """Haar rotations by NumPy, (count, d, d)."""
+    rng = np.random.default_rng(d)
+    q, r = np.linalg.qr(rng.normal(size=(count, d, d)))
+    return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=1, axis2=2))[:, None])
+
+
+def turned(x: torch.Tensor, axis: int | None, count: int) -> torch.Tensor:
+    """x (n, *shape) turned as a whole, or along one axis of its shape, `count` times: (count, n, features)."""
+    if axis is None:
+        flat = x.flatten(1)
+        return torch.einsum("rij,nj->rni", rotations(count, flat.shape[1]), flat)
+    moved = x.movedim(axis + 1, -1)
+    found = torch.einsum("rij,n...j->rn...i", rotations(count, moved.shape[-1]), moved)
+    return found.movedim(-1, axis + 2).flatten(2)
+
+
+def simulated(a: torch.Tensor, g: torch.Tensor, axis: int | None, count: int = 2000) -> tuple[torch.Tensor, ...]:
+    """`cos` and `cos_F` of credit turned at random, by their definitions."""
+    credit, gradient = turned(a, axis, count), g.flatten(1)
+    products = (credit * gradient).sum(-1)
+    cos = (products / (credit.norm(dim=-1) * gradient.norm(dim=-1))).mean(-1)
+    return cos, products.sum(-1) / (credit.flatten(1).norm(dim=1) * gradient.norm())
+
+
+@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_the_null_is_the_widest_of_simulated_rotations(shape, alike):
+    a, g = structured_rows(shape, alike=alike)
+    found = measure_alignment(a.flatten(1), g.flatten(1), shape)
+    forms = [simulated(a, g, axis) for axis in (None, *feature_axes(shape))]
+    for key, series in (("null_sd", 0), ("null_sd_F", 1)):
+        assert float(found[key]) == pytest.approx(max(float(form[series].std()) for form in forms), rel=0.06)
+    shares = [float((cos > found["null_q99"]).double().mean()) for cos, _ in forms]
+    assert 0.004 <= max(shares) <= 0.018
+    assert float(found["z"]) == float(found["cos"] / found["null_sd"])
+
+
+@pytest.mark.parametrize("shape", [(16, 4, 8), (8, 4, 16)], ids=str)
+def test_feedback_of_any_axis_that_turns_stays_within_the_null(shape):
+    """Credit of channels by a convolution, or of the last axis by a linear layer, on gradients that places share."""
+    stream = torch.Generator().manual_seed(0)
+    g = torch.randn(20, *shape, generator=stream, dtype=torch.float64) * 0.2 + 1
+    for axis in feature_axes(shape):
+        a = turned(g, axis, 300)
+        found = measure_alignment(a, g.flatten(1).expand_as(a), shape)
+        assert float(found["cos"].std() / found["null_sd"].square().mean().sqrt()) < 1.1
+        assert float((found["cos"] > found["null_q99"]).double().mean()) <= 0.02
+        narrow = measure_alignment(a, g.flatten(1).expand_as(a))
+        assert float(found["cos"].std() / narrow["null_sd"].square().mean().sqrt()) > 3
+
+
+def test_axes_that_turn():
+    assert feature_axes(()) == feature_axes((7,)) == feature_axes((1, 7)) == feature_axes((7, 1, 1)) == ()
+    assert feature_axes((7, 1)) == (1,)  # one feature at every token: out of reach, and said so
+    assert feature_axes((1, 4, 4)) == (0, 2)
+
+
+@pytest.mark.parametrize("d", [*range(2, 16), 16, 24])
+def test_the_99_percent_point_against_rotations(d):
+    """Rank one, the hard case: |z| is at most √d, and a normal law is far off in few dimensions."""
+    a, g = correlated_rows(20, d, seed=d)
+    share = float((simulated(a, g, None, count=10000)[0] > measure_alignment(a, g)["null_q99"]).double().mean())
+    assert 0.005 <= share <= 0.016
+    places = torch.ones(20, 3, 1, dtype=torch.float64)
+    tokens = [(places * x.unsqueeze(1)).flatten(1) for x in (a, g)]  # three tokens that are told the same
+    shared, alone = measure_alignment(*tokens, (3, d)), measure_alignment(a, g)
+    torch.testing.assert_close(shared["null_q99"], alone["null_q99"])
+    torch.testing.assert_close(shared["null_sd"], alone["null_sd"])
+
+
+def test_one_feature_is_out_of_reach():
+    x = torch.randn(30, 1, dtype=torch.float64)
+    for rows, shape in ((x, (1,)), (x.expand(30, 4), (4, 1)), (x.expand(30, 4), (1, 2, 2))):
+        found = measure_alignment(rows.clone(), rows.clone(), shape)
+        assert float(found["cos"]) == pytest.approx(1)
+        assert float(found["null_q99"]) >= 1 - 1e-9
+    found = measure_alignment(torch.eye(2)[[0, 1, 0]], torch.eye(2)[[0, 1, 0]])  # two are within reach
+    assert float(found["null_q99"]) < 1
+
+
+def test_a_normal_law_where_many_features_turn():
+    a, g = structured_rows((3, 17))
+    found = measure_alignment(a.flatten(1), g.flatten(1), (3, 17))
+    assert float(found["null_q99"]) == pytest.approx(NORMAL_POINT * float(found["null_sd"]))
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (6,), (3, 6), (6, 2, 5)], ids=str)
+def test_many_at_once_are_as_one_by_one(shape):
+    pairs = [structured_rows(shape, n=12) for _ in range(2)] + [structured_rows(shape, n=12, alike=False)]
+    a, g = (torch.stack([pair[i].flatten(1) for pair in pairs]) for i in (0, 1))
+    each = [measure_alignment(x.clone(), y.clone(), shape) for x, y in zip(a, g, strict=True)]
+    mapped = torch.vmap(lambda x, y: measure_alignment(x, y, shape))(a, g)
+    for key, values in measure_alignment(a, g, shape).items():
+        expected = torch.stack([one[key] for one in each])
+        torch.testing.assert_close(values, expected)
+        torch.testing.assert_close(mapped[key], expected)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+@pytest.mark.parametrize("shape", [*SHAPES, (6, 2, 5)], ids=str)
+def test_the_null_is_free_of_scale(shape, scale):
+    a, g = (x.flatten(1).float() for x in structured_rows(shape))
+    plain, scaled = measure_alignment(a, g, shape), measure_alignment(a * scale, g / scale, shape)
+    for key in ("cos", "cos_F", "null_sd", "null_sd_F", "null_q99", "z"):
+        torch.testing.assert_close(scaled[key], plain[key], rtol=2e-5, atol=0)

@@ -76,10 +76,9 @@ def test_rows_of_each_kind_against_numpy():
     g32 = torch.cat([g32, torch.full((1, 9), 3e38)])  # finite entries, but a norm of 9e38
     overflowed = measure_alignment(torch.tensor(a[[*both, 1]], dtype=torch.float32), g32)
     assert int(overflowed["rows_no_gradient"]) == 1
-    whole = {"cos_F": 0, "null_sd_F": 0, "rank_a": 0, "rows_no_gradient": 0}  # over the credit of all rows
-    torch.testing.assert_close({**overflowed, **whole}, {**plain, **whole})
-    shares = [found["null_sd_F"] / found["cos_F"] for found in (overflowed, plain)]
-    torch.testing.assert_close(shares[0], shares[1])
+    over_all = {"cos_F": 0, "null_sd_F": 0, "rank_a": 0, "rows_no_gradient": 0}  # of these the row's credit is a part
+    torch.testing.assert_close({**overflowed, **over_all}, {**plain, **over_all})
+    torch.testing.assert_close(overflowed["cos_F"] / overflowed["null_sd_F"], plain["cos_F"] / plain["null_sd_F"])
 
 
 def test_no_usable_row_gives_nan_not_a_score():
