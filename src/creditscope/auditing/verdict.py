@@ -16,7 +16,7 @@ QUESTIONS = {
 }
 MEANINGS: dict[Word, str] = {
     "trustworthy": "no check fired; accuracy and alignment may be reported as they are",
-    "walk back": "do not claim that this method assigns credit to its layers",
+    "walk back": "a check fired; do not claim that this method assigns credit to its layers",
     "undecided": "the seeds allow both answers; more of them would tell",
     "not measured": "a check lacks what it needs, and says which command measures it",
     "not judged": "there is nothing to judge: random targets, or a net that is not trained yet",
