@@ -97,7 +97,7 @@ def _draw_quadrants(ax: Axes, hero: Selection) -> None:
         (left + 0.03, lowered, "neither", "#a8322a", "left", "center"),
         (left / 2, raised, "accuracy\nonly", GREY, "center", "top"),
         (0.05, lowered, "Γ only", GREY, "left", "center"),
-        (right - 0.03, lowered, f"at chance below {number(chance)}", GREY, "right", "center"),
+        (right - 0.03, lowered, f"constant guess {number(chance)}", GREY, "right", "center"),
     ):
         ax.text(x, y, text, color=colour, size=SMALL, ha=ha, va=va, zorder=1)
 
@@ -196,7 +196,7 @@ def _note_keys(hero: Selection, panel: str) -> list[Line2D | Patch]:
     if panel == "B":
         keys: list[Line2D | Patch] = []
         if not np.isnan(null_band(hero)).all():
-            keys.append(Patch(color=_style.BAND, label="95 % band of a\nrandom orientation"))
+            keys.append(Patch(color=_style.BAND, label="random orientation of\none run, 95 % band"))
         if any(group.facts.exact_taps for group in hero.drawn):
             keys.append(_grey_key("hollow: exact credit", marker="o", ls="", mfc="white"))
         return keys
