@@ -7,7 +7,6 @@ import numpy as np
 
 from creditscope.auditing.checks.cs010_at_chance import AtChance
 from creditscope.auditing.findings import Outcome
-from creditscope.auditing.judge import judge_together
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import t_interval, z_limit
 from creditscope.auditing.thresholds import Thresholds
@@ -53,9 +52,8 @@ def _clears(moment: Moment, accuracy: float) -> bool:
 
 
 def _above_chance(group: Group) -> bool:
-    """What the audit concludes over the seeds."""
-    moments = [Moment.of(record) for record in group.records]
-    return judge_together(AtChance(), moments, Thresholds()).outcome == Outcome.PASSED
+    """What the audit would conclude of one run with the mean accuracy: so the point lies above the line drawn."""
+    return _clears(Moment.of(group.records[0]), float(group.per_run("accuracy").mean()))
 
 
 def caption_pair(hero: Selection) -> str:

@@ -15,7 +15,6 @@ from creditscope.record import Record, Snapshot
 from creditscope.studies import DerivedRecord
 from creditscope.words import name_all
 
-
 BLOCKS = ("CS011",)
 """Not asked: no block of a rescaled net was put back."""
 
