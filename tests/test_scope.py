@@ -72,7 +72,8 @@ def test_transformer_encoder_unchanged():
     expected = (e @ model.head.weight / 7).norm(dim=1) * 7**0.5
     np.testing.assert_allclose(taken.taps.g_norm[-1], np.median(expected.detach()), rtol=1e-4)
     verdict = scope.audit().methods[0].verdict
-    assert "use of depth not tested" in verdict.lines[2].reason
+    assert next(f for f in scope.audit().methods[0].findings if f.code == "CS004").outcome == "skipped"
+    assert verdict.word != "trustworthy"
 
 
 def test_credit_of_ones_own_on_tokens_is_compared_with_the_gradient():
@@ -191,9 +192,9 @@ def test_snapshots_pile_up_and_carry_their_epoch():
     scope.snapshot(x, y, epoch=3)
     scope.snapshot(x, y, epoch=7)
     assert [s.epoch for s in scope.snapshots] == [3, 7]
-    said = str(scope.audit())
-    assert "BP: walk back (CS010, use of depth not tested)" in said  # it has learnt nothing
-    assert "First an issue in training: CS010 at epoch 3" in said
+    findings = {f.code: f for f in scope.audit().methods[0].findings}
+    assert findings["CS010"].outcome != "passed"  # it has learnt nothing
+    assert findings["CS004"].outcome == findings["CS011"].outcome == "skipped"  # no baselines, nothing to put back to
 
 
 def test_snapshots_go_forward():

@@ -72,7 +72,7 @@ def test_the_markdown_holds_the_numbers(card):
         "answer": "✗ below",
         "null sd": "0.029",  # 0.05/√3
         "cos_F": "+0.300 ± 0.000",
-        "cos of weights": "+0.010 ± 0.000",
+        "cos of weights": "+0.000 ± 0.000",
         "weights' null sd": "0.029",
         "acquired": "−0.090 ± 0.000",
         "lost, put back": "+0.050 ± 0.000",

@@ -79,7 +79,9 @@ def test_every_tap_has_its_cosine_its_answer_and_that_of_its_weights(found):
     head = row(text, "cos(a_l,")
     assert all(f"tap {i} {name}" in head for i, name in enumerate(found.methods[0].taps))
     assert row(text, "DFA", COSINE).split()[1:] == [
-        s for c, mark in zip(COS, MARKS, strict=True) for s in (mark, number(c, "+.2f"), "±", "0.00", "(+0.02)")
+        s
+        for c, mark in zip(COS, MARKS, strict=True)
+        for s in (mark, number(c, "+.2f"), "±", "0.00", f"({number(c, '+.2f')})")
     ]
     assert row(text, "BP", COSINE).split()[1:] == ["=", "1"] * 5
     assert "mean ± 95 % t interval over seeds (ddof 1), test set fixed" in " ".join(text.split())
@@ -315,5 +317,5 @@ def test_frame_is_one_row_per_method(found):
     assert frame.loc["DFA", "seeds"] == 3
     assert frame.loc["DFA", "cos_low_1"] == pytest.approx(0.25)
     assert frame.loc["DFA", ["answer_1", "answer_2", "trained_depth_low"]].tolist() == ["carries", "below", 4]
-    assert frame.loc["DFA", ["rewind_loss_1", "stage_cos_1"]].tolist() == pytest.approx([0.05, 0.02])
+    assert frame.loc["DFA", ["rewind_loss_1", "stage_cos_1"]].tolist() == pytest.approx([0.05, 0.25])
     assert frame.loc["DFA", ["gain", "gain_share", "versus_bp"]].tolist() == pytest.approx([0.1, 1 / 3, -0.2])

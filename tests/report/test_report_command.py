@@ -95,9 +95,9 @@ def test_a_deep_net_over_many_epochs_and_seeds_stays_small(tmp_path):
     assert (size - fixed) / (methods - 1) < 45_000
 
 
-def test_the_shipped_records_fit_into_five_megabytes(tmp_path):
+def test_the_shipped_records_fit_into_six_megabytes(tmp_path):
     main(["report", "--records", str(SHIPPED), "--out", str(tmp_path / "r.html")])
-    assert (tmp_path / "r.html").stat().st_size < 5_000_000
+    assert (tmp_path / "r.html").stat().st_size < 6_000_000
 
 
 def test_many_epochs_become_two_dozen_columns(tmp_path):

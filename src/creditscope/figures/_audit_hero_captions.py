@@ -7,7 +7,6 @@ import numpy as np
 
 from creditscope.auditing.checks.cs010_at_chance import AtChance
 from creditscope.auditing.findings import Outcome
-from creditscope.auditing.judge import judge_together
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import t_interval
 from creditscope.auditing.thresholds import Thresholds
@@ -34,23 +33,33 @@ def _name_taps(taps: Sequence[int]) -> str:
 
 
 def chance_level(hero: Selection) -> float | None:
-    """The best constant guess, which CS010 wants the lower bound of accuracy above; None where it does not judge."""
-    moment = Moment.of(hero.drawn[0].records[0])
-    supposed = replace(moment, snapshot=replace(moment.snapshot, accuracy=1.0))
-    clears = AtChance().judge(supposed, Thresholds()).outcome == Outcome.PASSED
-    return hero.facts.best_constant if clears else None
+    """The accuracy from which CS010 finds a run of this setting above chance; None where it does not judge.
+
+    It is the best constant guess and what the test rows leave uncertain.
+    """
+    moment, low, high = Moment.of(hero.drawn[0].records[0]), 0.0, 1.0
+    if not _clears(moment, high):
+        return None
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _clears(moment, middle) else (middle, high)
+    return high
+
+
+def _clears(moment: Moment, accuracy: float) -> bool:
+    supposed = replace(moment, snapshot=replace(moment.snapshot, accuracy=accuracy))
+    return AtChance().judge(supposed, Thresholds()).outcome == Outcome.PASSED
 
 
 def _above_chance(group: Group) -> bool:
-    """What the audit concludes over the seeds."""
-    moments = [Moment.of(record) for record in group.records]
-    return judge_together(AtChance(), moments, Thresholds()).outcome == Outcome.PASSED
+    """What the audit would conclude of one run with the mean accuracy: so the point lies above the line drawn."""
+    return _clears(Moment.of(group.records[0]), float(group.per_run("accuracy").mean()))
 
 
 def caption_pair(hero: Selection) -> str:
     """A: for how many rules Γ > 0 and accuracy is above chance, as CS010 judges it."""
-    level = chance_level(hero)
-    if level is None:
+    constant, level = hero.facts.best_constant, chance_level(hero)
+    if constant is None or level is None:
         why = "the targets are no classes, or random, or the test rows are too few"
         return f"Chance is not judged here: {why}. So the pair cannot be read."
     pairs = [(g, _mean(g.per_run("gamma")), _mean(g.per_run("accuracy"))) for g in hero.drawn]
@@ -61,9 +70,10 @@ def caption_pair(hero: Selection) -> str:
         return "Γ or accuracy is unmeasured for every rule, so the pair cannot be read."
     how_many = {1: "the one rule", 2: "both rules"}.get(total, f"all {total} rules")
     how_many = f"{count} of {total} rules" if others else how_many
+    rows = hero.facts.test_rows or hero.drawn[0].records[0].last.rows_covered
     text = (
-        f"Accuracy and Γ look like learning for {how_many} (Γ\u00a0>\u00a00; accuracy clears the best constant guess, "
-        f"{number(level)}, as CS010 judges it)"
+        f"Accuracy and Γ look like learning for {how_many} (Γ\u00a0>\u00a00; accuracy over {number(level)}: the best "
+        f"constant guess, {number(constant)}, plus what {rows:,} test rows leave open, CS010)"
     )
     if not others:
         return f"{text}: the pair alone raises no doubt."

@@ -97,7 +97,7 @@ def _draw_quadrants(ax: Axes, hero: Selection) -> None:
         (left + 0.03, lowered, "neither", "#a8322a", "left", "center"),
         (left / 2, raised, "accuracy\nonly", GREY, "center", "top"),
         (0.05, lowered, "Γ only", GREY, "left", "center"),
-        (right - 0.03, lowered, f"constant guess {number(chance)}", GREY, "right", "center"),
+        (right - 0.03, lowered, f"at chance below {number(chance)}", GREY, "right", "center"),
     ):
         ax.text(x, y, text, color=colour, size=SMALL, ha=ha, va=va, zorder=1)
 

@@ -63,9 +63,9 @@ def rotation_quantile(moment: Tensor, sd: Tensor) -> Tensor:
     d = moment.shape[-1]
     if d >= FEW_FEATURES:
         return NORMAL_POINT * sd
-    turns = _simulated_rotations(d).to(moment)
-    traces = moment.flatten(-2) @ turns.flatten(-2).mT
-    return traces.topk(round(TURNS * (1 - UPPER)), dim=-1).values[..., -1]
+    turns = _simulated_rotations(d).to(moment.device)
+    traces = moment.double().flatten(-2) @ turns.flatten(-2).mT  # so that no last bit depends on how many go together
+    return traces.topk(round(TURNS * (1 - UPPER)), dim=-1).values[..., -1].to(moment.dtype)
 
 
 @cache

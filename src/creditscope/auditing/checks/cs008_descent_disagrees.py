@@ -43,13 +43,15 @@ class DescentDisagrees(SeedsCheck):
         reason = not_about_gradients(moments)
         if reason:
             return self.not_applicable(reason)
-        if not all(m.snapshot.taps.descent for m in moments):
-            return self.skipped(f"descent was not measured ({moments[0].remedy('full')})")
-        taps = asked_taps(moments[0].facts)
-        answers = judge_taps(moments, taps, limits)
+        answers = judge_taps(moments, asked_taps(moments[0].facts), limits)
         if isinstance(answers, str):
             return self.skipped(answers)
-        level = 1 - limits.orientation
+        answers = [a for a in answers if a.answer == "carries" or a.opposed]
+        if not answers:
+            return self.not_applicable("no tap is decidedly aligned, so there is nothing that descent could contradict")
+        if not all(m.snapshot.taps.descent for m in moments):
+            return self.skipped(f"descent was not measured ({moments[0].remedy('full')})")
+        level, taps = 1 - limits.orientation, [a.tap for a in answers]
         beyond = {t: descent_estimate(moments, t, "descent", over_null=True, confidence=level) for t in taps}
         unknown = [tap for tap, found in beyond.items() if found is None]
         if unknown:
