@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
@@ -100,6 +100,19 @@ def test_what_a_measurement_took():
     said = " ".join(PERFORMANCE.split())
     assert f"it took **{measured['wall_seconds']:,.0f} s, {measured['wall_seconds'] / 60:.1f} minutes**" in said
     assert f"one of {first:.0f} s that its `--time-limit` stopped, and one of {second:.0f} s" in said
+
+
+def test_what_was_not_finished(records):
+    """Its commands add up, and what they trained is what is shipped of that commit."""
+    said = " ".join(PERFORMANCE.split())
+    commands = r"three commands of ([\d.]+), ([\d.]+) and ([\d.]+) s \(([\d,]+) s together\)"
+    found = re.search(commands + r".*? trained ([\d,]+) of", said)
+    assert found
+    *seconds, together, trained = (float(text.replace(",", "")) for text in found.groups())
+    assert round(sum(seconds)) == together
+    commits = Counter(record.provenance.commit for record in records)
+    assert trained == commits.most_common()[0][1]
+    assert f"beside {len(records) - trained:.0f} of the finished measurement" in said
 
 
 class TestTrainedTwice:
