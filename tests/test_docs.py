@@ -1,7 +1,8 @@
 """What README, the gallery and the page of studies say is what the shipped records say; links lead somewhere."""
 
+import contextlib
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from creditscope.reproduction.compare import compare
 from creditscope.reproduction.joint import Row, compare_settings, join
 from creditscope.reproduction.published import PUBLISHED
 from creditscope.studies import DerivedRecord, collect, resolve_study, study_on_record
+from creditscope.studies._study import find_missing
+from creditscope.words import span
 
 IMAGES = ROOT / "docs" / "images"
 ALL_IMAGES = 3_000_000
@@ -66,18 +69,18 @@ def records() -> list[Record]:
     return load_records(ROOT / "results" / "paper")
 
 
+MAIN = "cifar10 · resmlp (depth 4, width 256) · 100 epochs"
+"""ResMLP with a terminal LayerNorm."""
+
+
 @pytest.fixture(scope="module")
-def audited(records) -> dict[str, MethodAudit]:
-    """ResMLP with a terminal LayerNorm on CIFAR-10, 100 epochs."""
-    options = {"depth": 4, "width": 256, "terminal_norm": True}
-    specs = [(record, record.spec) for record in records if record.spec and record.spec.task == "cifar10"]
-    chosen = [
-        record
-        for record, spec in specs
-        if (spec.net, spec.epochs, spec.targets) == ("resmlp", 100, "true")
-        and options.items() <= spec.net_options.items()
-    ]
-    return {method.method: method for method in audit(chosen).methods}
+def everything(records) -> list[MethodAudit]:
+    return list(audit(records).methods)
+
+
+@pytest.fixture(scope="module")
+def audited(everything) -> dict[str, MethodAudit]:
+    return {method.method: method for method in everything if method.setting == MAIN}
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +106,7 @@ class TestAuditTable:
         columns = {"accuracy": found.accuracy, "frozen, own stem": found.frozen_own, "frozen, BP stem": found.frozen_bp}
         for column, interval in columns.items():
             assert_says(row[column], interval.mean, half_width(interval))
-            assert interval.n == (3 if column.startswith("frozen") else len(found.seeds))
+        assert found.accuracy.n == len(found.seeds)
         assert_says(row["Γ"], found.gamma)
         assert row["verdict"].startswith(f"**{found.verdict.word}**")
         assert tuple(re.findall(r"CS\d{3}", row["verdict"])) == found.verdict.codes
@@ -227,12 +230,28 @@ def list_means(own: list[Record]) -> list[float]:
     return [abs(float(value)) for value in found]
 
 
+JUDGED = {
+    "audit_hero": [(MAIN, method) for method in ("BP", "block FA", "DFA")],
+    "penalty_rescue": [
+        (MAIN.replace("100", "30"), method) for method in ("BP, λ 0.01", "DFA", "DFA, λ 0.01", "DFA, λ 0.0001")
+    ],
+}
+"""Figures of which the pages also give numbers of the audit, and of which methods."""
+
+
 @pytest.fixture(scope="module")
-def known_sizes(figure_texts, collected, methods) -> dict[str, list[float]]:
-    """The numbers that each figure says; of three, which draw numbers without saying them, those as well."""
+def known_sizes(figure_texts, collected, methods, everything) -> dict[str, list[float]]:
+    """The numbers that each figure says; of three, which draw numbers without saying them, those as well.
+
+    Of some also those in the findings of the audit.
+    """
     known = {name: [size for _, size, _ in read_sizes(text)] for name, text in figure_texts.items()}
     for name in ("audit_hero", "normalisation"):
         known[name] += list_means(collected[name])
+    by_name = {(method.setting, method.method): method for method in everything}
+    for name, chosen in JUDGED.items():
+        said = [finding.message for each in chosen for finding in by_name[each].findings]
+        known[name] += [size for message in said for _, size, _ in read_sizes(message.replace("+", ""))]
     shown = [methods[label] for label in ("BP", "block FA", "DFA")]
     known["audit_hero"] += [
         v for m in shown for v in (half_width(m.accuracy), m.gamma, m.gamma_inexact, *m.z) if v is not None
@@ -246,6 +265,30 @@ def known_sizes(figure_texts, collected, methods) -> dict[str, list[float]]:
 def list_strange(said: list[tuple[str, float, float]], known: list[float]) -> list[str]:
     """The numbers of a text that are none of those known, rounded to the digits that they have there."""
     return [text for text, size, unit in said if all(abs(size - value) > 0.5001 * unit for value in known)]
+
+
+def list_settings() -> list[tuple[str, dict[str, str]]]:
+    """The rows of the table by setting, each with the setting above it."""
+    found, setting = [], ""
+    for row in read_table("| rule, by setting |", MANUAL):
+        name = row.pop("rule, by setting")
+        if name.startswith("**"):
+            setting = name.strip("*")
+        else:
+            found.append((setting, {"rule": name, **row}))
+    return found
+
+
+def assert_row(row: dict[str, str], found: MethodAudit) -> None:
+    """Seeds, accuracy, use of depth with its n, trained depth and verdict."""
+    assert int(row["seeds"]) == len(found.seeds)
+    assert_says(row["accuracy"], found.accuracy.mean, half_width(found.accuracy))
+    gain, depth = found.gain, found.trained_depth
+    assert_says(row["use of depth, pp (n)"], *([100 * gain.mean, 100 * half_width(gain)] if gain else []))
+    assert re.findall(r"\((\d+)\)", row["use of depth, pp (n)"]) == ([str(gain.n)] if gain else [])
+    assert row["trained depth"] == (span(depth.low, depth.high, " to ") if depth else "–")
+    word, codes = found.verdict.word, ", ".join(found.verdict.codes)
+    assert row["verdict"] == (f"{word} ({codes})" if codes else word)
 
 
 class TestMeasured:
@@ -270,19 +313,64 @@ class TestMeasured:
     @pytest.mark.parametrize("row", read_table("| rule | seeds |", MANUAL), ids=lambda row: row["rule"])
     def test_audit(self, row, audited):
         found = audited[row["rule"]]
-        assert int(row["seeds"]) == len(found.seeds)
-        assert_says(row["accuracy"], found.accuracy.mean, half_width(found.accuracy))
-        assert_says(row["frozen, own stem"], found.frozen_own.mean, half_width(found.frozen_own))
-        assert_says(row["use of depth, pp"], 100 * found.gain.mean, 100 * half_width(found.gain))
+        assert_row(row, found)
+        frozen = found.frozen_own
+        assert_says(row["frozen, own stem"], *([frozen.mean, half_width(frozen)] if frozen else []))
         assert_says(row["Γ"], found.gamma)
         for column, value in (("growth", found.growth), ("‖g_L‖", found.g_top)):
             [(_, size, unit)] = read_sizes(row[column])
             assert size == pytest.approx(value, rel=0, abs=0.5001 * unit)
-        assert row["verdict"].startswith(found.verdict.word)
-        assert tuple(re.findall(r"CS\d{3}", row["verdict"])) == found.verdict.codes
 
     def test_audit_is_whole(self, audited):
         assert {row["rule"] for row in read_table("| rule | seeds |", MANUAL)} == set(audited)
+
+    @pytest.mark.parametrize("case", list_settings(), ids=lambda case: f"{case[0]}: {case[1]['rule']}")
+    def test_audit_by_setting(self, case, everything):
+        setting, row = case
+        assert_row(row, next(m for m in everything if (m.setting, m.method) == (setting, row["rule"])))
+
+    def test_audit_by_setting_is_whole(self, everything):
+        """All of CIFAR-10 and of the teacher task that is not in the first table."""
+        said = [(setting, row["rule"]) for setting, row in list_settings()]
+        others = [m for m in everything if m.setting.startswith(("cifar10 ", "teacher ")) and m.setting != MAIN]
+        assert sorted(said) == sorted((m.setting, m.method) for m in others)
+
+    def test_words_are_counted(self, everything):
+        words = Counter(method.verdict.word for method in everything)
+        said = " ".join(MANUAL.partition("\n## The audit on CIFAR-10\n")[2].split())
+        assert f"{len(everything)} methods in {len({m.setting for m in everything})} settings" in said
+        assert (
+            f"{words['trustworthy']} are trustworthy, {words['walk back']} walked back, "
+            f"{words['undecided']} undecided, {words['not measured']} not measured "
+            f"and {words['not judged']}, on random targets, not judged"
+        ) in said
+        assert all("random targets" in m.setting for m in everything if m.verdict.word == "not judged")
+
+    def test_first_epochs_and_descent(self, audited):
+        fired, said = audited["DFA"].verdict.fired, " ".join(MANUAL.split())
+        assert (fired["CS005"], fired["CS006"], fired["CS001"]) == ("epoch 1", "epoch 2", "epoch 3–18")
+        assert "CS005 fires from epoch 1, CS006 from epoch 2 and CS001 from epoch 3 to 18" in said
+        numbers = re.findall(r"relative descent at taps 0 to 4 is (.*?)\. Its", said)
+        assert_says(numbers[0], *(tap.descent.mean for tap in audited["DFA"].per_tap))
+
+    def test_use_of_depth_on_graphs(self, everything):
+        """CS004's outcomes in the conditions of graph_depth with 4 to 16 layers that have frozen twins."""
+        graphs = re.compile(
+            r"(cora|citeseer|pubmed) · gcn \(depth (4|6|8|10|16), width 64(, gain [\d.]+|, residual True)?\) · "
+            r"100 epochs · optimiser adam · lr 0.01 · schedule constant · weight_decay (0.0005|0.0)"
+        )
+        found = {True: Counter(), False: Counter()}
+        for method in everything:
+            outcome = next(f.outcome.value for f in method.findings if f.code == "CS004")
+            if graphs.fullmatch(method.setting) and outcome != "skipped":
+                found[method.method == "BP"][outcome] += 1
+        bp, rules = found[True], found[False]
+        said = " ".join(MANUAL.partition("**Is depth used?**")[2].split())
+        assert f"Of {bp.total()} conditions of BP, {bp['issue']} are worse" in said
+        assert f"{bp['passed']} gain by training them" in said
+        assert f"{bp['undecided']} are undecided, and in {bp['not applicable']} BP gains less than 5 pp" in said
+        assert f"of {rules.total()} conditions of rules, {rules['issue']} are worse than with frozen blocks" in said
+        assert set(rules) == {"issue", "not applicable"}
 
 
 class TestStudies:
@@ -302,6 +390,28 @@ class TestStudies:
                     resolve_study(name, scale)
             else:
                 assert int(said.replace(",", "")) == len(resolve_study(name, scale).runs)
+
+    def test_what_is_on_record(self, records):
+        """Each study with gaps says how many of its runs are there; the page, how many of all."""
+        gaps = {}
+        for name in STUDIES.names():
+            with contextlib.suppress(CreditscopeError):
+                study = resolve_study(name, "paper")
+                if missing := len(find_missing(study, records)):
+                    gaps[name] = (len(study.runs) - missing, len(study.runs))
+        assert {"conventions", "depth_scan", "baselines"} <= set(gaps)
+        for name, (there, wanted) in gaps.items():
+            section = " ".join(MANUAL.partition(f"\n## {name}\n")[2].partition("\n## ")[0].split())
+            assert re.search(rf"[Oo]n record\W* are {there:,} of the {wanted:,}\b", section), name
+        lacking = sum(wanted - there for there, wanted in gaps.values())  # no two of these studies share a missing run
+        assert f"are {len(records) + lacking:,}, of which `results/paper` holds {len(records):,}" in " ".join(
+            MANUAL.split()
+        )
+        earlier = Counter(record.provenance.commit for record in records)
+        (_, most), (_, few) = earlier.most_common()
+        said = " ".join(MANUAL.split())
+        assert f"{most:,} were trained and measured by `creditscope reproduce --scale paper`, at one commit" in said
+        assert f"{few} are of an earlier measurement" in said
 
     def test_reproduction(self):
         small, large = (len(resolve_study("reproduction", scale).runs) for scale in ("demo", "paper"))

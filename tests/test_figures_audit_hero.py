@@ -194,22 +194,54 @@ def test_the_quadrants_fill_the_panel(best):
     assert all(max(low, 0) <= tick <= high for tick in ax.get_yticks())
 
 
+def alike(cos: tuple[float, ...]) -> dict[str, Any]:
+    """The same cosine by rows and by weight, far above its null."""
+    return {
+        "cos": cos,
+        "cos_F": cos,
+        "null_sd": (1e-3,) * TAPS,
+        "null_sd_F": (1e-3,) * TAPS,
+        "stage_cos": (),
+        "stage_null_sd": (),
+    }
+
+
+def told(**by_rule: tuple[float, ...]) -> list[Record]:
+    found = make_records(("bp", *by_rule))
+    for rule, cos in by_rule.items():
+        found = with_rule(found, rule, **alike(cos))
+    return found
+
+
 def test_caption_of_the_cosines_names_the_hidden_taps():
-    said = texts(plot_audit_hero(make_records()))
-    assert "Γ hides layers" in said
-    assert "h₁ under block FA (Γ = 0.38)" in said
-    assert "h₂–h₄ under DFA (Γ = 0.10)" in said
-    assert "The stem h₀, not in Γ, is no better than random under block FA, DFA" in said
-    fine = with_rule(make_records(), "dfa", z=(9.0,) * TAPS)
-    fine = with_rule(fine, "block_fa", z=(9.0,) * TAPS)
-    assert "No block is hidden" in texts(plot_audit_hero(fine))
+    """The three answers of CS005; a tap is said to be under δ by its upper bound, not for want of a rejection."""
+    records = told(block_fa=(0.1, 0.03, 0.3, 0.2, 1.0), dfa=(0.01, 0.4, 0.02, 0.01, 0.03))
+    said = texts(plot_audit_hero(records))
+    assert "Γ hides layers whose mean cosine is under δ = 0.05: h₁ under block FA (at most 0.030; Γ = 0.38)" in said
+    assert "h₂–h₄ under DFA (at most 0.030; Γ = 0.10)" in said
+    assert "The stem h₀, not in Γ, is under δ = 0.05 under DFA." in said
+    assert "No block is hidden" not in said
+    fine = told(block_fa=(0.1, 0.1, 0.3, 0.2, 1.0), dfa=(0.2,) * TAPS)
+    assert "No block is hidden: without exact credit the mean cosine is at least δ = 0.05." in texts(
+        plot_audit_hero(fine)
+    )
+
+
+def test_caption_of_the_cosines_leaves_open_what_seeds_do_not_tell():
+    """A mean of .02 whose bounds reach from below 0 to above δ is no chance, and no credit either."""
+    by_seed = [(0.4, 0.4, c, 0.4, 0.4) for c in (-0.06, 0.02, 0.1)]
+    unclear = [make_record("dfa", seed + 1, **alike(cos)) for seed, cos in enumerate(by_seed)]
+    said = texts(plot_audit_hero([*make_records(("bp",)), *unclear], rules=("bp", "dfa")))
+    assert "Neither under nor above δ = 0.05: h₂ under DFA." in said
+    assert "Γ hides" not in said
+    assert "No block is hidden" not in said
 
 
 def test_a_mean_that_is_poor_itself_hides_nothing():
-    poor = with_rule(make_records(("bp", "dfa")), "dfa", z=(0.5,) * TAPS, last={"gamma": 0.001})
+    poor = with_rule(told(dfa=(0.01,) * TAPS), "dfa", **alike((0.01,) * TAPS), last={"gamma": 0.01})
     said = texts(plot_audit_hero(poor, rules=("bp", "dfa")))
     assert "Γ hides" not in said
-    assert "Γ itself are no better than random (mean z < 2.33): h₁–h₄ under DFA" in said
+    assert "These layers, and Γ, are under δ = 0.05: h₁–h₄ under DFA (at most 0.010; Γ = 0.01)" in said
 
 
 def test_caption_of_the_gradient_counts_orders_of_magnitude():

@@ -78,6 +78,11 @@ class TapAnswer:
         return self.cos if self.weighted is None or self.cos.low <= self.weighted.low else self.weighted
 
     @property
+    def under(self) -> Estimate:
+        """Of the two the one with the upper bound that is lower: what speaks for too little."""
+        return self.cos if self.weighted is None or self.cos.high <= self.weighted.high else self.weighted
+
+    @property
     def opposed(self) -> bool:
         """Whether it points the other way: anti-aligned, which is not chance."""
         return self.cos.high < 0 and self.cos.mean < -self.cos.point
@@ -86,7 +91,7 @@ class TapAnswer:
         if self.answer == "below" and self.opposed:
             said = f"anti-aligned, {self.cos}"
         elif self.answer == "below":
-            e = self.cos if self.weighted is None or self.cos.high <= self.weighted.high else self.weighted
+            e = self.under
             name = "" if e is self.cos else "cos_F "
             zero = "; not zero" if e.low > 0 and e.above_null else ""
             said = f"{name}at most {_short(e.high)}{zero}: {_short(e.mean)} [{_short(e.low)}, {_short(e.high)}]"

@@ -8,15 +8,15 @@ import numpy as np
 from creditscope.auditing.checks.cs010_at_chance import AtChance
 from creditscope.auditing.findings import Outcome
 from creditscope.auditing.moment import Moment
-from creditscope.auditing.stats import t_interval, z_limit
+from creditscope.auditing.stats import t_interval
 from creditscope.auditing.thresholds import Thresholds
+from creditscope.auditing.told import TapAnswer, judge_taps
 from creditscope.figures._selection import Group, Selection, spec_of
 from creditscope.figures._stats import mean_sd
 from creditscope.figures._words import number, seed_words, with_spread
 from creditscope.words import name_options, power, subscript
 
 REFERENCE = "bp"
-RANDOM = "no better than random"
 ORDER = 0.95
 """Orders of magnitude that are called a difference: one, as it is rounded."""
 
@@ -82,44 +82,53 @@ def caption_pair(hero: Selection) -> str:
 
 
 def caption_cosine(hero: Selection) -> str:
-    """B: the taps whose cosine is no better than that of a random orientation, by mean z over seeds."""
-    limit = z_limit(Thresholds().orientation)
-    judged = [g for g in hero.drawn if g.facts.inexact_taps and g.facts.rule.approximates == "gradient"]
-    if not judged:
+    """B: what CS005 answers of every tap: its mean cosine over seeds against the smallest alignment of interest."""
+    asked = [g for g in hero.drawn if g.facts.inexact_taps and g.facts.rule.approximates == "gradient"]
+    if not asked:
         return "No tap is judged: all are handed the exact gradient, or their rule does not approximate it."
-    blind = [(group, _blind_taps(group, limit)) for group in judged]
-    blocks = [(group, [tap for tap in taps if tap in group.facts.gamma_taps]) for group, taps in blind]
-    places = [
-        (f"{_name_taps(b)} under {g.style.label} (Γ\u00a0=\u00a0{number(_mean(g.per_run('gamma')))})", g)
-        for g, b in blocks
-        if b
-    ]
-    hidden = "; ".join(place for place, group in places if _gamma_z(group) >= limit)
-    open_ = "; ".join(place for place, group in places if _gamma_z(group) < limit)
-    stems = ", ".join(g.style.label for (g, taps), (_, b) in zip(blind, blocks, strict=True) if len(taps) > len(b))
-    unknown = ", ".join(g.style.label for g in judged if np.isnan(g.per_tap("z")[:, g.facts.inexact_taps]).any())
-    below, above = f"mean z\u00a0<\u00a0{number(limit)}", f"mean z\u00a0≥\u00a0{number(limit)}"
+    limit = Thresholds().alignment
+    delta, told = f"δ\u00a0=\u00a0{limit:g}", [(group, _judge(group)) for group in asked]
+    known = [(group, answers) for group, answers in told if not isinstance(answers, str)]
+    under = [(g, taps) for g, answers in known if (taps := _block_taps(g, answers, "below"))]
+    hidden = "; ".join(_say_under(g, taps) for g, taps in under if _mean(g.per_run("gamma")) >= limit)
+    plain = "; ".join(_say_under(g, taps) for g, taps in under if not _mean(g.per_run("gamma")) >= limit)
+    unclear = [(g, taps) for g, answers in known if (taps := _block_taps(g, answers, "open"))]
+    stems = ", ".join(g.style.label for g, answers in known if _stem_is_under(g, answers))
+    told_all = known and len(known) == len(told) and not under and not unclear
     sentences = [
-        f"Γ hides layers whose credit is {RANDOM} ({below}): {hidden}." if hidden else "",
-        f"These layers and Γ itself are {RANDOM} ({below}): {open_}." if open_ else "",
-        "" if places else f"No block is hidden: where credit is not exact it is better than random ({above}).",
-        f"The stem h₀, not in Γ, is {RANDOM} under {stems}." if stems else "",
-        f"z is unmeasured at some taps of {unknown}." if unknown else "",
+        f"Γ hides layers whose mean cosine is under {delta}: {hidden}." if hidden else "",
+        f"These layers, and Γ, are under {delta}: {plain}." if plain else "",
+        f"Neither under nor above {delta}: {'; '.join(_say_taps(g, taps) for g, taps in unclear)}." if unclear else "",
+        f"No block is hidden: without exact credit the mean cosine is at least {delta}." if told_all else "",
+        f"The stem h₀, not in Γ, is under {delta} under {stems}." if stems else "",
+        *(f"{group.style.label} is not judged: {why}." for group, why in told if isinstance(why, str)),
+        "Bounds are one-sided, 95\u00a0% (CS005)." if known and len(hero.seeds) > 1 else "",
     ]
     return " ".join(filter(None, sentences))
 
 
-def _blind_taps(group: Group, limit: float) -> list[int]:
-    """Taps without exact credit whose mean z is below the limit."""
-    z = mean_sd(group.per_tap("z"))[0]
-    return [tap for tap in group.facts.inexact_taps if z[tap] < limit]
+def _judge(group: Group) -> list[TapAnswer] | str:
+    moments = [Moment.of(record) for record in group.records]
+    return judge_taps(moments, group.facts.inexact_taps, Thresholds())
 
 
-def _gamma_z(group: Group) -> float:
-    """Γ in its null sds, mean over seeds; infinite if there is no null to compare with."""
-    null = group.per_run("gamma_null_sd")
-    z = _mean(group.per_run("gamma") / np.where(null > 0, null, np.nan))
-    return np.inf if np.isnan(z) else z
+def _block_taps(group: Group, answers: Sequence[TapAnswer], answer: str) -> list[TapAnswer]:
+    return [found for found in answers if found.answer == answer and found.tap in group.facts.gamma_taps]
+
+
+def _stem_is_under(group: Group, answers: Sequence[TapAnswer]) -> bool:
+    return any(found.answer == "below" and found.tap not in group.facts.gamma_taps for found in answers)
+
+
+def _say_taps(group: Group, answers: Sequence[TapAnswer]) -> str:
+    return f"{_name_taps([found.tap for found in answers])} under {group.style.label}"
+
+
+def _say_under(group: Group, answers: Sequence[TapAnswer]) -> str:
+    """Which taps, how large their cosine can be, and Γ."""
+    most = max(found.under.high for found in answers)
+    gamma = number(_mean(group.per_run("gamma")))
+    return f"{_say_taps(group, answers)} (at most {number(most, digits=3)}; Γ\u00a0=\u00a0{gamma})"
 
 
 def caption_gradient(hero: Selection) -> str:

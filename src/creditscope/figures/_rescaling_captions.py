@@ -3,7 +3,7 @@
 import numpy as np
 
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, Thresholds, table
-from creditscope.figures._rescaled import Rescaled
+from creditscope.figures._rescaled import BLOCKS, Rescaled
 from creditscope.figures._selection import spec_of
 from creditscope.figures._stats import take_log
 from creditscope.figures._words import number, seed_words
@@ -79,7 +79,8 @@ def caption_verdicts(found: Rescaled) -> str:
     if len(words) == 1:
         codes = sorted({code for j in found.judgements for code in j.codes})
         said = f" ({', '.join(codes)})" if codes else ""
-        return f"{text} Our verdict is the same at every c: {words[0]}{said}."
+        unasked = f"{' and '.join(BLOCKS)} not asked: no block was put back"
+        return f"{text} Our verdict is the same at every c: {words[0]}{said} ({unasked})."
     changes = [
         f"{j.word} from c\u00a0=\u00a0{_factor(found, i)}"
         for i, j in enumerate(found.judgements)

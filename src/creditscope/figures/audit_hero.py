@@ -196,7 +196,7 @@ def _note_keys(hero: Selection, panel: str) -> list[Line2D | Patch]:
     if panel == "B":
         keys: list[Line2D | Patch] = []
         if not np.isnan(null_band(hero)).all():
-            keys.append(Patch(color=_style.BAND, label="95 % band of a\nrandom orientation"))
+            keys.append(Patch(color=_style.BAND, label="random orientation of\none run, 95 % band"))
         if any(group.facts.exact_taps for group in hero.drawn):
             keys.append(_grey_key("hollow: exact credit", marker="o", ls="", mfc="white"))
         return keys
