@@ -42,6 +42,7 @@ bench: $(READY)
 	$(BIN)/python bench/graphs.py
 	$(BIN)/python bench/where.py
 	$(BIN)/python bench/calibration.py
+	$(BIN)/python bench/verdicts.py
 
 screenshots: $(READY) $(BROWSER)
 	$(BIN)/python tests/in_browser/screenshot.py

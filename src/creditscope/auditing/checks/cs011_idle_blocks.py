@@ -53,9 +53,11 @@ class IdleBlocks(MethodCheck):
         if not any(facts.residual):
             text = f"{said}; without skips, putting back any block breaks the net"
             return self.tip(text, **others) if own.idle else self.not_applicable(text)
+        if method.bp == method.runs:
+            return self.not_applicable(f"{said}: others are compared with it")
         if bp is None:
             return self.skipped(f"{said}, but no BP runs with every block put back: add --baselines")
-        said = f"trained depth {own.beside(None if method.bp == method.runs else bp)}, {_blocks(own)}"
+        said = f"trained depth {own.beside(bp)}, {_blocks(own)}"
         if bp.high < 2:
             return self.not_applicable(f"{said}: BP itself depends on fewer than two blocks")
         if own.high < limits.trained_share * bp.low:
