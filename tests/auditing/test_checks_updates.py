@@ -36,7 +36,7 @@ def test_no_stage_descends():
 def test_only_some_do_and_the_others_are_named():
     found = judge_stages(*[(0.4, 0.4, 0.01, 0.4, 0.01)] * 3)
     assert (found.outcome, found.value) == (UNDECIDED, pytest.approx(0.01))
-    assert "stages 2, 4 of 4" in found.message
+    assert "stages 2, 4 of 5" in found.message
 
 
 @pytest.mark.parametrize("shares", [(0.06, 0.062, 0.064), (0.0, 0.06, 0.12), (0.02, 0.03, 0.04), (0.03, 0.05, 0.08)])
@@ -76,10 +76,14 @@ def test_one_run_by_its_rotations_and_never_an_issue():
         assert judge("CS012", FACTS, make_snapshot(FACTS, taps={"descent_stage": share})).outcome == outcome
 
 
-def test_only_stages_that_the_rule_trains_are_asked():
-    assert judge_stages(*[(0.0, 0.4, 0.4, 0.4, 0.4)] * 3).outcome == PASSED
-    none = make_facts(rule=AIM, weights=tuple(WeightFact(name=w.name, stage=w.stage, role="exact") for w in WEIGHTS))
-    assert judge_stages(0.0, 0.0, facts=none).outcome == NOT_APPLICABLE
+def test_every_stage_that_is_trained_is_asked_whatever_it_says_of_its_gradient():
+    assert judge_stages(*[(0.0, 0.4, 0.4, 0.4, 0.4)] * 3).outcome == UNDECIDED
+    exact, unused = (
+        make_facts(rule=AIM, weights=tuple(WeightFact(name=w.name, stage=w.stage, role=role) for w in WEIGHTS))
+        for role in ("exact", "unused")
+    )
+    assert judge_stages(0.0, 0.0, facts=exact).outcome == ISSUE
+    assert judge_stages(0.0, 0.0, facts=unused).outcome == NOT_APPLICABLE
 
 
 def test_a_rule_that_aims_at_the_gradient_is_judged_by_alignment():

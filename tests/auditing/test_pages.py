@@ -39,7 +39,7 @@ BAD: dict[str, Any] = {
 
 def bad_taps(code: str, seed: int) -> Any:
     """The same for checks that need a spread over seeds: one tap, or three, hardly aligned."""
-    low, stage = 0.021 + 0.005 * seed, {"stage_cos": 0.02, "null_sd": 0.04}
+    low, stage = 0.029 + 0.001 * seed, {"stage_cos": 0.02, "null_sd": 0.04}
     few = {"CS005": (0.3, 0.3, low, 0.3, 0.3), "CS006": (0.3, 0.3, low, low, low)}.get(code)
     return BAD.get(code) if few is None else {"cos": few, "cos_F": few, **stage}
 

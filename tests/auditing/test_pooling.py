@@ -109,7 +109,8 @@ class TestSizes:
         above = stats.ttest_1samp(logs, math.log(50), alternative="greater").pvalue < 0.05
         below = stats.ttest_1samp(logs, math.log(50), alternative="less").pvalue <= 0.05
         found = self.growth(*values)
-        assert found.outcome == (ISSUE if above else PASSED if below else UNDECIDED)
+        every = min(values) > 50  # an issue whatever the spread
+        assert found.outcome == (ISSUE if above or every else PASSED if below else UNDECIDED)
         assert found.value == pytest.approx(stats.gmean(values))
         assert (found.seeds_hit, found.seeds) == (sum(v > 50 for v in values), len(values))
 

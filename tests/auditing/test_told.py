@@ -119,12 +119,12 @@ class TestWeighted:
     """`cos_F`, the cosine that rows with a large gradient decide."""
 
     def test_the_worse_of_the_two_counts(self):
-        worse = at_tap_1(0.0, 0.01, 0.02, name="cos_F", cos=0.5)
+        worse = at_tap_1(0.008, 0.01, 0.012, name="cos_F", cos=0.5)
         (found, *rest) = answers(worse)
         assert found.answer == "below"
         assert found.worst is found.weighted
         assert {other.answer for other in rest} == {"carries"}
-        assert said(at_tap_1(0.0, 0.01, 0.02, cos_F=0.5))[0] == "below"  # and the other way round
+        assert said(at_tap_1(0.008, 0.01, 0.012, cos_F=0.5))[0] == "below"  # and the other way round
 
     @pytest.mark.parametrize(("weighted", "answer"), [(0.44, "open"), (0.46, "carries")])
     def test_under_half_of_the_cosine_it_is_open_at_best(self, weighted, answer):
@@ -148,7 +148,9 @@ class TestStage:
     """The weights of the stage that ends at the tap."""
 
     def test_evidence_of_the_weights_makes_open_what_is_below(self):
-        blind = [{**NARROW, "cos": c, "cos_F": c, "stage_cos": s} for c, s in ((0.0, 0.3), (0.01, 0.4), (0.02, 0.35))]
+        blind = [
+            {**NARROW, "cos": c, "cos_F": c, "stage_cos": s} for c, s in ((0.008, 0.3), (0.01, 0.4), (0.012, 0.35))
+        ]
         for found in answers(blind):
             assert (found.answer, found.spared) == ("open", True)
             assert found.stage is not None
@@ -159,7 +161,7 @@ class TestStage:
         [{"stage_cos": 0.04}, {"stage_cos": 0.1, "stage_null_sd": 0.1}, {"stage_cos": None}, {"stage_cos": ()}],
     )
     def test_weights_under_delta_within_their_null_or_unmeasured_spare_nothing(self, stage):
-        blind = [{**NARROW, "cos": c, "cos_F": c, **stage} for c in (0.0, 0.01, 0.02)]
+        blind = [{**NARROW, "cos": c, "cos_F": c, **stage} for c in (0.008, 0.01, 0.012)]
         assert [(found.answer, found.spared) for found in answers(blind)] == [("below", False)] * 4
 
     def test_weights_never_make_a_tap_carry(self):
@@ -229,13 +231,22 @@ class TestNoisyRules:
     FACTS = make_facts(rule=RuleFacts(name="fg", label="FG", draws_noise=True))
     SMALL: ClassVar = {"cos": 0.01, "cos_F": 0.01, "stage_cos": 0.0}
 
-    def answer(self, *values: float, se: float = 0.01) -> list[str]:
-        taps = [{**self.SMALL, "beta": value, "beta_se": se} for value in values]
-        return said(taps, facts=self.FACTS, blocks=(1,))
+    def answer(self, *values: float, se: float = 0.01, null: float = 1e-6, noise: float = 0.9) -> list[str]:
+        taps = [{**self.SMALL, "beta": value, "beta_se": se, "beta_null_sd": null} for value in values]
+        return said([tap | {"draw_noise": noise} for tap in taps], facts=self.FACTS, blocks=(1,))
 
     def test_an_unbiased_rule_carries_however_small_its_cosine(self):
         assert self.answer(0.9, 1.0, 1.1) == ["carries"]
         assert said([self.SMALL] * 3, blocks=(1,)) == ["below"]  # the same cosines of a rule without noise
+
+    def test_large_credit_without_direction_does_not_carry(self):
+        """Credit of many times the gradient's size has a large β by chance, and a null that is as large."""
+        assert self.answer(40.0, 50.0, 60.0, null=1.0) == ["carries"]
+        assert self.answer(40.0, 50.0, 60.0, null=50.0) == ["open"]
+        assert self.answer(169.0, null=200.0) == ["open"]
+
+    def test_who_only_says_that_it_draws_noise_is_judged_by_the_cosine(self):
+        assert self.answer(0.9, 1.0, 1.1, noise=0.0) == ["below"]
 
     def test_a_projection_under_delta_is_below_and_a_wide_one_open(self):
         assert self.answer(0.01, 0.012, 0.014) == ["below"]

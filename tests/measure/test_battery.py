@@ -27,7 +27,7 @@ LATE = {"descent", "descent_null", "descent_null_sd", "descent_stage", "fresh_de
 LAST = {"rewind"}
 NEW = CHEAP | DEAR | LATE
 BEFORE = CHEAP | DEAR
-OWN_DRAWS = {"beta", "beta_se", "draw_noise"}
+OWN_DRAWS = {"beta", "beta_se", "beta_null_sd", "draw_noise"}
 """Of rules that draw noise in every step."""
 OTHER_AIM = {"descent_stage_null", "descent_stage_null_sd"}
 """Of rules that do not aim at the gradient."""

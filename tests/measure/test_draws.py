@@ -10,6 +10,7 @@ from subjects import make_net, make_subject, seen_of
 
 from creditscope.measure.draws import Draws, measure_draws, own_credits
 from creditscope.measure.facts import rule_facts
+from creditscope.measure.nulls import haar_rotation
 from creditscope.measure.subject import subjects_of
 from creditscope.record.schema import OWN_DRAWS
 from creditscope.rules import TapRule
@@ -159,3 +160,17 @@ def test_without_a_gradient_there_is_no_beta_and_without_credit_no_share():
     nothing.add(torch.zeros(3, 2))
     nothing.add(torch.zeros(3, 2))
     assert nothing.noise.isnan()
+
+
+def test_the_null_is_that_of_the_mean_of_the_draws_turned_at_random():
+    """Against many rotations; and it grows with the credit, as β does."""
+    stream = torch.Generator().manual_seed(0)
+    gradient = torch.randn(40, 12, generator=stream, dtype=torch.float64)
+    mean = 3 * torch.randn(40, 12, generator=stream, dtype=torch.float64) + gradient
+    found = {size: Draws(gradient) for size in (1.0, 100.0)}
+    for size, draws in found.items():
+        draws.add(size * mean)
+    turned = torch.stack([(mean @ haar_rotation(12, stream) * gradient).sum() for _ in range(2000)])
+    expected = float(turned.std() / gradient.square().sum())
+    assert float(found[1.0].null_sd) == pytest.approx(expected, rel=0.06)
+    assert float(found[100.0].null_sd) == pytest.approx(100 * float(found[1.0].null_sd))

@@ -25,6 +25,8 @@ class Method:
     frozen_own: dict[int, Record] = field(default_factory=dict)
     bp: dict[int, Record] = field(default_factory=dict)
     frozen_bp: dict[int, Record] = field(default_factory=dict)
+    penalised_bp: dict[int, Record] = field(default_factory=dict)
+    """BP under the method's own penalty, if it has one."""
     rungs: dict[int, dict[int, Record]] = field(default_factory=dict)
     """The depth ladder: number of last blocks that were trained → seed → record; 0 is `frozen_own`."""
 
@@ -143,11 +145,21 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
                 frozen_own=rungs.get(0, {}),
                 bp=bp.get(None, {}),
                 frozen_bp=bp.get(0, {}),
+                penalised_bp=_penalised_bp(groups, bp.get(None, {}), next(iter(found[None].values()))),
                 rungs=dict(sorted(rungs.items())),
             )
         )
     settings = list(dict.fromkeys(m.setting for m in methods))
     return sorted(methods, key=lambda m: (settings.index(m.setting), bool(m.facts.inexact_taps)))
+
+
+def _penalised_bp(groups: Mapping[tuple[str, str], Any], bp: Mapping[int, Record], record: Record) -> dict[int, Record]:
+    """Runs of BP in the same setting with the penalty of the record, which is not 0."""
+    plain = next(iter(bp.values()), None)
+    if record.spec is None or not record.spec.penalty or plain is None or plain.spec is None:
+        return {}
+    asked = replace(plain, spec=replace(plain.spec, penalty=record.spec.penalty))
+    return dict(groups.get((rule_key(asked), setting_key(asked)), {}).get(None, {}))
 
 
 def _frozen_without_penalty(groups: Mapping[tuple[str, str], Any], record: Record) -> Mapping[int, Record]:

@@ -58,7 +58,7 @@ def pool_sizes(
         f"{what} {amount(mean, 2)} over {len(values)} seeds ({amount(low, 2)} to {amount(high, 2)}, one-sided "
         f"{limits.seed_confidence:.0%}; limit {amount(limit)})"
     )
-    if low > limit:
+    if low > limit or len(hit) == len(findings):
         chosen = replace((hit or findings)[0], outcome=Outcome.ISSUE, message=said)
     elif high > limit:
         chosen = replace(findings[0], outcome=Outcome.UNDECIDED, message=f"{said}: more seeds needed")

@@ -21,6 +21,8 @@ from creditscope.words import number
 Answer = Literal["carries", "below", "open"]
 POWER = 0.8
 """With which what is stated to be seen would be seen."""
+DRAWN = 0.01
+"""Share of the credit that is noise of the draw, from which on a rule that says it draws noise is taken at its word."""
 
 
 @dataclass(frozen=True)
@@ -109,27 +111,27 @@ def judge_taps(moments: Sequence[Moment], taps: Sequence[int], limits: Threshold
 
     Of a single run nothing is said to be below: its feedback could have been drawn otherwise.
     """
-    noisy = moments[0].facts.rule.draws_noise
-    names = ("beta", "") if noisy else ("cos", "cos_F")
+    noisy = _draws_noise(moments, taps)
+    names = ("beta", "beta_null_sd") if noisy else ("cos", "cos_F")
     missing = [tap for tap in taps if not all(_is_known(m, tap, names) for m in moments)]
     if missing:
         return _why_missing(moments, missing, noisy)
     own = [_estimate(moments, names[0], tap, limits) for tap in taps]
-    lost = [tap for tap, e in zip(taps, own, strict=True) if e.out_of_reach]
+    lost = [tap for tap, e in zip(taps, own, strict=True) if e.out_of_reach and not noisy]
     if lost:
         return (
             f"too few features turn at tap {lost[0]}: even perfect alignment cannot be told from a random orientation"
         )
     weighted = [None if noisy else _estimate(moments, names[1], tap, limits) for tap in taps]
     stages = [_stage(moments, tap, limits) for tap in taps]
-    below = [_below(series, limits) for series in (own, weighted)]
+    below = _below([*own, *(e for e in weighted if e is not None)], limits)
     found = []
     for i, tap in enumerate(taps):
         answer: Answer = "carries" if own[i].carries(limits.alignment) else "open"
         other, stage = weighted[i], stages[i]
         if other is not None and not _weighted_holds(own[i], other, limits):
             answer = "open"
-        if below[0][i] or below[1][i]:
+        if any(below[i :: len(taps)]):
             answer = "below"
         spared = answer == "below" and stage is not None and stage.carries(limits.alignment)
         found.append(TapAnswer(tap, "open" if spared else answer, own[i], other, stage, spared))
@@ -160,6 +162,12 @@ def what_would_decide(answers: Sequence[TapAnswer], moments: Sequence[Moment], l
     n = len(moments)
     if n < 2:
         return "a single run cannot tell more; train several seeds"
+    stuck = [a for a in answers if a.spared or _few_rows_decide(a, limits)]
+    if len(stuck) == len(answers):
+        return "more seeds would not decide: " + (
+            "the weights say otherwise than the taps" if stuck[0].spared else "a few rows decide cos_F"
+        )
+    answers = [a for a in answers if a not in stuck]
     sds = [s for m in moments for a in answers if (s := _null_sd(m.snapshot, a.tap)) is not None]
     wide = bool(sds) and sum(sds) / len(sds) > limits.alignment
     needed = max((_seeds_needed(a.worst, limits) for a in answers), default=n)
@@ -184,12 +192,26 @@ def _weighted_holds(cos: Estimate, weighted: Estimate, limits: Thresholds) -> bo
     return weighted.carries(limits.alignment) and weighted.high >= limits.weighted_share * cos.mean
 
 
-def _below(estimates: Sequence[Estimate | None], limits: Thresholds) -> list[bool]:
-    known = [e for e in estimates if e is not None]
-    if len(known) < len(estimates) or len(known[0].values) < 2:
+def _few_rows_decide(a: TapAnswer, limits: Thresholds) -> bool:
+    """Whether both cosines carry credit, and cos_F is so far below cos that it is open all the same."""
+    both = a.weighted is not None and a.cos.carries(limits.alignment) and a.weighted.carries(limits.alignment)
+    return both and a.answer == "open"
+
+
+def _below(estimates: Sequence[Estimate], limits: Thresholds) -> list[bool]:
+    """Which are under δ, Holm over all of them; none of a single run."""
+    if len(estimates[0].values) < 2:
         return [False] * len(estimates)
-    p = [below_p(e.values, limits.alignment) for e in known]
+    p = [below_p(e.values, limits.alignment) for e in estimates]
     return holm(p, level=1 - limits.alignment_confidence)
+
+
+def _draws_noise(moments: Sequence[Moment], taps: Sequence[int]) -> bool:
+    """Whether the rule says that it draws noise, and, where that was measured, does."""
+    if not any(m.facts.rule.draws_noise for m in moments):
+        return False
+    shares = [s for m in moments for tap in taps if (s := _known(m.snapshot.taps.draw_noise, tap)) is not None]
+    return not shares or max(shares) > DRAWN
 
 
 def _estimate(moments: Sequence[Moment], name: str, tap: int, limits: Thresholds) -> Estimate:
@@ -203,8 +225,8 @@ def _estimate(moments: Sequence[Moment], name: str, tap: int, limits: Thresholds
     point = z_limit(limits.orientation) * null
     if len(values) == 1:
         reach = z_limit(1 - limits.alignment_confidence) * null
-        q99 = _value(moments[0].snapshot, "null_q99", tap, point)
-        if name == "cos" and null > 0:  # simulated at 1 %; other levels by the ratio of normal points
+        q99 = _known(moments[0].snapshot.taps.null_q99, tap)
+        if name == "cos" and q99 is not None:  # of 1 %; other levels by the ratio of normal points
             point = q99 * z_limit(limits.orientation) / z_limit(0.01)
         return Estimate(values, values[0] - reach, values[0] + reach, null, point)
     low, high = t_bounds(values, confidence=limits.alignment_confidence)
@@ -212,12 +234,16 @@ def _estimate(moments: Sequence[Moment], name: str, tap: int, limits: Thresholds
 
 
 def _of_draws(moments: Sequence[Moment], values: tuple[float, ...], tap: int, limits: Thresholds) -> Estimate:
-    """β over seeds; of one run over its own draws."""
+    """β over seeds; of one run over its own draws. Its null grows with the credit, so that size alone says nothing."""
+    null = null_of_mean([_value(m.snapshot, "beta_null_sd", tap) for m in moments])
+    point = z_limit(limits.orientation) * null
     if len(moments) > 1:
         low, high = t_bounds(values, confidence=limits.alignment_confidence)
-        return Estimate(values, low, high, 0.0, 0.0)
-    reach = t_point(OWN_DRAWS - 1, limits.alignment_confidence) * _value(moments[0].snapshot, "beta_se", tap, 0.0)
-    return Estimate(values, values[0] - reach, values[0] + reach, 0.0, 0.0)
+    else:
+        se = _value(moments[0].snapshot, "beta_se", tap)
+        reach = t_point(OWN_DRAWS - 1, limits.alignment_confidence) * math.hypot(se, null)
+        low, high = values[0] - reach, values[0] + reach
+    return Estimate(values, low, high, null, point)
 
 
 def _stage(moments: Sequence[Moment], tap: int, limits: Thresholds) -> Estimate | None:
@@ -234,7 +260,7 @@ def _stage(moments: Sequence[Moment], tap: int, limits: Thresholds) -> Estimate 
 
 def _is_known(moment: Moment, tap: int, names: Sequence[str]) -> bool:
     taps = moment.snapshot.taps
-    if any(name and _known(getattr(taps, name), tap) is None for name in names):
+    if any(_known(getattr(taps, name), tap) is None for name in names):
         return False
     if "beta" in names:
         return True

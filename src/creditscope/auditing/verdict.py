@@ -75,7 +75,7 @@ def reach_verdict(
     checks: Sequence[Check] | None = None,
 ) -> Verdict:
     """The word by its order of precedence; where every run diverged, that alone is said: nothing could be looked at."""
-    if all_diverged:
+    if all_diverged and not not_judged:
         lines = tuple(VerdictLine(question, "not measured", "every run diverged") for question in QUESTIONS.values())
         return Verdict("not measured", (), lines, diverged=diverged)
     known = {check.code: check for check in checks or all_checks()}

@@ -114,6 +114,7 @@ def _feedback_angles(pairs: list[tuple[Tensor, Tensor] | None]) -> Measured:
 
 
 DESCENT_FIELDS = ("descent", "descent_null", "descent_null_sd", "fresh_descent", "fresh_descent_sd")
+DRAW_FIELDS = ("beta", "beta_se", "beta_null_sd", "draw_noise")
 STAGE_FIELDS = ("descent_stage", "descent_stage_null", "descent_stage_null_sd")
 INSTRUMENTS = (
     Instrument("common", "cheap", ("gradient_rows", "credit_rows"), _common, ("common", "common_a")),
@@ -124,7 +125,7 @@ INSTRUMENTS = (
     Instrument("stage_cos", "cheap", ("weight_products", "facts"), _stages, ("stage_cos", "stage_null_sd")),
     Instrument("feedback_angle", "cheap", ("feedback_pairs",), _feedback_angles, ("feedback_angle",), of="weights"),
     Instrument("fresh_cos", "dear", ("subject", "seen", "gradient_rows"), measure_fresh, ("fresh_cos", "fresh_sd")),
-    Instrument("own draws", "dear", ("subject", "seen"), measure_draws, ("beta", "beta_se", "draw_noise")),
+    Instrument("own draws", "dear", ("subject", "seen"), measure_draws, DRAW_FIELDS),
     Instrument("rho", "dear", ("twin",), measure_rho, ("rho", "rho_exact", "fresh_rho", "fresh_rho_sd")),
     Instrument("descent", "late", ("small_twin",), measure_descent, DESCENT_FIELDS),
     Instrument("descent_stage", "late", ("twin",), measure_stage_descent, STAGE_FIELDS),

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from creditscope.measure.alignment import measure_alignment
 from creditscope.measure.fresh import of_feedback
+from creditscope.measure.numerics import flat_rows
 from creditscope.measure.observation import Observation
 from creditscope.measure.subject import Subject
 from creditscope.record.schema import OWN_DRAWS
@@ -16,7 +18,7 @@ from creditscope.rules import AppliedTapRule
 
 
 def measure_draws(subject: Subject, seen: Observation) -> dict[str, Tensor]:
-    """β, its standard error and the share of draw noise per tap; nothing for a rule that draws none."""
+    """β, its standard error, its null and the share of draw noise per tap; nothing for a rule that draws none."""
     applied = subject.applied
     if not isinstance(applied, AppliedTapRule) or not applied.rule.draws_noise:
         return {}
@@ -28,6 +30,7 @@ def measure_draws(subject: Subject, seen: Observation) -> dict[str, Tensor]:
     return {
         "beta": beta.mean(0),
         "beta_se": beta.std(0) / len(beta) ** 0.5,
+        "beta_null_sd": torch.stack([tap.null_sd for tap in taps]),
         "draw_noise": torch.stack([tap.noise for tap in taps]),
     }
 
@@ -63,6 +66,13 @@ class Draws:
         self.mean = self.mean + before / len(self.betas)
         self.spread = self.spread + (before * (a - self.mean)).sum()
         self.square = self.square + a.square().sum()
+
+    @property
+    def null_sd(self) -> Tensor:
+        """Of ⟨ā, g⟩/‖g‖² under a random rotation of ā: that of their cosine, times ‖ā‖/‖g‖."""
+        mean, gradient = flat_rows(self.mean), flat_rows(self.gradient)
+        null = measure_alignment(mean, gradient, tuple(self.gradient.shape[1:]))["null_sd_F"]
+        return null * mean.norm() / gradient.norm()
 
     @property
     def noise(self) -> Tensor:

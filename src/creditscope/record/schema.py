@@ -165,6 +165,8 @@ class TapMeasures:
     """⟨ā, g⟩/‖g‖² over the mean ā of a rule's own draws, for a rule that draws noise in every step; unbiased: 1."""
     beta_se: Series = ()
     """Its standard error over the draws."""
+    beta_null_sd: Series = ()
+    """Its sd when the mean of the draws is turned at random."""
     draw_noise: Series = ()
     """Share of ‖a‖² that is noise of the draw."""
     common: Series = ()

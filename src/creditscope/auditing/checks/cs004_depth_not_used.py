@@ -31,10 +31,10 @@ class DepthNotUsed(MethodCheck):
         """Passed, issue or undecided by the one-sided bounds of Δ against the gain that counts."""
         if method.random_targets:
             return self.not_applicable("random targets: accuracy cannot show use of depth")
-        if method.facts.blocks < 1:
-            return self.not_applicable("no block lies between the first tap and the last")
         if not method.facts.trainer:
             return self.skipped("a watched model has no frozen baselines: creditscope.run with baselines=True has")
+        if method.facts.blocks < 1:
+            return self.not_applicable("no block lies between the first tap and the last")
         missing = _missing(method, limits)
         if missing:
             return self.skipped(missing)
@@ -72,10 +72,10 @@ def _missing(method: Method, limits: Thresholds) -> str:
     """Which input is not there, in words; empty if all are."""
     own = accuracies(method.runs)
     baselines = {"own frozen": method.frozen_own, "BP": method.bp, "frozen BP": method.frozen_bp}
-    lost = [n for n, runs in baselines.items() if any(r.provenance.status == "diverged" for r in runs.values())]
-    if lost:
-        return f"a run of {' and of '.join(lost)} diverged, so there is nothing to compare with"
     if len(own) < limits.seeds:
         return f"{count(len(own), 'seed')}, needs {limits.seeds:g}"
     absent = [n for n, runs in baselines.items() if len(accuracies(runs).keys() & own.keys()) < limits.seeds]
+    lost = [n for n in absent if len(baselines[n].keys() & own.keys()) >= limits.seeds]
+    if lost:
+        return f"runs of {' and of '.join(lost)} diverged, so there is too little to compare with"
     return f"no {' and no '.join(absent)} runs of the same seeds on record: add --baselines" if absent else ""

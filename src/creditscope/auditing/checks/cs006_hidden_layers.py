@@ -8,7 +8,7 @@ from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import z_limit
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.auditing.told import judge_taps
+from creditscope.auditing.told import judge_taps, null_of_mean
 from creditscope.words import name_all, number
 
 
@@ -44,7 +44,7 @@ class HiddenLayers(SeedsCheck):
         if isinstance(answers, str):
             return self.skipped(answers)
         mean = sum(gamma for gamma, _ in known) / len(known)
-        null = sum(sd * sd for _, sd in known) ** 0.5 / len(known)
+        null = null_of_mean([sd for _, sd in known])
         carrying, below, unclear = (
             [a.tap for a in answers if a.answer == answer] for answer in ("carries", "below", "open")
         )

@@ -80,4 +80,5 @@ class DescentDisagrees(SeedsCheck):
 def _tap(answer: TapAnswer, beyond: dict[int, Estimate]) -> str:
     found = beyond[answer.tap]
     descent = f"{number(found.mean, '+.3f')} [{number(found.low, '+.3f')}, {number(found.high, '+.3f')}]"
-    return f"tap {answer.tap} (cos {answer.cos}; descent less its null {descent})"
+    name = "cos" if answer.weighted else "β"
+    return f"tap {answer.tap} ({name} {answer.cos}; descent less its null {descent})"

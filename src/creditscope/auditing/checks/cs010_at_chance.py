@@ -1,6 +1,7 @@
 """CS010, at chance: accuracy is no more than a little above the best constant predictor."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from creditscope.auditing.checks import RunCheck, register_check
 from creditscope.auditing.findings import Finding
@@ -45,11 +46,12 @@ class AtChance(RunCheck):
         """By the bounds of the mean over seeds, test set fixed."""
         values, best = [m.snapshot.accuracy for m in moments], moments[0].facts.best_constant
         known = [value for value in values if value is not None]
-        if len(moments) == 1 or len(known) < len(values) or best is None or moments[0].random_targets:
+        unasked = any(m.random_targets or m.snapshot.untrained for m in moments)
+        if len(moments) == 1 or len(known) < len(values) or best is None or unasked:
             return super().pool(moments, findings, limits)
-        low, high = t_bounds(known, confidence=limits.chance_confidence)
-        mean = sum(known) / len(known)
-        return self._decide(mean, (low, high), best, f"over {len(known)} seeds", limits)
+        bounds, mean = t_bounds(known, confidence=limits.chance_confidence), sum(known) / len(known)
+        found = self._decide(mean, bounds, best, f"over {len(known)} seeds", limits)
+        return replace(found, seeds_hit=sum(f.is_issue for f in findings))
 
     def _decide(self, value: float, bounds: tuple[float, float], best: float, over: str, limits: Thresholds) -> Finding:
         low, high = bounds

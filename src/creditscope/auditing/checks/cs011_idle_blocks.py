@@ -41,19 +41,21 @@ class IdleBlocks(MethodCheck):
             return self.not_applicable("random targets: there is no accuracy to lose")
         if facts.blocks < 1:
             return self.not_applicable("no block lies between the first tap and the last")
+        if not facts.trainer and rewound_blocks(method.first.last):
+            return self._one_run(method, limits)
         if not any(rewound_blocks(record.last) for record in method.whole):
             return self.skipped(f"no block was put back ({_remedy(method)})")
-        if not facts.trainer:
-            return self._one_run(method, limits)
-        own, bp = trained_depth(method.whole, limits), trained_depth(list(method.bp.values()), limits)
+        like_it = method.penalised_bp or method.bp
+        own, bp = trained_depth(method.whole, limits), trained_depth(list(like_it.values()), limits)
         if own is None:
-            return self.skipped(f"{count(len(method.whole), 'seed')} with every block put back, needs {limits.seeds:g}")
+            known = sum(bool(rewound_blocks(record.last)) for record in method.whole)
+            return self.skipped(f"{count(known, 'seed')} with every block put back, needs {limits.seeds:g}")
         said = f"trained depth {own}, {_blocks(own)}"
         others = {"value": float(own.low)}
         if not any(facts.residual):
             text = f"{said}; without skips, putting back any block breaks the net"
             return self.tip(text, **others) if own.idle else self.not_applicable(text)
-        if method.bp == method.runs:
+        if like_it == method.runs:
             return self.not_applicable(f"{said}: others are compared with it")
         if bp is None:
             return self.skipped(f"{said}, but no BP runs with every block put back: add --baselines")
@@ -61,6 +63,8 @@ class IdleBlocks(MethodCheck):
         if bp.high < 2:
             return self.not_applicable(f"{said}: BP itself depends on fewer than two blocks")
         if own.high < limits.trained_share * bp.low:
+            if method.spec and method.spec.penalty and not method.penalised_bp:
+                return self.undecided(f"{said}: BP under the same penalty is not on record", **others)
             return self.issue(said, **others)
         if own.low >= limits.trained_share * bp.high:
             return self.passed(said, **others)
@@ -84,4 +88,6 @@ def _blocks(found: TrainedDepth) -> str:
 
 
 def _remedy(method: Method) -> str:
-    return "run it again" if method.facts.trainer else "pass watch(…, initial=) the state dict before training"
+    if method.facts.trainer:
+        return "run it again"
+    return "watch(…, initial=) takes the state dict before training, and snapshots of tier standard put blocks back"

@@ -33,9 +33,9 @@ class UpdatesDoNotDescend(SeedsCheck):
         facts = moments[0].facts
         if facts.rule.approximates == "gradient":
             return self.not_applicable("the rule aims at the gradient, and is judged by alignment with it")
-        taps = [t for t in range(len(facts.taps)) if any(w.stage == t and w.role == "rule" for w in facts.weights)]
+        taps = [t for t in range(len(facts.taps)) if any(w.stage == t and w.role != "unused" for w in facts.weights)]
         if not taps:
-            return self.not_applicable("no stage is trained by the rule")
+            return self.not_applicable("no stage is trained")
         name, share_level, null_level = "descent_stage", limits.alignment_confidence, 1 - limits.orientation
         own = {t: descent_estimate(moments, t, name, over_null=False, confidence=share_level) for t in taps}
         beyond = {t: descent_estimate(moments, t, name, over_null=True, confidence=null_level) for t in taps}
