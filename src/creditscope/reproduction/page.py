@@ -21,9 +21,9 @@ Nothing on this page is typed in by hand but the published numbers, which are on
 """
 METHOD = """## How it is compared
 A **setting** is one choice of conventions for all numbers at once. A number is compared under every setting **on the
-same seeds**, those on which all settings with runs of it have a value (n; to never fire is one, too), so that none is
-inside merely because it has fewer seeds and a wider interval. Numbers that no convention changes, such as BP's, count
-under every setting alike.
+same seeds**, those on which all settings with runs of it have an answer, a value or that it never fires (n), so that
+none is inside merely because it has fewer seeds and a wider interval. Numbers that no convention changes, such as BP's,
+count under every setting alike.
 
 Values are means over these seeds with their 95 % t interval (ddof 1, over seeds; test set fixed), for sizes geometric
 means. **Inside**: the published value lies in the 95 % prediction interval for a mean of the published number m of
