@@ -16,6 +16,7 @@ from creditscope.auditing.early import find_early
 from creditscope.record import Record
 from creditscope.registry import STUDIES
 from creditscope.reproduction import write_reproduction
+from creditscope.reproduction._cells import say_others, say_ours
 from creditscope.reproduction._readers import (
     NEVER,
     deep,
@@ -29,7 +30,7 @@ from creditscope.reproduction._readers import (
 from creditscope.reproduction._readings import Values, first_is_best
 from creditscope.reproduction._settings import SETTINGS
 from creditscope.reproduction._shelf import Shelf
-from creditscope.reproduction.compare import Published, compare
+from creditscope.reproduction.compare import Alternative, Published, compare
 from creditscope.reproduction.joint import Row, compare_settings, join, lead_lines
 from creditscope.reproduction.page import lead_of, render_page
 from creditscope.reproduction.published import NOT_COMPARED, PUBLISHED, WHERE
@@ -96,6 +97,12 @@ class TestInside:
         found = compare(self.made("4", "4", "4", kind="seeds", n=None, sd=""), self.values(4.0, 4.0, 4.0))
         assert (found.low, found.high, found.inside) == (4.0, 4.0, True)
 
+    def test_whole_numbers_per_seed_stand_for_their_mean_alone(self):
+        """3.67 is outside, though half an epoch less would not be."""
+        found = compare(self.made("4", "4", "3", kind="seeds", n=None, sd=""), self.values(2.0, 2.0, 2.0))
+        assert (found.low, found.high) == pytest.approx((0.57, 3.43), abs=0.005)
+        assert found.inside is False
+
     def test_sizes_are_compared_by_their_logarithm(self):
         ours = (1e6, 1e8, 1e7)
         sized = self.made("4e8", n=1, sd="", scale="log10", accuracy=False)
@@ -120,7 +127,7 @@ class TestInside:
         assert compare(ranged, self.values(3.0, 4.0, 3.0)).inside
         assert compare(ranged, self.values(9.0, 9.0, 9.1)).inside is False
         each = self.made("0.256", "0.202", "0.253", kind="seeds", n=None)
-        assert (each.seeds, each.bounds()) == (3, pytest.approx((0.2365, 0.2375)))
+        assert (each.seeds, each.bounds()) == (3, pytest.approx((0.237, 0.237)))
         claim = self.made("never", kind="claim")
         assert compare(claim, self.values(1.0, 1.0)).inside
         assert compare(claim, self.values(1.0, 0.0)).inside is False
@@ -277,6 +284,38 @@ class TestJoint:
         readings = {"none": lambda _: Values({1: 0.3, 2: 0.31}), "batch": lambda _: Values({1: 0.3}, {2: NEVER})}
         row = compare_settings(replace(entry("acc-dfa"), readings=readings), Shelf([]))
         assert (row.seeds, row.under["none"].n, row.under["batch"].inside) == ({1, 2}, 2, None)
+
+    def test_a_seed_without_a_number_under_one_setting_is_compared_under_none(self):
+        """Else the setting that lacks it would be the only one with the wider interval."""
+        many = {1: 0.30, 2: 0.31, 3: 0.32, 4: 0.33}
+        readings = {
+            "none": lambda _: Values(many),
+            "batch": lambda _: Values({1: 0.30, 2: 0.31}, {3: "diverged", 4: "not measured", 5: "diverged"}),
+            "sample": lambda _: Values({}, dict.fromkeys(many, "diverged")),
+        }
+        row = compare_settings(replace(entry("acc-dfa"), readings=readings), Shelf([]))
+        assert row.seeds == {1, 2}
+        assert [row.under[name].n for name in ("none", "batch", "sample")] == [2, 2, 0]
+        said = [row.under[name].values.words() for name in ("none", "batch", "sample")]
+        assert said == ["", "1 diverged, 1 not measured", "4 diverged"]
+        assert numbers(say_ours(row, Shelf([])).partition("n = ")[2])[0] == 4
+
+    def test_other_conditions_with_fewer_seeds_are_beside_ours_on_these(self):
+        """On two seeds ours is inside, too, so that the other condition is no reason."""
+        ours, two = {1: 0.38, 2: 0.40, 3: 0.39, 4: 0.385}, {1: 0.30, 2: 0.31}
+        published = replace(entry("acc-dfa"), sd="", readings={"none": lambda _: Values(ours)})
+
+        def others(found: Values) -> str:
+            asked = replace(published, alternatives=(Alternative("longer", lambda _: found),))
+            return say_others(compare_settings(asked, Shelf([])), Shelf([]))
+
+        for lacking in ({}, {3: "diverged"}):
+            other, _, again = others(Values(two, lacking)).partition("; ours on these ")
+            assert (other.split(" ± ")[0], again.split(" ± ")[0]) == ("longer: 0.3050", "0.3900")
+            assert ("(1 diverged)" in other) == bool(lacking)
+            assert ["n = 2, inside" in text for text in (other, again)] == [True, True]
+        assert re.fullmatch(r"longer: 0\.3050 ± \S+, n = 4, inside", others(Values(two | {3: 0.30, 4: 0.31, 9: 0.9})))
+        assert others(Values({8: 0.3, 9: 0.31})) == ""
 
     def test_what_each_setting_gives_jointly(self):
         near, off = {1: 0.305, 2: 0.306, 3: 0.307}, {1: 0.505, 2: 0.506, 3: 0.507}

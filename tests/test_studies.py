@@ -13,7 +13,7 @@ from creditscope.record import Record, RuleFacts, RunSpec
 from creditscope.registry import NETS, STUDIES, TASKS
 from creditscope.studies import DerivedRecord, Study, collect, find_missing, studies_at
 from creditscope.studies._recipes import TEN_SEEDS
-from creditscope.studies._study import DEFAULTS, find_wanted
+from creditscope.studies._study import DEFAULTS, find_wanted, fits
 from creditscope.studies.baselines import JUDGED, baselines
 from creditscope.studies.conventions import conventions
 from creditscope.studies.depth_scan import depth_scan
@@ -60,6 +60,20 @@ def test_a_variant_of_the_rule_does_not_count():
     plain = run(rule_options={"head": "random", "scale": "unit"})
     assert missing(variant) == [1, 2]
     assert missing(plain) == [2]
+
+
+def test_every_option_of_a_variant_is_asked_for():
+    """DFA on all tokens indexed by the input is not DFA on all tokens."""
+    options = {"tokens": "all", "index": "input"}
+    both, one = (
+        run(rule_options=own, facts={"rule": RuleFacts(name="fa", label="FA", variant=variant)})
+        for own, variant in ((options, "index input, tokens all"), ({"tokens": "all"}, "tokens all"))
+    )
+    usual = run(rule_options=options)
+    asked = [{**STUDY.runs[0], "rule_options": own} for own in ({}, {"tokens": "all"}, {"index": "input"}, options)]
+    assert [fits(both, w) for w in asked] == [False, False, False, True]
+    assert [fits(one, w) for w in asked] == [False, True, False, False]
+    assert [fits(usual, w) for w in asked] == [True, True, True, True]
 
 
 def test_what_is_collected_is_what_was_asked(tmp_path):

@@ -44,6 +44,16 @@ def test_exact_credit_and_missing_descent_are_left_out():
     assert audit([*unmeasured, *runs("dfa", 0.1, 0.4)]).notes == ()
 
 
+def test_stem_and_exact_taps_do_not_count():
+    """With either of them block FA would be above DFA by both."""
+    told = [
+        make_record(rule="block_fa", seed=s, taps={"cos": (0.9, *[0.1 + 0.01 * s] * 3, 1.0), "descent": 0.4 + 0.01 * s})
+        for s in (1, 2, 3)
+    ]
+    (note,) = audit([*told, *runs("dfa", 0.2, 0.1, spread=0.001)]).notes
+    assert "by cosine DFA is above" in note
+
+
 def test_the_note_is_shown_with_the_audit_and_the_decision_table():
     found = audit([*runs("fa", 0.5, 0.1), *runs("dfa", 0.1, 0.4)])
     for text in (str(found), str(found.decisions())):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import combinations
 
+from creditscope.auditing.checks._orientation import asked_taps
 from creditscope.auditing.depth import paired_interval
 from creditscope.auditing.methods import Method
 from creditscope.auditing.stats import Interval
@@ -37,7 +38,7 @@ def _compare(methods: Sequence[Method]) -> str:
 
 def _is_scored(method: Method) -> bool:
     facts = method.facts
-    return facts.rule.approximates == "gradient" and bool(_taps(facts)) and bool(_by_seed(method, "descent"))
+    return facts.rule.approximates == "gradient" and bool(asked_taps(facts)) and bool(_by_seed(method, "descent"))
 
 
 def _by_seed(method: Method, name: str) -> dict[int, float]:
@@ -53,11 +54,7 @@ def _by_seed(method: Method, name: str) -> dict[int, float]:
 
 def _series(snapshot: Snapshot, name: str, facts: Facts) -> list[float | None]:
     values = getattr(snapshot.taps, name)
-    return [values[tap] for tap in _taps(facts)] if values else []
-
-
-def _taps(facts: Facts) -> list[int]:
-    return [tap for tap in facts.gamma_taps if tap in facts.inexact_taps]
+    return [values[tap] for tap in asked_taps(facts)] if values else []
 
 
 def _resolved(gap: Interval | None) -> bool:

@@ -1,5 +1,7 @@
 """Cells of the page's tables: a published number, and ours beside it."""
 
+from creditscope.reproduction._readings import Values, shared_seeds
+from creditscope.reproduction._settings import OURS
 from creditscope.reproduction._shelf import Shelf
 from creditscope.reproduction._words import size
 from creditscope.reproduction.compare import Comparison, Published, compare
@@ -30,20 +32,35 @@ def say_under(published: Published, found: Comparison) -> str:
 def say_ours(row: Row, shelf: Shelf) -> str:
     """Ours on all its seeds, where these are more than those compared."""
     found = compare(row.published, row.published.reading(shelf))
-    if found.values.seeds <= row.seeds:
+    if found.values == row.under[OURS].values:
         return ""
     return f"{_measured(row.published, found)}, n = {found.n}; {_inside(row.published, found)}"
 
 
 def say_others(row: Row, shelf: Shelf) -> str:
-    """Where ours is not inside: the same number under other conditions, those that were run, on the same seeds."""
-    said = []
-    for other in row.published.alternatives if row.under["none"].inside is not True else ():
-        found = compare(row.published, other.reading(shelf).on(row.seeds))
-        if found.values.seeds:
-            answer = {True: "inside", False: "not inside", None: "no interval"}[found.inside]
-            said.append(f"{other.label}: {_measured(row.published, found)}, n = {found.n}, {answer}{_away(found)}")
-    return "<br>".join(said)
+    """Where ours is not inside: the same number under other conditions, those that were run, on the same seeds.
+
+    Where another has an answer on fewer of them, ours on these follows.
+    """
+    others = row.published.alternatives if row.under[OURS].inside is not True else ()
+    said = [(other.label, _beside(row, other.reading(shelf))) for other in others]
+    return "<br>".join(f"{label}: {text}" for label, text in said if text)
+
+
+def _beside(row: Row, values: Values) -> str:
+    ours = row.under[OURS].values
+    seeds = shared_seeds((ours, values))
+    found = compare(row.published, values.on(seeds, row.run))
+    if not found.values.seeds:
+        return ""
+    text = _answer(row.published, found)
+    fewer = seeds < ours.answered and found.values.answered
+    return f"{text}; ours on these {_answer(row.published, compare(row.published, ours.on(seeds)))}" if fewer else text
+
+
+def _answer(published: Published, found: Comparison) -> str:
+    answer = {True: "inside", False: "not inside", None: "no interval"}[found.inside]
+    return f"{_measured(published, found)}, n = {found.n}, {answer}{_away(found)}"
 
 
 def _number(published: Published, value: float) -> str:

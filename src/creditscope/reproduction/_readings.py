@@ -1,10 +1,10 @@
 """A reading: from all records to one value per seed, and what of it is lacking."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from creditscope.reproduction._readers import Reader, accuracy
+from creditscope.reproduction._readers import NEVER, Reader, accuracy
 from creditscope.reproduction._shelf import Shelf, Wanted
 
 
@@ -25,14 +25,26 @@ class Values:
         """All that were run."""
         return {*self.by_seed, *self.lacking}
 
-    def on(self, seeds: Collection[int]) -> "Values":
-        """The same of these seeds alone."""
+    @property
+    def answered(self) -> set[int]:
+        """Those with a number, and those that never fire, which is an answer, too; not those diverged or unmeasured."""
+        return {*self.by_seed, *(seed for seed, why in self.lacking.items() if why == NEVER)}
+
+    def on(self, seeds: Collection[int], run: Collection[int] = ()) -> "Values":
+        """The answers of these seeds alone, and what else is lacking of those that were run."""
         own = {seed: value for seed, value in self.by_seed.items() if seed in seeds}
-        return Values(own, {seed: why for seed, why in self.lacking.items() if seed in seeds})
+        named = {*seeds, *(set(run) - self.answered)}
+        return Values(own, {seed: why for seed, why in self.lacking.items() if seed in named})
 
     def words(self) -> str:
         """What is lacking: "1 diverged, 2 not measured"."""
         return ", ".join(f"{count} {why}" for why, count in Counter(self.lacking.values()).items())
+
+
+def shared_seeds(found: Iterable[Values]) -> frozenset[int]:
+    """Those on which all have an answer; what has none on any seed is not asked."""
+    known = [values.answered for values in found if values.answered]
+    return frozenset(set.intersection(*known) if known else ())
 
 
 Reading = Callable[[Shelf], Values]

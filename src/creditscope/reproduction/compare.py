@@ -3,8 +3,8 @@
 *Inside*: the published value lies in the 95 % prediction interval for a mean of the published number m of seeds, with
 mean and sd (ddof 1) over our n seeds, on log10 for sizes. Where the published sd is known it is
 mean ± t·√(sd²/n + published sd²/m) with the degrees of freedom of Welch and Satterthwaite, else
-mean ± t·sd·√(1/n + 1/m) with n − 1. A published number stands for all that round to it, a range for all within it.
-Where no m is stated, m = 1. A claim is inside if every seed bears it out.
+mean ± t·sd·√(1/n + 1/m) with n − 1. A published number stands for all that round to it, a range for all within it,
+one value per seed for its mean. Where no m is stated, m = 1. A claim is inside if every seed bears it out.
 """
 
 import math
@@ -75,12 +75,13 @@ class Published:
         return len(self.said) if self.kind == "seeds" else self.n or 1
 
     def bounds(self) -> tuple[float, float]:
-        """All numbers that round to what was said."""
+        """All numbers that round to what was said; of one value per seed the mean alone."""
         numbers = [float(text) for text in self.said]
+        if self.kind == "seeds":
+            middle = float(np.mean(numbers))
+            return middle, middle
         half = max(unit_of(text) for text in self.said) / 2
-        middle = sum(numbers) / len(numbers)
-        low, high = (middle, middle) if self.kind == "seeds" else (min(numbers), max(numbers))
-        return low - half, high + half
+        return min(numbers) - half, max(numbers) + half
 
 
 def unit_of(text: str) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from creditscope.reproduction._readings import Values
+from creditscope.reproduction._readings import Values, shared_seeds
 from creditscope.reproduction._settings import SETTINGS, Setting
 from creditscope.reproduction._shelf import Shelf
 from creditscope.reproduction.compare import Comparison, Published, compare
@@ -12,13 +12,15 @@ from creditscope.words import count
 
 @dataclass(frozen=True)
 class Row:
-    """A number under every setting, on the seeds that all of those share which have runs of it.
+    """A number under every setting, on the seeds on which all that have runs of it have an answer.
 
     So none is inside merely because it has fewer seeds and a wider interval.
     """
 
     published: Published
     seeds: frozenset[int]
+    run: frozenset[int]
+    """The seeds that all have runs of: those that diverged or were not measured are named, and not compared."""
     under: dict[str, Comparison]
 
     @property
@@ -72,9 +74,10 @@ def compare_settings(published: Published, shelf: Shelf) -> Row:
     """A number under every setting, at equal n."""
     readings = {s.name: published.readings.get(s.name) for s in SETTINGS}
     values = {name: reading(shelf) if reading else Values({}) for name, reading in readings.items()}
-    run = [found.seeds for found in values.values() if found.seeds]
-    seeds = frozenset(set.intersection(*run) if run else ())
-    return Row(published, seeds, {name: compare(published, found.on(seeds)) for name, found in values.items()})
+    seeds, runs = shared_seeds(values.values()), [found.seeds for found in values.values() if found.seeds]
+    run = frozenset(set.intersection(*runs) if runs else ())
+    under = {name: compare(published, found.on(seeds, run)) for name, found in values.items()}
+    return Row(published, seeds, run, under)
 
 
 def join(rows: Sequence[Row]) -> Joint:

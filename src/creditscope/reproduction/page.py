@@ -21,20 +21,22 @@ Nothing on this page is typed in by hand but the published numbers, which are on
 """
 METHOD = """## How it is compared
 A **setting** is one choice of conventions for all numbers at once. A number is compared under every setting **on the
-same seeds**, those that all settings with runs of it share (n), so that none is inside merely because it has fewer
-seeds and a wider interval. Numbers that no convention changes, such as BP's, count under every setting alike.
+same seeds**, those on which all settings with runs of it have an answer, a value or that it never fires (n), so that
+none is inside merely because it has fewer seeds and a wider interval. Numbers that no convention changes, such as BP's,
+count under every setting alike.
 
 Values are means over these seeds with their 95 % t interval (ddof 1, over seeds; test set fixed), for sizes geometric
 means. **Inside**: the published value lies in the 95 % prediction interval for a mean of the published number m of
 seeds, which is given. Where the published sd is known (stated, or from one value per seed) that is mean ± t·√(sd²/n +
 published sd²/m) with the degrees of freedom of Welch and Satterthwaite; else mean ± t·sd·√(1/n + 1/m) with n − 1, on
-log10 for sizes. A published number stands for all that round to it, a range for all within it; where the number of
-seeds is not stated, m = 1. A claim is inside if every seed bears it out. A wide interval makes it easy to be inside,
-so of accuracies inside it is said if the mean is more than 1.5 pp away. Where ours is not inside, the last column
-gives what other conditions that were run say on the same seeds: a reason that was tried, and not counted. Published
-gradient norms are of a mean over N rows; ours, per sample, are divided by the N named. ρ and fresh feedback are read
-where a block is told, under every setting. Most records are thinned: where something is first seen after epochs that
-are not on record, the middle of the epochs at which it may have begun is taken.
+log10 for sizes. A published number stands for all that round to it, a range for all within it, one value per seed for
+its mean; where the number of seeds is not stated, m = 1. A claim is inside if every seed bears it out. A wide interval
+makes it easy to be inside, so of accuracies inside it is said if the mean is more than 1.5 pp away. Where ours is not
+inside, the last column gives what other conditions that were run say on the same seeds, and where one has fewer of them
+ours on those: a reason that was tried, and not counted. Published gradient norms are of a mean over N rows; ours, per
+sample, are divided by the N named. ρ and fresh feedback are read where a block is told, under every setting. Most
+records are thinned: where something is first seen after epochs that are not on record, the middle of the epochs at
+which it may have begun is taken.
 """
 COLUMNS = ("quantity", "published", "n", *(s.title for s in SETTINGS), "ours, all seeds", "other conditions")
 

@@ -1,6 +1,7 @@
 """A study states its runs as partial specs; records are matched against them without planning a run."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
@@ -18,6 +19,8 @@ from creditscope.registry import TASKS
 NOT_ASKED = ("data_version", "net_source", "rule_source", *MEASURING_FIELDS)
 DEFAULTS = {f.name: f.default for f in fields(RunSpec) if f.default is not MISSING}
 ASKED = tuple(name for name in DEFAULTS if name not in NOT_ASKED)
+VARIED = re.compile(r"(?:^|, )([^\W\d]\w*)(?= )")
+"""Names of the options in a rule's variant, "head exact, scale unit"."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,9 @@ def _same_data(spec: RunSpec, asked: Mapping[str, Any]) -> bool:
 
 
 def fits(record: Record, wanted: dict[str, Any], *, whole: bool = False) -> bool:
-    """Whether a record is the wanted run; a variant of the rule only if its options were asked for."""
-    asked = bool(wanted.get("rule_options")) or not record.facts.rule.variant
+    """Whether a record is the wanted run; a variant of the rule only if each of its options was asked for."""
+    unusual = set(VARIED.findall(record.facts.rule.variant))
+    asked = unusual <= wanted.get("rule_options", {}).keys()
     return record.spec is not None and asked and matches(record.spec, wanted, whole=whole)
 
 
