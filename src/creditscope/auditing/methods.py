@@ -70,7 +70,7 @@ class Method:
         """Why there is nothing to judge, if there is not."""
         if self.random_targets:
             return "random targets"
-        return "not trained yet" if all(map(_is_untrained, self.runs.values())) else ""
+        return "not trained yet" if self.whole and all(map(_is_untrained, self.whole)) else ""
 
     @property
     def random_targets(self) -> bool:
