@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from builders import make_facts, make_snapshot
 from subjects import make_subject
 from torch import Tensor, nn
 
+from creditscope.auditing.rewinding import rewound_blocks
 from creditscope.batch import Batch
 from creditscope.measure.rewind import measure_rewind
 from creditscope.nets.resmlp import ResMLP
@@ -164,6 +166,22 @@ class TestBatchNorm:
         assert found["rewind_refit"][0].isnan()
         assert found["rewind_refit"][1:].tolist() == pytest.approx(wanted, rel=0, abs=1.5 / ROWS)
         assert found["rewind_refit"][1:].tolist() != found["rewind"][1:].tolist()
+
+    def test_an_idle_block_costs_nothing_beside_what_estimating_does(self):
+        """Statistics that lag behind the weights: estimating them is a gain that no block has lost or won."""
+        net, began = trained(Normed)
+        now = net.state_dict()
+        idle = {name: now[name].clone() if name.startswith("blocks.1.") else old for name, old in began.items()}
+        net.norm.running_mean += torch.linspace(-9, 9, 16)
+        found = measured(net, idle)
+        assert found["accuracy_refit"].item() == found["rewind_refit"][2].item()
+        assert found["accuracy_refit"].item() > share_right(net) + 0.05
+        series = {name: tuple(values.nan_to_num().tolist()) for name, values in found.items() if values.ndim}
+        taken = make_snapshot(make_facts(depth=3), accuracy=share_right(net), taps=series)
+        assert rewound_blocks(taken)[2] < -0.05
+        after = replace(taken, accuracy_refit=found["accuracy_refit"].item())
+        assert rewound_blocks(after)[2] == 0
+        assert min(rewound_blocks(after)[tap] for tap in (1, 3)) > 0.05
 
     def test_without_running_statistics_there_is_nothing_to_estimate(self):
         def make() -> nn.Module:

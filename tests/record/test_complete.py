@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from builders import make_facts, make_record, make_snapshot, write_record
 
-from creditscope.record import Record, RecordWriter, read_record, stored_record
+from creditscope.errors import UnfinishedError
+from creditscope.record import Record, RecordWriter, load_records, read_record, stored_record
 from creditscope.record.complete import lacks
 from creditscope.record.view import richness
 from creditscope.train.plan import plan_run
@@ -79,13 +80,42 @@ class TestOnDisk:
         assert stored_record(tmp_path, record.spec, problems=problems) is None
         assert problems == []
 
+    def test_what_is_trained_anew_is_kept_until_that_is_finished(self, tmp_path):
+        given = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "epochs": 1, "tier": "quick"}
+        specs = [plan_run(**given, eval_rows=32, snapshot_every=0, seed=seed) for seed in (1, 2)]
+        whole = run_all(specs, tmp_path, jobs=1, device="cpu")
+        for record in whole:
+            write_record(tmp_path, replace(poor(record, "rewind"), path=None))
+        folder = whole[0].path
+        assert folder is not None
+        names = ("spec.json", "snapshots.jsonl", "provenance.json")
+        old = {name: (folder / name).read_bytes() for name in names}
+        for _ in range(2):  # what was begun anew and stopped is not taken for the finished one
+            with RecordWriter(tmp_path, specs[0]).open() as writer:
+                writer.begin()
+        assert {name: (folder / f"{name}.before").read_bytes() for name in names} == old
+        problems: list[str] = []
+        assert [r.spec for r in load_records(tmp_path, problems=problems)] == [specs[1]]
+        problems.clear()
+        assert [r.snapshots for r in run_all(specs, tmp_path, jobs=1, device="cpu", problems=problems)] == [
+            r.snapshots for r in whole
+        ]
+        assert problems == ["1 record lacks what is measured by now and is trained again."]
+        assert not list(tmp_path.rglob("*.before"))
+
     def test_the_run_is_trained_anew_in_its_place(self, tmp_path):
         net = {"depth": 1, "width": 8}
         spec = plan_run(task="digits", net_options=net, epochs=1, tier="quick", eval_rows=32, snapshot_every=0)
         (record,) = run_all([spec], tmp_path, jobs=1, device="cpu")
         assert record.path is not None
         write_record(tmp_path, replace(poor(record, "rewind"), path=None))
-        (again,) = run_all([spec], tmp_path, jobs=1, device="cpu")
+        problems: list[str] = []
+        with pytest.raises(UnfinishedError):
+            run_all([spec], tmp_path, jobs=1, device="cpu", time_limit=0, problems=problems)
+        assert problems == []  # nothing is trained
+        (again,) = run_all([spec], tmp_path, jobs=1, device="cpu", problems=problems)
+        assert problems == ["1 record lacks what is measured by now and is trained again."]
+        assert not list(record.path.glob("*.before"))
         assert again.provenance.started != ""
         assert again.snapshots == record.snapshots
         assert [path.name for path in tmp_path.iterdir()] == [record.path.name]

@@ -213,6 +213,45 @@ def test_feedback_scales_are_as_stated():
     assert abs(float(second.var()) - 1 / 50) < 0.002
 
 
+class Maps(nn.Module):
+    """Convolutions that keep height and width, of different numbers of channels; the head reads all of the last map."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(1, 2, 3, padding=1)
+        self.blocks = nn.ModuleList([nn.Conv2d(2, 5, 3, padding=1), nn.Conv2d(5, 3, 1)])
+        self.head = nn.Linear(3 * 4 * 6, CLASSES)
+
+    def forward(self, x):
+        h = self.stem(x)
+        for block in self.blocks:
+            h = block(h.tanh())
+        return self.head(h.flatten(1))
+
+
+def test_block_fa_sends_credit_back_through_channels_alike_at_every_place():
+    """a_l[n, :, y, x] = B_l a_{l+1}[n, :, y, x], place by place; W plays no part in B's shape."""
+    torch.manual_seed(0)
+    net, x, y = Maps().double(), torch.randn(ROWS, 1, 4, 6).double(), torch.randint(CLASSES, (ROWS,))
+    taps = resolve_taps(net, ["stem", "blocks.*"])
+    applied = apply_rule(rule_class("block_fa")(), net, taps, x, generator(0, "feedback")).applied
+    seen = observe(net, applied, x, y)
+    B = [b.numpy() for b in applied.feedback]
+    assert [b.shape for b in B] == [(2, 5), (5, 3)]
+    logits = net(x).detach().numpy()
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    top = ((p - np.eye(CLASSES)[y.numpy()]) @ net.head.weight.detach().numpy()).reshape(ROWS, 3, 4, 6)
+
+    expected = [top]
+    for b in reversed(B):
+        below = np.zeros((ROWS, len(b), 4, 6))
+        for n, row, col in np.ndindex(ROWS, 4, 6):
+            below[n, :, row, col] = b @ expected[0][n, :, row, col]
+        expected.insert(0, below)
+    for a, by_hand in zip(seen.credits, expected, strict=True):
+        np.testing.assert_allclose(a.numpy(), by_hand, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("tokens", ["all", "class"])
 def test_the_chain_of_a_class_token_is_normalised_at_every_link(tokens):
     """a_L = g_L; below, the class token's credit over its RMS, times B, is given to all tokens or to it alone."""

@@ -37,6 +37,9 @@ def test_block_fa_on_maps_of_different_sizes():
     net = nn.Sequential(nn.Conv1d(2, 4, 3), nn.Conv1d(4, 8, 3), nn.Flatten(), nn.Linear(32, 3))
     with pytest.raises(CreditscopeError, match=r"but got states of shapes \(4, 6\) and \(8, 4\)"):
         applied("block_fa", net, ("0", "1"), torch.ones(5, 2, 8))
+    net = nn.Sequential(nn.Conv2d(2, 4, (3, 1)), nn.Conv2d(4, 4, (3, 1)), nn.Flatten(), nn.Linear(128, 3))
+    with pytest.raises(CreditscopeError, match=r"the channels\) for block FA, but got .*\(4, 6, 8\) and \(4, 4, 8\)"):
+        applied("block_fa", net, ("0", "1"), torch.ones(5, 2, 8, 8))
 
 
 def test_credit_for_a_class_token_that_there_is_not():

@@ -60,7 +60,7 @@ def test_the_last_snapshot_knows_where_each_block_began(rule):
     wanted = [by_hand(run, began, f"blocks.{i}") for i in range(2)]
     assert first.taps.rewind == ()
     assert last.taps.rewind == (None, *wanted)
-    assert last.taps.rewind_refit == ()
+    assert (last.taps.rewind_refit, last.accuracy_refit) == ((), None)
     assert all(value != last.accuracy for value in wanted)
 
 
@@ -106,6 +106,8 @@ def test_batch_norms_of_a_run_are_estimated_anew(monkeypatch, stacked):
         assert taps.rewind_refit[0] is None
         assert all(0 <= value <= 1 for value in taps.rewind_refit[1:])
         assert taps.rewind_refit != taps.rewind
+        assert ended.snapshots[-1].accuracy_refit is not None
+        assert ended.snapshots[0].accuracy_refit is None
 
 
 def test_nets_are_built_again_once_a_seed_and_only_at_the_end(monkeypatch):

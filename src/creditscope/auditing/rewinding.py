@@ -43,9 +43,15 @@ class TrainedDepth:
 
 
 def rewound_blocks(snapshot: Snapshot) -> dict[int, float]:
-    """Accuracy lost by the tap that ends the block; with batch norms estimated anew, where there are any."""
+    """Accuracy lost by the tap that ends the block; with batch norms estimated anew, where there are any.
+
+    Then the net that nothing is put back in has them estimated anew, too, where that was measured: what estimating
+    costs or gains by itself is not the block's.
+    """
     taps, accuracy = snapshot.taps, snapshot.accuracy
     series = taps.rewind_refit or taps.rewind
+    if taps.rewind_refit and snapshot.accuracy_refit is not None:
+        accuracy = snapshot.accuracy_refit
     if accuracy is None:
         return {}
     return {tap: accuracy - after for tap, after in enumerate(series) if after is not None}

@@ -9,7 +9,7 @@ from creditscope.measure.nulls import (
     by_place,
     cross_moment_square,
     cross_moment_square_from_grams,
-    feature_axes,
+    places_and_features,
     rotation_null_sd,
     rotation_quantile,
 )
@@ -75,15 +75,16 @@ def _null(
     lengths: Tensor,
     shape: tuple[int, ...],
 ) -> dict[str, Tensor]:
-    """The null of `cos`, of `cos_F`, and the 99 % point of the first: the widest of all forms."""
+    """The null of `cos`, of `cos_F`, and the 99 % point of the first: the wider of the two forms."""
     whole = a.shape[-1]
     sd, sd_F = (rotation_null_sd(x, n, whole) for x, n in zip(squares, (rows, lengths), strict=True))
     q99 = rotation_quantile(_moment(a, g, rows), sd) if whole < FEW_FEATURES else NORMAL_POINT * sd
-    for axis in feature_axes(shape):
-        moment = _moment(by_place(a, shape, axis), by_place(g, shape, axis), rows)
-        sized_a, sized_g = (by_place(x * size[..., None], shape, axis) for x, size in ((a, size_a), (g, size_g)))
+    places, d = places_and_features(shape)
+    if places > 1:
+        moment = _moment(by_place(a, shape), by_place(g, shape), rows)
+        sized_a, sized_g = (by_place(x * size[..., None], shape) for x, size in ((a, size_a), (g, size_g)))
         moments = moment, _moment(sized_a, sized_g, lengths)
-        features, features_F = (m.square().sum((-2, -1)).sqrt() / shape[axis] ** 0.5 for m in moments)
+        features, features_F = (m.square().sum((-2, -1)).sqrt() / d**0.5 for m in moments)
         q99 = torch.maximum(q99, rotation_quantile(moment, features))
         sd, sd_F = torch.maximum(sd, features), torch.maximum(sd_F, features_F)
     return {"null_sd": sd, "null_sd_F": sd_F, "null_q99": q99}

@@ -5,8 +5,8 @@ M = (1/n) Σ ĝ_i â_iᵀ. Samples of one batch share R, so n does not help as i
 
 A state with places (tokens, pixels) can be turned as a whole, or in its features only, alike at every place: then
 M = (1/n) Σ_i Σ_t ĝ_it â_itᵀ is d × d, for d features. Feedback that places share is of the second kind, and that spread
-is up to √places times the first. Features are the last axis, on which a linear layer acts; of an image the first one,
-too, on which a convolution does. The null is the widest of all these.
+is up to √places times the first. Features are the last axis of tokens and the channels of images. The null is the wider
+of the two.
 """
 
 import math
@@ -38,24 +38,11 @@ def places_and_features(shape: tuple[int, ...]) -> tuple[int, int]:
     return math.prod(shape[1:]), shape[0]
 
 
-def feature_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Which axes of a row's state can turn alike at all places: the last; of an image the first, too; none if flat.
-
-    >>> feature_axes((256,)), feature_axes((65, 128)), feature_axes((16, 8, 8)), feature_axes((16, 8, 1))
-    ((), (1,), (0, 2), (0,))
-    """
-    places, _ = places_and_features(shape)
-    if places == 1:
-        return ()
-    if len(shape) == 2:
-        return (1,)
-    return (0,) if shape[-1] == 1 else (0, len(shape) - 1)
-
-
-def by_place(x: Tensor, shape: tuple[int, ...], axis: int) -> Tensor:
-    """Flattened rows (…, n, features) as (…, n·places, d), with the d entries of one axis in each: a row per place."""
-    leading = x.shape[:-2]
-    return x.unflatten(-1, shape).movedim(axis - len(shape), -1).reshape(*leading, -1, shape[axis])
+def by_place(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Flattened rows (…, n, places·d) as (…, n·places, d): a row per place."""
+    leading, (_, d) = x.shape[:-2], places_and_features(shape)
+    x = x.unflatten(-1, shape)
+    return (x.movedim(-len(shape), -1) if len(shape) > 2 else x).reshape(*leading, -1, d)
 
 
 def rotation_quantile(moment: Tensor, sd: Tensor) -> Tensor:

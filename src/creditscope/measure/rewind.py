@@ -19,7 +19,9 @@ def measure_rewind(subject: Subject) -> dict[str, Tensor]:
     """Accuracy with the stage before a tap alone as it was before training, and with batch norms estimated anew.
 
     NaN for the first stage, for one that is not trained and for one that shares a parameter; nothing at all without
-    class labels or the tensors that training began with, nor of the second without batch norms.
+    class labels or the tensors that training began with, nor of the second without batch norms. With them,
+    `accuracy_refit` is that of the net with nothing put back and batch norms estimated anew: what the second is
+    compared with.
     """
     if subject.initial is None or subject.test is None:
         return {}
@@ -30,14 +32,16 @@ def measure_rewind(subject: Subject) -> dict[str, Tensor]:
     if not names:
         return found
     began, batches = subject.initial(), list(subject.test())
-    other = copy.deepcopy(subject.net).eval() if norms else None
+    rows = subject.probe()[0] if norms and subject.probe is not None else None
+    other = subject.net if rows is None else copy.deepcopy(subject.net).eval()
+    if rows is not None:
+        found["accuracy_refit"] = _accuracy(other, _refitted(other, subject.tensors, rows), batches)
     for stage, own in names.items():
         kept = {name: began[name].to(subject.tensors[name], copy=True) for name in own if name in began}
         tensors = {**subject.tensors, **kept}
         found["rewind"][stage] = _accuracy(subject.net, tensors, batches)
-        if other is not None and subject.probe is not None:
-            fitted = _refitted(other, tensors, subject.probe()[0])
-            found["rewind_refit"][stage] = _accuracy(other, fitted, batches)
+        if rows is not None:
+            found["rewind_refit"][stage] = _accuracy(other, _refitted(other, tensors, rows), batches)
     return found
 
 

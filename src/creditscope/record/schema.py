@@ -210,7 +210,7 @@ class TapMeasures:
     rewind: Series = ()
     """Accuracy with the block before the tap alone put back to where it began; None for the stem and frozen blocks."""
     rewind_refit: Series = ()
-    """The same with the statistics of batch norms estimated anew; None where there are none."""
+    """The same with the statistics of batch norms estimated anew, to be compared with `Snapshot.accuracy_refit`."""
     skip_one: Series = ()
     """Accuracy with the block before the tap skipped; None where there is no residual block to skip."""
 
@@ -271,6 +271,8 @@ class Snapshot:
     rows_fitted: int
     loss: Number
     accuracy: Number = None
+    accuracy_refit: Number = None
+    """With the statistics of batch norms estimated anew: what `rewind_refit` is compared with; None without any."""
     train_loss: Number = None
     step_error: Number = None
     gamma: Number = None

@@ -23,6 +23,8 @@ SPEC, SNAPSHOTS, PROVENANCE, WEIGHTS, LOCK, FAILURE = (
     "lock",
     "failure.txt",
 )
+BEFORE = ".before"
+"""Ends the names of what a finished record held while its run is trained anew."""
 BUSY = "another process is writing it"
 WATCHED = "watch"
 """The engine of a watched model, which has no spec."""
@@ -111,10 +113,20 @@ class RecordWriter:
         return record.provenance.status if record.finished and not lacks(record) else None
 
     def begin(self) -> None:
-        """Start the record anew; one that was finished is not, from here on."""
+        """Start the record anew; one that was finished is not, from here on, but is kept beside until this one is."""
+        stored = self.read_provenance()
+        if stored is not None and stored.status != "running":
+            for name in (SPEC, SNAPSHOTS, PROVENANCE):
+                if (self.folder / name).exists():
+                    write_atomically(_beside(self.folder / name), (self.folder / name).read_text(encoding="utf-8"))
         (self.folder / PROVENANCE).unlink(missing_ok=True)
         write_atomically(self.folder / SPEC, _dump(self.spec) + "\n")
         (self.folder / SNAPSHOTS).write_text("")
+
+    def forget_before(self) -> None:
+        """Remove what the record held before it was begun anew: the new one is finished."""
+        for name in (SPEC, SNAPSHOTS, PROVENANCE):
+            _beside(self.folder / name).unlink(missing_ok=True)
 
     def cut(self, lines: int) -> None:
         """Keep the first lines, those that the checkpoint knows of; what came after is measured again."""
@@ -176,6 +188,11 @@ def write_atomically(path: Path, text: str) -> None:
     part = path.with_name(path.name + ".part")
     part.write_text(text, encoding="utf-8")
     os.replace(part, path)
+
+
+def _beside(path: Path) -> Path:
+    """Where a file of a finished record is kept while its run is trained anew; not a name that records are read by."""
+    return path.with_name(path.name + BEFORE)
 
 
 def _dump(value: Any) -> str:

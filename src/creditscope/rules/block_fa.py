@@ -1,7 +1,8 @@
 """Block-wise feedback alignment: the last block gets the exact g_L, each block below a_l = B_l a_{l+1}.
 
 The "vanilla FA" of published audit tables: credit goes from block to block through one fixed random
-matrix of entries N(0, 1/d), without a skip path backwards.
+matrix of entries N(0, 1/d), without a skip path backwards. It acts on features, alike at every place: the last axis of
+flat states and tokens, the channels of images (C, H, W).
 """
 
 import math
@@ -20,8 +21,9 @@ from creditscope.rules._tokens import check_tokens, spread_over_tokens
 class BlockFA(TapRule):
     """a_L = g_L, a_l = B_l a_{l+1}.
 
-    On tokens each token's credit comes from its own above; in a net with a class token, where g_L is zero elsewhere,
-    the chain runs on that token and its credit is given to all tokens, or with `tokens="class"` to it alone.
+    On tokens (and places of images) the credit of each comes from its own above; in a net with a class token, where
+    g_L is zero elsewhere, the chain runs on that token and its credit is given to all tokens, or with `tokens="class"`
+    to it alone.
     """
 
     label = "block FA"
@@ -39,17 +41,17 @@ class BlockFA(TapRule):
     def draw_feedback(
         self, tap_shapes: Sequence[tuple[int, ...]], classes: int, generator: torch.Generator
     ) -> list[Tensor]:
-        """B_l of shape (d_l, d_{l+1}) for every tap but the last."""
+        """B_l of shape (d_l, d_{l+1}) for every tap but the last; d are an image's channels."""
         matrices = []
         for below, above in pairwise(tap_shapes):
-            if not below or below[:-1] != above[:-1]:
+            (here, places), (d, others) = _features_and_places(below), _features_and_places(above)
+            if not below or len(below) != len(above) or places != others:
                 raise CreditscopeError(
-                    "Expected taps that differ in their last dimension at most for block FA, "
-                    f"but got states of shapes {below} and {above}. "
+                    "Expected taps that differ in their features at most (the last dimension; of images the channels) "
+                    f"for block FA, but got states of shapes {below} and {above}. "
                     "Choose other taps, or another rule."
                 )
-            d = above[-1]
-            matrices.append(torch.randn(below[-1], d, generator=generator) / math.sqrt(d))
+            matrices.append(torch.randn(here, d, generator=generator) / math.sqrt(d))
         return matrices
 
     def credit(self, ctx: CreditContext) -> list[Tensor]:
@@ -58,10 +60,22 @@ class BlockFA(TapRule):
         if ctx.class_token is None:
             credits = [ctx.top_gradient]
             for B in reversed(ctx.feedback):
-                credits.append(ctx.normalise(credits[-1]) @ B.T)
+                credits.append(_send_back(ctx.normalise(credits[-1]), B))
             return credits[::-1]
         credits, above = [ctx.top_gradient], ctx.top_gradient[:, ctx.class_token]
         for h, B in zip(reversed(ctx.states[:-1]), reversed(ctx.feedback), strict=True):
             above = ctx.normalise(above) @ B.T
             credits.append(spread_over_tokens(above, h, ctx, self.tokens))
         return credits[::-1]
+
+
+def _features_and_places(shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    """Of a row's state: channels come first in an image, features last elsewhere."""
+    if len(shape) > 2:
+        return shape[0], shape[1:]
+    return (shape[-1] if shape else 0), shape[:-1]
+
+
+def _send_back(a: Tensor, B: Tensor) -> Tensor:
+    """B a for every row and place."""
+    return (a.movedim(1, -1) @ B.T).movedim(-1, 1) if a.ndim > 3 else a @ B.T

@@ -290,7 +290,7 @@ class _Recording:
         save_checkpoint(self.writer.folder / NAME, run, Position(epoch, self.lines, self._spent()), seed)
 
     def finish(self, run: Run, seed: int, diverged: int | None) -> None:
-        """Write the weights and close the record."""
+        """Write the weights and close the record; one that it takes the place of is no longer kept."""
         assert self.provenance is not None
         save_tensors(self.writer.weights_path, run.tensors(seed))
         status = "complete" if diverged is None else "diverged"
@@ -304,6 +304,7 @@ class _Recording:
                 seconds=round(self._spent(), 3),
             )
         )
+        self.writer.forget_before()
         (self.writer.folder / NAME).unlink(missing_ok=True)
 
     def _spent(self) -> float:

@@ -25,6 +25,7 @@ from creditscope.train.pool import STOPPING, Ledger, choose_jobs, launch_workers
 from creditscope.train.progress import Progress, Silent
 from creditscope.train.recording import Outcome, StoppedError, record_runs
 from creditscope.train.room import release_memory
+from creditscope.words import count
 
 
 def run_all(
@@ -46,7 +47,8 @@ def run_all(
     others; its error is raised after they are done. After `time_limit` seconds every run stops at the end of its epoch
     with a checkpoint (or, within a long snapshot, at the checkpoint before it), and `UnfinishedError` is raised; with a
     limit of 0 nothing is trained. `reused` more runs are on record, which `progress` says. `on_records` is told of runs
-    that have come to their end; it is called in this thread, every so often, while others are trained.
+    that have come to their end; it is called in this thread, every so often, while others are trained. `problems` are
+    told of records that cannot be read, and how many lack what is measured by now.
     """
     root, progress = Path(root), progress or Silent()
     if jobs is not None and jobs < 1:
@@ -61,6 +63,9 @@ def run_all(
     cores = jobs or choose_jobs(place)
     here = cores == 1 or any(map(_only_in_this_process, missing))
     wanted = missing if time_limit != 0 else []
+    if poor := sum(stored_record(root, spec, problems=problems) is not None for spec in wanted):
+        lack, are = ("lacks", "is") if poor == 1 else ("lack", "are")
+        problems.append(f"{count(poor, 'record')} {lack} what is measured by now and {are} trained again.")
     groups = group_runs(wanted, root, device=place, engine=engine, workers=1 if here else cores)
     here = here or len(groups) == 1
     ledger = Ledger(root, progress)
