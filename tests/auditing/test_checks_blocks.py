@@ -123,10 +123,16 @@ class TestIdleBlocks:
         assert judge_method("CS011", Method("DFA", "here", records(()))).outcome == NOT_APPLICABLE
 
     def test_one_run_of_a_watched_model_has_a_tip_at_most(self):
-        for costs, outcome in (((IDLE, 0.1, 0.1, 0.1), TIP), ((0.1,) * 4, NOT_APPLICABLE)):
+        for costs, idle in (((IDLE, 0.1, 0.1, 0.1), True), ((0.1,) * 4, False)):
             (record,) = records(costs, seeds=1, facts={"trainer": False}).values()
             found = judge_method("CS011", Method("DFA", "watched", {0: replace(record, spec=None)}))
-            assert found.outcome == outcome
+            assert (found.outcome, "idle" in found.message) == (TIP, idle)
+
+    def test_before_training_nothing_is_idle(self):
+        (record,) = records((0.0,) * 4, seeds=1, facts={"trainer": False}).values()
+        last = replace(record.last, untrained=True)
+        method = Method("BP", "watched", {0: replace(record, spec=None, snapshots=(last,))})
+        assert judge_method("CS011", method).outcome == NOT_APPLICABLE
 
     def test_one_seed_of_a_run_is_not_measured(self):
         assert judged((IDLE,) * 4, seeds=1).outcome == SKIPPED

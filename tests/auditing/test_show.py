@@ -154,7 +154,7 @@ def test_verdicts_are_explained(found):
     assert text.count("do not claim that this method assigns credit") == 1
     assert "Does credit carry information? no. CS001" in text
     assert "Is depth used? yes. CS004 +10.0 pp over the" in text
-    assert "First an issue in training: CS001 at epoch 1, CS005 at epoch 1" in text
+    assert "First an issue in training: CS001 at epoch 1; CS005 at epoch 1" in text
 
 
 def test_each_seed_alone_is_said_once_a_verdict(found):
@@ -250,7 +250,7 @@ def test_tips_divergence_and_problems_are_said():
     text = " ".join(str(found).split())
     assert "Diverged: seed 42 at epoch 3" in text
     alone = " ".join(str(audit([make_record(taps={"g_norm": 1e-6})])).split())
-    assert "Tip CS002: rounding noise 10⁻⁷ of the gradient at worst (tap 0), so it is resolved" in alone
+    assert "CS002 rounding noise 10⁻⁷ of the gradient at worst (tap 0), so it is resolved" in alone
     assert re.search(r"note: Record mnist1d-resmlp-dfa-s7-\w+ holds no snapshot; left out\.", text)
 
 

@@ -45,9 +45,18 @@ def pool_events(moments: Sequence[Moment], findings: Sequence[Finding], limits: 
 
 
 def pool_sizes(
-    moments: Sequence[Moment], findings: Sequence[Finding], limits: Thresholds, *, limit: float, what: str
+    moments: Sequence[Moment],
+    findings: Sequence[Finding],
+    limits: Thresholds,
+    *,
+    limit: float,
+    what: str,
+    tip: str = "",
 ) -> Finding:
-    """By the geometric mean over seeds of what was found, against a limit that it should not exceed."""
+    """By the geometric mean over seeds of what was found, against a limit that it should not exceed.
+
+    `tip` is what to say where most seeds have one, if not what they say.
+    """
     values = [f.value for f in findings if f.value is not None and f.value > 0]
     if len(findings) == 1 or len(values) < len(findings):
         return pool_events(moments, findings, limits)
@@ -65,7 +74,7 @@ def pool_sizes(
     else:
         chosen = _most_common([f for f in findings if not f.is_issue] or findings)
         named = f", but {_seeds(moments, findings)}: {hit[0].message}" if hit else ""
-        tip = f"; {chosen.message}" if chosen.outcome == Outcome.TIP else ""
+        tip = f"; {tip or chosen.message}" if chosen.outcome == Outcome.TIP else ""
         calm = chosen.outcome if chosen.outcome == Outcome.TIP else Outcome.PASSED
         chosen = replace(chosen, outcome=calm, message=f"{said}{tip}{named}")
     return replace(_together(chosen, findings, hit), value=mean)

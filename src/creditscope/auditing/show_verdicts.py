@@ -93,10 +93,11 @@ def _about_checks(m: MethodAudit) -> list[str]:
         lines.append(
             "Rows interact (message passing, or BatchNorm in train mode): a row's gradient is not its own alone"
         )
-    lines += [f"Tip {f.code}: {f.message}" for f in m.findings if f.outcome == Outcome.TIP]
+    told = {code for line in m.verdict.lines for code in line.codes}
+    lines += [f"Tip {f.code}: {f.message}" for f in m.findings if f.outcome == Outcome.TIP and f.code not in told]
     fired = [_first_fired(f) for f in m.findings if f.fired]
     if fired:
-        lines.append(f"First an issue in training: {', '.join(fired)}")
+        lines.append(f"First an issue in training: {'; '.join(fired)}")
     return lines
 
 
@@ -125,5 +126,5 @@ def _worded(m: MethodAudit) -> Text:
 
 
 def _first_fired(finding: Finding) -> str:
-    over = "" if finding.outcome in (Outcome.ISSUE, Outcome.UNDECIDED) else ", no longer at the end"
+    over = {Outcome.ISSUE: "", Outcome.UNDECIDED: ", undecided at the end"}.get(finding.outcome, ", not at the end")
     return f"{finding.code} at {finding.fired}{over}"

@@ -271,6 +271,9 @@ def _is_known(moment: Moment, tap: int, names: Sequence[str]) -> bool:
 def _why_missing(moments: Sequence[Moment], taps: Sequence[int], noisy: bool) -> str:
     old = all(_known(m.snapshot.taps.cos, tap) is not None for m in moments for tap in taps)
     where = "tap " + ", ".join(map(str, taps)) if len(taps) == 1 else "taps " + ", ".join(map(str, taps))
+    drawn = [note for m in moments for note in m.snapshot.notes if note.startswith("own draws")]
+    if noisy and drawn:
+        return drawn[0]
     if noisy and old:
         return f"the mean of the rule's own draws was not measured at {where} ({moments[0].remedy('full')})"
     if old:

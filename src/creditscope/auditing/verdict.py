@@ -15,7 +15,7 @@ QUESTIONS = {
     "depth": "Is depth used?",
 }
 MEANINGS: dict[Word, str] = {
-    "trustworthy": "no check fired; accuracy and alignment may be reported as they are",
+    "trustworthy": "no check fired; accuracy and alignment may be reported as they are, with their intervals",
     "walk back": "a check fired; do not claim that this method assigns credit to its layers",
     "undecided": "the seeds allow both answers; more of them would tell",
     "not measured": "a check lacks what it needs, and says which command measures it",
@@ -116,6 +116,8 @@ def choose_word(
 def _answer(question: str, findings: Sequence[Finding], checks: dict[str, Check]) -> VerdictLine:
     def line(answer: Answer, *chosen: Finding) -> VerdictLine:
         said = [(f.code, f"{f.message}{f' [first at {f.fired}]' if f.is_issue and f.fired else ''}") for f in chosen]
+        if answer == "no":
+            said = [(c, m if f.is_issue else f"open: {m}") for f, (c, m) in zip(chosen, said, strict=True)]
         able = [f for f in findings if checks[f.code].sufficient]
         if all(f.outcome == Outcome.NOT_APPLICABLE for f in able):  # none that could answer has a meaning here
             said += [(f.code, f.message) for f in able]
@@ -128,7 +130,7 @@ def _answer(question: str, findings: Sequence[Finding], checks: dict[str, Check]
     )
     for answer, chosen in answers:
         if chosen:
-            return line(answer, *chosen)
+            return line(answer, *chosen, *(answers[-1][1] if answer == "no" else ()))
     held = [f for f in findings if f.outcome in (Outcome.PASSED, Outcome.TIP)]
     if any(checks[f.code].sufficient for f in held):
         return line("yes", *held)

@@ -10,6 +10,8 @@ from creditscope.auditing.thresholds import PUBLISHED_FLOOR, Thresholds
 from creditscope.record import Snapshot
 from creditscope.words import amount, name_all
 
+UNDER_FLOOR = "so it is resolved, although ‖g_L‖ is under the published floor in most seeds"
+
 
 @register_check("cs002_unresolved_reference")
 class UnresolvedReference(RunCheck):
@@ -28,7 +30,7 @@ class UnresolvedReference(RunCheck):
     def pool(self, moments: Sequence[Moment], findings: Sequence[Finding], limits: Thresholds) -> Finding:
         """By the mean logarithm of the worst noise; rows without error are an event."""
         what = "rounding noise of the gradient at worst"
-        return pool_sizes(moments, findings, limits, limit=limits.noise, what=what)
+        return pool_sizes(moments, findings, limits, limit=limits.noise, what=what, tip=UNDER_FLOOR)
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Noise first, then rows without error, then the published floor."""

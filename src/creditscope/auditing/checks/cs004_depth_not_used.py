@@ -32,7 +32,9 @@ class DepthNotUsed(MethodCheck):
         if method.random_targets:
             return self.not_applicable("random targets: accuracy cannot show use of depth")
         if not method.facts.trainer:
-            return self.skipped("a watched model has no frozen baselines: creditscope.run with baselines=True has")
+            return self.skipped(
+                "a watched model has no frozen baselines; as a net (register_net) of run(baselines=True) it has"
+            )
         if method.facts.blocks < 1:
             return self.not_applicable("no block lies between the first tap and the last")
         missing = _missing(method, limits)
@@ -73,7 +75,7 @@ def _missing(method: Method, limits: Thresholds) -> str:
     own = accuracies(method.runs)
     baselines = {"own frozen": method.frozen_own, "BP": method.bp, "frozen BP": method.frozen_bp}
     if len(own) < limits.seeds:
-        return f"{count(len(own), 'seed')}, needs {limits.seeds:g}"
+        return f"{count(len(own), 'seed')}, needs {limits.seeds:g}: --seeds {limits.seeds:g} --baselines"
     absent = [n for n, runs in baselines.items() if len(accuracies(runs).keys() & own.keys()) < limits.seeds]
     lost = [n for n in absent if len(baselines[n].keys() & own.keys()) >= limits.seeds]
     if lost:

@@ -49,8 +49,8 @@ class HiddenLayers(SeedsCheck):
             [a.tap for a in answers if a.answer == answer] for answer in ("carries", "below", "open")
         )
         share, gamma = len(carrying) / len(taps), f"Γ = {number(mean, '+.3f')}"
-        if mean <= z_limit(limits.orientation) * null:
-            return self.passed(f"{gamma} is not above chance itself, so it hides nothing", value=share)
+        if mean <= z_limit(limits.orientation) * null or mean < limits.alignment:
+            return self.passed(f"{gamma} does not look informative itself, so it hides nothing", value=share)
         if (len(carrying) + len(unclear)) / len(taps) <= limits.hidden_share:
             return self.issue(
                 f"{gamma} looks informative, but {name_all('tap', below)} of {len(taps)} block taps without exact "

@@ -41,6 +41,8 @@ class IdleBlocks(MethodCheck):
             return self.not_applicable("random targets: there is no accuracy to lose")
         if facts.blocks < 1:
             return self.not_applicable("no block lies between the first tap and the last")
+        if method.not_judged:
+            return self.not_applicable(method.not_judged)
         if not facts.trainer and rewound_blocks(method.first.last):
             return self._one_run(method, limits)
         if not any(rewound_blocks(record.last) for record in method.whole):
@@ -74,10 +76,9 @@ class IdleBlocks(MethodCheck):
         """Of a watched model: what each block is worth to it, without an interval."""
         losses = rewound_blocks(method.whole[0].last)
         said = first_few([f"{tap} ({points(loss)} pp)" for tap, loss in losses.items()], MOST)
-        idle = [tap for tap, loss in losses.items() if loss < limits.rewind_loss]
-        if idle:
-            return self.tip(f"putting back costs, by tap: {said}; under {100 * limits.rewind_loss:g} pp is idle here")
-        return self.not_applicable(f"one run, and no BP to compare with; putting back costs, by tap: {said}")
+        limit, idle = f"{100 * limits.rewind_loss:g} pp", [t for t, loss in losses.items() if loss < limits.rewind_loss]
+        which = f"idle, under {limit}: {first_few([str(tap) for tap in idle], MOST)}" if idle else f"all cost {limit}"
+        return self.tip(f"one run, no interval: accuracy lost by tap when put back: {said}; {which}")
 
 
 def _blocks(found: TrainedDepth) -> str:
