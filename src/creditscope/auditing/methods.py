@@ -70,16 +70,12 @@ class Method:
         """Why there is nothing to judge, if there is not."""
         if self.random_targets:
             return "random targets"
-        return "not trained yet" if self.whole and all(map(_is_untrained, self.whole)) else ""
+        return "not trained yet" if self.whole and all(r.last.untrained for r in self.whole) else ""
 
     @property
     def random_targets(self) -> bool:
         """Whether it was trained on random labels."""
         return self.spec is not None and self.spec.random_targets
-
-
-def _is_untrained(record: Record) -> bool:
-    return record.last.untrained
 
 
 def _not_finite(record: Record) -> str:

@@ -168,7 +168,7 @@ def what_would_decide(answers: Sequence[TapAnswer], moments: Sequence[Moment], l
             "the weights say otherwise than the taps" if stuck[0].spared else "a few rows decide cos_F"
         )
     answers = [a for a in answers if a not in stuck]
-    sds = [s for m in moments for a in answers if (s := _null_sd(m.snapshot, a.tap)) is not None]
+    sds = [s for m in moments for a in answers if (s := _known(m.snapshot.taps.null_sd, a.tap)) is not None]
     wide = bool(sds) and sum(sds) / len(sds) > limits.alignment
     needed = max((_seeds_needed(a.worst, limits) for a in answers), default=n)
     about = f"about {needed:,} seeds" if needed <= 1000 else "over 1,000 seeds"
@@ -219,8 +219,8 @@ def _estimate(moments: Sequence[Moment], name: str, tap: int, limits: Thresholds
     values = tuple(_value(m.snapshot, name, tap) for m in moments)
     if name == "beta":
         return _of_draws(moments, values, tap, limits)
-    nulls = [_value(m.snapshot, "null_sd_F" if name == "cos_F" else "null_sd", tap, _null_sd(m.snapshot, tap))
-             for m in moments]  # fmt: skip
+    null_name = "null_sd_F" if name == "cos_F" else "null_sd"  # earlier records have the second for both
+    nulls = [_value(m.snapshot, null_name, tap, _known(m.snapshot.taps.null_sd, tap)) for m in moments]
     null = null_of_mean(nulls)
     point = z_limit(limits.orientation) * null
     if len(values) == 1:
@@ -279,10 +279,6 @@ def _why_missing(moments: Sequence[Moment], taps: Sequence[int], noisy: bool) ->
     if old:
         return f"the null of states with places is not on record at {where} (run it again)"
     return f"no usable rows at {where}"
-
-
-def _null_sd(snapshot: Snapshot, tap: int) -> float | None:
-    return _known(snapshot.taps.null_sd, tap)
 
 
 def _value(snapshot: Snapshot, name: str, tap: int, otherwise: float | None = None) -> float:
