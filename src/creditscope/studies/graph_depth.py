@@ -49,9 +49,12 @@ SCALES: dict[str, dict[str, Any]] = {
         "depths": (2, 4, 6, 8, 10, 16, 20, 32),
         "seeds": TWENTY_SEEDS[:5],
         "recipe": RECIPE,
+        "descent_to": 10,
     },
     "test": {"tasks": ("sbm",), "depths": (2, 3), "seeds": TWENTY_SEEDS[:2], "recipe": TINY, "width": 8},
 }
+"""`descent_to`: the depth up to which rules other than BP are measured at tier standard, because credit that is aligned
+has to lower the loss too before it is believed; deeper nets have mostly collapsed."""
 
 
 @register_study("graph_depth")
@@ -67,5 +70,8 @@ def graph_depth(
     chosen = choose_scale(SCALES, scale)
     recipe, width = chosen["recipe"], chosen.get("width", PLAIN["width"])
     grid = product(tasks or chosen["tasks"], depths or chosen["depths"], methods, seeds or chosen["seeds"])
-    runs = [{**m.fields(recipe, width=width, depth=d), "task": task, "seed": seed} for task, d, m, seed in grid]
+    rich, runs = chosen.get("descent_to", 0), []
+    for task, depth, method, seed in grid:
+        tier = {"tier": "standard"} if method in RULES and depth <= rich else {}
+        runs.append({**method.fields(recipe, width=width, depth=depth), **tier, "task": task, "seed": seed})
     return Study("graph_depth", tuple(runs))
