@@ -50,16 +50,19 @@ def rotation_quantile(moment: Tensor, sd: Tensor) -> Tensor:
     d = moment.shape[-1]
     if d >= FEW_FEATURES:
         return NORMAL_POINT * sd
-    turns = _simulated_rotations(d).to(moment.device)
+    turns = _simulated_rotations(d, moment.device)
     traces = moment.double().flatten(-2) @ turns.flatten(-2).mT  # so that no last bit depends on how many go together
     return traces.topk(round(TURNS * (1 - UPPER)), dim=-1).values[..., -1].to(moment.dtype)
 
 
 @cache
-def _simulated_rotations(d: int) -> Tensor:
-    """The same rotations whenever they are asked for, (turns, d, d); by NumPy, because `vmap` forbids torch's draws."""
+def _simulated_rotations(d: int, device: torch.device) -> Tensor:
+    """The same rotations whenever they are asked for, (turns, d, d), kept on the device: only the first use waits.
+
+    By NumPy, because `vmap` forbids torch's draws.
+    """
     q, r = np.linalg.qr(np.random.default_rng(d).standard_normal((TURNS, d, d)))
-    return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[:, None, :])
+    return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[:, None, :]).to(device)
 
 
 def rotation_null_sd(square: Tensor, rows: Tensor, features: int) -> Tensor:
