@@ -1,7 +1,9 @@
 """What tests ask of the pages of the documentation: their tables and the numbers in them."""
 
+import importlib.util
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -15,6 +17,16 @@ SIZE = re.compile(
     r"(?<![\w.,-])(?:(?:(\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)[×·])?10([⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)|"
     r"(\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e([+-]?\d+))?(?![\w⁰¹²³⁴⁵⁶⁷⁸⁹⁻]))"
 )
+
+
+def load_script(path: Path) -> ModuleType:
+    """A script that is in no package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def read_table(first: str, page: str = README) -> list[dict[str, str]]:

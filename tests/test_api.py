@@ -3,31 +3,20 @@
 import ast
 import builtins
 import doctest
-import importlib.util
 import inspect
 import subprocess
 import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from documents import ROOT, load_script
 
 import creditscope
 from creditscope import testing
 
-ROOT = Path(__file__).parents[1]
 NO_TORCH = ("Audit", "CreditscopeError", "Runs", "Task", "Thresholds", "audit", "load_records", "register_net", "run")
-
-
-def load_script(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 SCRIPT = load_script(ROOT / "docs" / "make_api.py")

@@ -2,22 +2,19 @@
 
 import json
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 import numpy as np
 import pytest
-from documents import MANUAL, ROOT, assert_says, read_sizes, read_table
+from documents import MANUAL, ROOT, assert_says, load_script, read_sizes, read_table
+from scipy.stats import t as student_t
 
 from creditscope.figures._controls import Controls, Row, select_controls
-from creditscope.figures._graph_grid import Grid, select_grid
 from creditscope.figures._words import half_width
 from creditscope.record import Record, load_records
 from creditscope.studies import collect, resolve_study
-from creditscope.studies.graph_depth import METHODS
 
 PAPER, RESULTS = ROOT / "results" / "paper", ROOT / "bench" / "results"
-PERFORMANCE = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-DEPTHS = ("2", "4", "6", "8", "10", "16", "20", "32")
 
 
 @pytest.fixture(scope="module")
@@ -26,38 +23,60 @@ def records() -> list[Record]:
 
 
 @pytest.fixture(scope="module")
-def grid(records) -> Grid:
-    return select_grid(collect(resolve_study("graph_depth", "paper"), PAPER, records=records, train=False, problems=[]))
-
-
-@pytest.fixture(scope="module")
 def controls(records) -> Controls:
     study = resolve_study("bottleneck_controls", "paper")
     return select_controls(collect(study, PAPER, records=records, train=False, problems=[]))
 
 
-def graph_rows() -> list[tuple[str, dict[str, str]]]:
-    """Graph and cells of every method; a graph's name stands in the first column above its rows."""
-    found, graph = [], "cora"
-    for row in read_table("| **Cora** |", MANUAL):
-        name = row.pop("**Cora**")
-        if name.startswith("**"):
-            graph = name.strip("*").lower()
-        else:
-            found.append((graph, {"method": name.replace("BP by the recipe", "BP"), **row}))
-    return found
+class TestMade:
+    """Tables between markers are what the script makes of the records; some cells once more by hand."""
 
+    SCRIPT = load_script(ROOT / "docs" / "make_tables.py")
 
-@pytest.mark.parametrize(("task", "row"), graph_rows(), ids=lambda v: v if isinstance(v, str) else v["method"])
-def test_accuracies_over_depth(task, row, grid):
-    method = next(m for m in METHODS if grid.name(m) == row["method"])
-    assert tuple(row)[1:] == DEPTHS
-    for depth in DEPTHS:
-        cell = grid.cell(task, int(depth), method)
-        interval, lost = cell.interval(), len(cell.diverged)
-        assert_says(row[depth], *([interval.mean] if interval else []))
-        assert len(cell.runs) + lost == 5
-        assert re.findall(r"\((\d) div\.\)", row[depth]) == ([str(lost)] if lost else [])
+    @pytest.fixture(scope="class")
+    def shipped(self, records):
+        return self.SCRIPT.Shipped(records)
+
+    @pytest.mark.parametrize("page", SCRIPT.PAGES, ids=lambda page: page.name)
+    def test_pages(self, page, shipped):
+        text = page.read_text(encoding="utf-8")
+        assert set(re.findall(r"<!-- made: (\w+) -->", text))
+        assert self.SCRIPT.fill(text, shipped) == text, f"Expected {page.name} as made by python docs/make_tables.py."
+
+    def test_every_table_stands_somewhere(self):
+        text = "".join(page.read_text(encoding="utf-8") for page in self.SCRIPT.PAGES)
+        assert sorted(re.findall(r"<!-- made: (\w+) -->", text)) == sorted(self.SCRIPT.TABLES)
+
+    def test_an_accuracy_by_hand(self, records):
+        wanted = {"task": "cifar10", "net": "resmlp", "rule": "fa", "epochs": 100, "frozen": False}
+        net = {"depth": 4, "width": 256, "terminal_norm": True}
+        own = [
+            r.last.accuracy
+            for r in records
+            if r.spec and not r.facts.rule.variant and r.spec.net_options == net
+            if all(getattr(r.spec, k) == v for k, v in wanted.items())
+        ]
+        [row] = [row for row in read_table("| rule | seeds |", MANUAL) if row["rule"] == "FA"]
+        half = student_t.ppf(0.975, len(own) - 1) * np.std(own, ddof=1) / len(own) ** 0.5
+        assert int(row["seeds"]) == len(own) == 20
+        assert_says(row["accuracy"], float(np.mean(own)), half)
+
+    def test_a_deep_graph_by_hand(self, records):
+        own = [
+            r.last.accuracy
+            for r in records
+            if r.spec and (r.spec.task, r.spec.rule, r.spec.epochs, r.spec.frozen) == ("pubmed", "kaft", 100, False)
+            if r.spec.net_options["depth"] == 10
+        ]
+        rows = [row for row in read_table("| method | 2 |", MANUAL) if row["method"] == "KAFT"]
+        assert len(own) == 5
+        assert_says(rows[2]["10"], float(np.mean(own)))
+
+    @pytest.mark.parametrize(
+        ("value", "said"), [(0.967, ".967"), (903.2, "903"), (8811.0, "8.8·10³"), (4.56e-6, "4.6·10⁻⁶"), (None, "–")]
+    )
+    def test_sizes(self, value, said):
+        assert self.SCRIPT._size(value) == said
 
 
 @pytest.mark.parametrize("row", read_table("| control |", MANUAL), ids=lambda row: row["control"])
@@ -86,33 +105,6 @@ def assert_control(accuracy: str, zeros: str, found: Row) -> None:
     counted = [int(number) for number in re.findall(r"\d+", zeros)]
     assert counted[:2] == [found.zero_norms()[0], found.all_zero()[0]]
     assert counted[2:] in ([], [found.zero_norms()[1]])
-
-
-def test_what_a_measurement_took():
-    measured = json.loads((RESULTS / "h200_reproduce.json").read_text(encoding="utf-8"))
-    names = {"bp_bottleneck, forward_magnitude": "bp_bottleneck", "together, shared runs once": "together"}
-    rows = read_table("| study | runs | worker seconds |", PERFORMANCE)
-    for row in rows:
-        found = measured["studies"][names.get(row["study"], row["study"])]
-        assert (row["runs"], row["worker seconds"]) == (f"{found['runs']:,}", f"{found['worker_seconds']:,.0f}")
-    assert len(rows) == len(measured["studies"]) - 1
-    first, second = (command["seconds"] for command in measured["commands"])
-    said = " ".join(PERFORMANCE.split())
-    assert f"it took **{measured['wall_seconds']:,.0f} s, {measured['wall_seconds'] / 60:.1f} minutes**" in said
-    assert f"one of {first:.0f} s that its `--time-limit` stopped, and one of {second:.0f} s" in said
-
-
-def test_what_was_not_finished(records):
-    """Its commands add up, and what they trained is what is shipped of that commit."""
-    said = " ".join(PERFORMANCE.split())
-    commands = r"three commands of ([\d.]+), ([\d.]+) and ([\d.]+) s \(([\d,]+) s together\)"
-    found = re.search(commands + r".*? trained ([\d,]+) of", said)
-    assert found
-    *seconds, together, trained = (float(text.replace(",", "")) for text in found.groups())
-    assert round(sum(seconds)) == together
-    commits = Counter(record.provenance.commit for record in records)
-    assert trained == commits.most_common()[0][1]
-    assert f"beside {len(records) - trained:.0f} of the finished measurement" in said
 
 
 class TestTrainedTwice:

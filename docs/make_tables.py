@@ -1,0 +1,246 @@
+"""Fill the tables of README.md and docs/ that are made of results/paper and bench/results; needs no torch.
+
+A table stands between `<!-- made: NAME -->` and `<!-- end -->`, NAME being a function in `TABLES`.
+
+Example: python docs/make_tables.py
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+
+from creditscope.auditing import MethodAudit, audit
+from creditscope.auditing.stats import Interval
+from creditscope.figures._graph_grid import select_grid
+from creditscope.figures._words import half_width, share, signed
+from creditscope.record import Record, load_records
+from creditscope.reproduction._settings import CONVENTIONS, OURS, SAMPLE, SETTINGS
+from creditscope.reproduction._shelf import Shelf
+from creditscope.reproduction.joint import compare_settings, join
+from creditscope.reproduction.published import PUBLISHED
+from creditscope.studies import collect, resolve_study
+from creditscope.studies.graph_depth import METHODS
+from creditscope.words import DASH, span
+
+ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / "results" / "paper"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "studies.md", ROOT / "docs" / "performance.md")
+MAIN = "cifar10 · resmlp (depth 4, width 256) · 100 epochs"
+"""ResMLP with a terminal LayerNorm."""
+RULES = ("BP", "FA", "block FA", "DFA")
+"""Those of the table in README."""
+QUANTITIES = (
+    "accuracy, BP",
+    "accuracy, block FA",
+    "accuracy, DFA",
+    "Γ, DFA",
+    "accuracy, frozen blocks, stem by DFA",
+    "accuracy, DFA without terminal norm",
+    "deep cosine, DFA, λ = 1e-2",
+    "accuracy, BP, λ = 1e-2",
+    "accuracy, DFA, λ = 1e-2",
+    "accuracy, L = 16, BP",
+)
+"""The main published numbers, the first entry of each name."""
+JUDGED = ("use of depth, pp (n)", "trained depth")
+GRAPHS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
+CONDITION = re.compile(
+    r"(?:cora|citeseer|pubmed) · gcn \(depth (4|6|8|10|16|20|32), width 64(?:, gain [\d.]+|, residual True)?\) · "
+    r"100 epochs · optimiser adam · lr 0.01 · schedule constant · weight_decay (?:0.0005|0.0)"
+)
+"""Settings of graph_depth."""
+POWERS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+class Shipped:
+    """What the tables are made of, each computed once."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.records = records
+
+    @cached_property
+    def methods(self) -> list[MethodAudit]:
+        """All that is judged."""
+        return list(audit(self.records).methods)
+
+    @cached_property
+    def shelf(self) -> Shelf:
+        """What published numbers are compared with."""
+        return Shelf(self.records)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """As Markdown."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def main_rules(shipped: Shipped) -> str:
+    """The audit of README."""
+    by_name = {m.method: m for m in shipped.methods if m.setting == MAIN}
+    rows = [
+        [
+            m.method,
+            str(len(m.seeds)),
+            *(_mean(interval) for interval in (m.accuracy, m.frozen_own, m.frozen_bp)),
+            signed(m.gamma or 0.0, digits=3),
+            _verdict(m, "**"),
+        ]
+        for m in (by_name[rule] for rule in RULES)
+    ]
+    return table(["rule", "seeds", "accuracy", "frozen, own stem", "frozen, BP stem", "Γ", "verdict"], rows)
+
+
+def settings(shipped: Shipped) -> str:
+    """How many published numbers each setting gives."""
+    found = join([compare_settings(published, shipped.shelf) for published in PUBLISHED])
+    by_name = {one.setting.name: one for one in found.tallies}
+    rows = [[s.title, *_counts(by_name.get(s.name))] for s in SETTINGS]
+    return table(["setting", f"inside, of {found.shared} that all have", "inside, of those it has"], rows)
+
+
+def _counts(one) -> list[str]:
+    return [str(one.joint), f"{one.inside} of {one.answered}"] if one else ["not run", DASH]
+
+
+def published(shipped: Shipped) -> str:
+    """The main published numbers under three settings."""
+    shown = [s for s in SETTINGS if s.name in (OURS, SAMPLE, CONVENTIONS)]
+    rows = []
+    for name in QUANTITIES:
+        row = compare_settings(next(p for p in PUBLISHED if p.quantity == name), shipped.shelf)
+        cells = []
+        for setting in shown:
+            one = row.under[setting.name]
+            answer = {True: "yes", False: "no", None: DASH}[one.inside]
+            cells.append(answer if one.inside is None else f"{answer}: {_plus_minus(one.mean, one.half)}")
+        said = ", ".join(text.removeprefix("0") for text in row.published.said)
+        place = "GCN on Cora: " if "L = " in name else ""
+        rows.append([place + name, said, str(len(row.seeds)), *cells])
+    return table(["quantity", "published", "n", *(s.title for s in shown)], rows)
+
+
+def audit_main(shipped: Shipped) -> str:
+    """All rules of the main setting."""
+    sizes = ["Γ", "growth", "‖g_L‖"]
+    columns = ["rule", "seeds", "accuracy", "frozen, own stem", *JUDGED, *sizes, "verdict"]
+    rows = []
+    for m in shipped.methods:
+        if m.setting == MAIN:
+            name, seeds, accuracy, gain, depth, verdict = _judged(m)
+            found = [share(m.gamma or 0.0, digits=3), _size(m.growth), _size(m.g_top)]
+            rows.append([name, seeds, accuracy, _mean(m.frozen_own), gain, depth, *found, verdict])
+    return table(columns, rows)
+
+
+def audit_others(shipped: Shipped) -> str:
+    """All rules of the other settings that are no graphs, under a line for each setting."""
+    others = [m for m in shipped.methods if m.setting.startswith(("cifar10 ", "teacher ")) and m.setting != MAIN]
+    rows = []
+    for setting, methods in groupby(others, lambda m: m.setting):
+        rows += [[f"**{setting}**", *[""] * 5], *map(_judged, methods)]
+    return table(["rule, by setting", "seeds", "accuracy", *JUDGED, "verdict"], rows)
+
+
+def words(shipped: Shipped) -> str:
+    """How many methods have each verdict."""
+    found = Counter(m.verdict.word for m in shipped.methods)
+    total, places = len(shipped.methods), len({m.setting for m in shipped.methods})
+    rows = [[word, str(count), f"{100 * count / total:.0f} %"] for word, count in found.most_common()]
+    return table(["verdict", f"of {total} methods in {places} settings", "share"], rows)
+
+
+def depth_used(shipped: Shipped) -> str:
+    """CS004 in the conditions of graph_depth that have blocks, by depth."""
+    outcomes = {"passed": "gain", "issue": "worse", "undecided": "undecided", "not applicable": "no question"}
+    found: dict[tuple[bool, int], Counter[str]] = {}
+    for m in shipped.methods:
+        where = CONDITION.fullmatch(m.setting)
+        outcome = next(f.outcome.value for f in m.findings if f.code == "CS004")
+        if where and outcome in outcomes:
+            found.setdefault((m.method != "BP", int(where[1])), Counter())[outcome] += 1
+    rows = [
+        ["rules" if rule else "BP", str(depth), *(str(counts[outcome]) for outcome in outcomes)]
+        for (rule, depth), counts in sorted(found.items())
+    ]
+    return table(["trained by", "layers", *outcomes.values()], rows)
+
+
+def graph_accuracies(shipped: Shipped) -> str:
+    """Mean accuracy of every method by depth, a graph under the other."""
+    study = resolve_study("graph_depth", "paper")
+    grid = select_grid(collect(study, RECORDS, records=shipped.records, train=False, problems=[]))
+    rows = []
+    for task in grid.tasks:
+        rows.append([f"**{GRAPHS[task]}**", *[""] * len(grid.depths)])
+        for method in METHODS:
+            cells = []
+            for depth in grid.depths:
+                cell = grid.cell(task, depth, method)
+                mean, lost = cell.interval(), len(cell.diverged)
+                cells.append((share(mean.mean, digits=3) if mean else DASH) + (f" ({lost} div.)" if lost else ""))
+            name = grid.name(method)
+            rows.append(["BP by the recipe" if name == "BP" else name, *cells])
+    return table(["method", *map(str, grid.depths)], rows)
+
+
+def took(shipped: Shipped) -> str:
+    """What training at full scale took."""
+    measured = json.loads((ROOT / "bench" / "results" / "h200_reproduce.json").read_text(encoding="utf-8"))
+    rows = [[name, f"{s['runs']:,}", f"{s['worker_seconds']:,.0f}"] for name, s in measured["studies"].items()]
+    return table(["study", "runs", "worker seconds"], rows)
+
+
+def _judged(m: MethodAudit) -> list[str]:
+    gain, depth = m.gain, m.trained_depth
+    used = f"{signed(100 * gain.mean)} ± {100 * half_width(gain):.1f} ({gain.n})" if gain else DASH
+    trained = span(depth.low, depth.high, " to ") if depth else DASH
+    return [m.method, str(len(m.seeds)), _mean(m.accuracy), used, trained, _verdict(m)]
+
+
+def _verdict(m: MethodAudit, mark: str = "") -> str:
+    codes = ", ".join(m.verdict.codes)
+    return f"{mark}{m.verdict.word}{mark}" + (f" ({codes})" if codes else "")
+
+
+def _mean(found: Interval | None) -> str:
+    return _plus_minus(found.mean, half_width(found)) if found else DASH
+
+
+def _plus_minus(mean: float | None, half: float | None) -> str:
+    if mean is None:
+        return DASH
+    return share(mean, digits=3) + ("" if half is None else f" ± {share(half, digits=3)}")
+
+
+def _size(value: float | None) -> str:
+    """Three digits where they are few enough to read, else two and a power of ten."""
+    if value is None:
+        return DASH
+    if 0.1 <= value < 1000:
+        return f"{value:.3g}".removeprefix("0")
+    digits, _, power = f"{value:.1e}".partition("e")
+    return f"{digits}·10{str(int(power)).translate(POWERS)}"
+
+
+TABLES: dict[str, Callable[[Shipped], str]] = {
+    made.__name__: made
+    for made in (main_rules, settings, published, audit_main, audit_others, words, depth_used, graph_accuracies, took)
+}
+
+
+def fill(text: str, shipped: Shipped) -> str:
+    """A page with every table made anew."""
+    return MADE.sub(lambda found: f"{found[1]}{TABLES[found[2]](shipped)}\n{found[3]}", text)
+
+
+if __name__ == "__main__":
+    shipped = Shipped(load_records(RECORDS))
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        page.write_text(fill(text, shipped), encoding="utf-8")
