@@ -14,12 +14,18 @@ from creditscope.figures._words import half_width
 from creditscope.record import Record, load_records
 from creditscope.studies import collect, resolve_study
 
+SCRIPT = load_script(ROOT / "docs" / "make_tables.py")
 PAPER, RESULTS = ROOT / "results" / "paper", ROOT / "bench" / "results"
 
 
 @pytest.fixture(scope="module")
 def records() -> list[Record]:
     return load_records(PAPER)
+
+
+@pytest.fixture(scope="module")
+def shipped(records):
+    return SCRIPT.Shipped(records)
 
 
 @pytest.fixture(scope="module")
@@ -31,21 +37,15 @@ def controls(records) -> Controls:
 class TestMade:
     """Tables between markers are what the script makes of the records; some cells once more by hand."""
 
-    SCRIPT = load_script(ROOT / "docs" / "make_tables.py")
-
-    @pytest.fixture(scope="class")
-    def shipped(self, records):
-        return self.SCRIPT.Shipped(records)
-
     @pytest.mark.parametrize("page", SCRIPT.PAGES, ids=lambda page: page.name)
     def test_pages(self, page, shipped):
         text = page.read_text(encoding="utf-8")
         assert set(re.findall(r"<!-- made: (\w+) -->", text))
-        assert self.SCRIPT.fill(text, shipped) == text, f"Expected {page.name} as made by python docs/make_tables.py."
+        assert SCRIPT.fill(text, shipped) == text, f"Expected {page.name} as made by python docs/make_tables.py."
 
     def test_every_table_stands_somewhere(self):
-        text = "".join(page.read_text(encoding="utf-8") for page in self.SCRIPT.PAGES)
-        assert sorted(re.findall(r"<!-- made: (\w+) -->", text)) == sorted(self.SCRIPT.TABLES)
+        text = "".join(page.read_text(encoding="utf-8") for page in SCRIPT.PAGES)
+        assert sorted(re.findall(r"<!-- made: (\w+) -->", text)) == sorted(SCRIPT.TABLES)
 
     def test_an_accuracy_by_hand(self, records):
         wanted = {"task": "cifar10", "net": "resmlp", "rule": "fa", "epochs": 100, "frozen": False}
@@ -76,7 +76,7 @@ class TestMade:
         ("value", "said"), [(0.967, ".967"), (903.2, "903"), (8811.0, "8.8·10³"), (4.56e-6, "4.6·10⁻⁶"), (None, "–")]
     )
     def test_sizes(self, value, said):
-        assert self.SCRIPT._size(value) == said
+        assert SCRIPT._size(value) == said
 
 
 @pytest.mark.parametrize("row", read_table("| control |", MANUAL), ids=lambda row: row["control"])
