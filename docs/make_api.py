@@ -35,10 +35,10 @@ SECTIONS = {
         "creditscope.auditing": "Finding",
     },
     "To add a figure": {
-        "creditscope.figures": "register_figure",
-        "creditscope.studies": "register_study Study choose_scale",
+        "creditscope.paper.figures": "register_figure",
+        "creditscope.paper.studies": "register_study Study choose_scale",
     },
-    "To add an export": {"creditscope.exports": "register_export Export"},
+    "To add an export": {"creditscope.paper.exports": "register_export Export"},
 }
 """What the page holds, in order: names by the module to import them from."""
 Definition = ast.ClassDef | ast.FunctionDef

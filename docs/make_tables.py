@@ -15,15 +15,15 @@ from pathlib import Path
 
 from creditscope.auditing import MethodAudit, audit
 from creditscope.auditing.stats import Interval
-from creditscope.figures._graph_grid import select_grid
-from creditscope.figures._words import half_width, share, signed
+from creditscope.paper.figures._graph_grid import select_grid
+from creditscope.paper.figures._words import half_width, share, signed
+from creditscope.paper.reproduction._settings import CONVENTIONS, OURS, SAMPLE, SETTINGS
+from creditscope.paper.reproduction._shelf import Shelf
+from creditscope.paper.reproduction.joint import compare_settings, join
+from creditscope.paper.reproduction.published import PUBLISHED
+from creditscope.paper.studies import collect, resolve_study
+from creditscope.paper.studies.graph_depth import METHODS
 from creditscope.record import Record, load_records
-from creditscope.reproduction._settings import CONVENTIONS, OURS, SAMPLE, SETTINGS
-from creditscope.reproduction._shelf import Shelf
-from creditscope.reproduction.joint import compare_settings, join
-from creditscope.reproduction.published import PUBLISHED
-from creditscope.studies import collect, resolve_study
-from creditscope.studies.graph_depth import METHODS
 from creditscope.words import DASH, span
 
 ROOT = Path(__file__).parents[1]

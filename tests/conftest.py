@@ -60,8 +60,8 @@ def call(capsys):
 @pytest.fixture(scope="session")
 def bottleneck(tmp_path_factory) -> Path:
     """Records of deep GCNs by backprop: depths 3 and 5, two seeds, trained for two epochs."""
-    from creditscope.studies import collect
-    from creditscope.studies.bp_bottleneck import bp_bottleneck
+    from creditscope.paper.studies import collect
+    from creditscope.paper.studies.bp_bottleneck import bp_bottleneck
 
     folder = tmp_path_factory.mktemp("bottleneck")
     collect(bp_bottleneck("test"), folder, train=True, problems=[], jobs=1, device="cpu")

@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from creditscope.figures.graph_depth import describe
+from creditscope.paper.figures.graph_depth import describe
+from creditscope.paper.studies.graph_depth import BP_VARIANTS, RULES, Method, graph_depth, method_of
 from creditscope.record import Record, RuleFacts
-from creditscope.studies.graph_depth import BP_VARIANTS, RULES, Method, graph_depth, method_of
 
 SEEDS = (1, 2, 3)
 DEPTHS = (2, 8, 12, 16)

@@ -5,9 +5,9 @@ from typing import Any
 
 from builders import make_facts, make_record, make_snapshot, make_taps
 
+from creditscope.paper.studies import Study
 from creditscope.record import Record, RuleFacts
 from creditscope.registry import TASKS
-from creditscope.studies import Study
 
 LABELS = {"bp": "BP", "fa": "FA", "block_fa": "block FA", "dfa": "DFA"}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from builders import make_facts, make_record, make_snapshot
 
-from creditscope.figures._penalty import KINDS
+from creditscope.paper.figures._penalty import KINDS
 from creditscope.record import Record
 
 SEEDS = (1, 2, 3)

@@ -6,12 +6,12 @@ from functools import cache
 
 from paper_runs import run_of
 
+from creditscope.paper.reproduction._shelf import Shelf
+from creditscope.paper.reproduction.compare import Published
+from creditscope.paper.reproduction.published import PUBLISHED
+from creditscope.paper.studies._study import DEFAULTS, drop_repeated
 from creditscope.record import Record
 from creditscope.registry import STUDIES
-from creditscope.reproduction._shelf import Shelf
-from creditscope.reproduction.compare import Published
-from creditscope.reproduction.published import PUBLISHED
-from creditscope.studies._study import DEFAULTS, drop_repeated
 
 NAMES = ("audit_hero", "snapshot_resmlp", "snapshot_vit", "cross_architecture", "penalty_rescue", "reproduction")
 NAMES += ("conventions", "depth_scan", "baselines")

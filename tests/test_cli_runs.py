@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from builders import make_family, make_record, make_wanted, write_record
 
-from creditscope.commands._drawing import _latest_texts
 from creditscope.commands._settings import read_seeds
 from creditscope.commands.list import List
 from creditscope.errors import UnknownNameError
+from creditscope.paper.commands._drawing import _latest_texts
+from creditscope.paper.studies.audit_hero import audit_hero
 from creditscope.record import load_records
-from creditscope.studies.audit_hero import audit_hero
 
 TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--tier", "quick", "--jobs", "1")
 ROOT = Path(__file__).parent.parent

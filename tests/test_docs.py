@@ -13,21 +13,21 @@ from documents import GALLERY, MANUAL, README, ROOT, assert_says, read_sizes
 from pages import texts
 
 from creditscope.auditing import MethodAudit, audit
-from creditscope.commands._drawing import drawable
 from creditscope.errors import CreditscopeError
-from creditscope.figures import describe_figure
-from creditscope.figures._words import half_width
+from creditscope.paper.commands._drawing import drawable
+from creditscope.paper.figures import describe_figure
+from creditscope.paper.figures._words import half_width
+from creditscope.paper.reproduction._settings import OURS, SAMPLE
+from creditscope.paper.reproduction._shelf import Shelf
+from creditscope.paper.reproduction._words import size
+from creditscope.paper.reproduction.artefacts import list_artefacts
+from creditscope.paper.reproduction.compare import compare
+from creditscope.paper.reproduction.joint import compare_settings, join
+from creditscope.paper.reproduction.published import PUBLISHED
+from creditscope.paper.studies import DerivedRecord, collect, resolve_study, study_on_record
+from creditscope.paper.studies._study import find_missing
 from creditscope.record import Record, load_records
 from creditscope.registry import FIGURES, STUDIES
-from creditscope.reproduction._settings import OURS, SAMPLE
-from creditscope.reproduction._shelf import Shelf
-from creditscope.reproduction._words import size
-from creditscope.reproduction.artefacts import list_artefacts
-from creditscope.reproduction.compare import compare
-from creditscope.reproduction.joint import compare_settings, join
-from creditscope.reproduction.published import PUBLISHED
-from creditscope.studies import DerivedRecord, collect, resolve_study, study_on_record
-from creditscope.studies._study import find_missing
 
 IMAGES = ROOT / "docs" / "images"
 ALL_IMAGES = 3_000_000

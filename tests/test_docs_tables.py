@@ -9,10 +9,10 @@ import pytest
 from documents import MANUAL, ROOT, assert_says, load_script, read_sizes, read_table
 from scipy.stats import t as student_t
 
-from creditscope.figures._controls import Controls, Row, select_controls
-from creditscope.figures._words import half_width
+from creditscope.paper.figures._controls import Controls, Row, select_controls
+from creditscope.paper.figures._words import half_width
+from creditscope.paper.studies import collect, resolve_study
 from creditscope.record import Record, load_records
-from creditscope.studies import collect, resolve_study
 
 SCRIPT = load_script(ROOT / "docs" / "make_tables.py")
 PAPER, RESULTS = ROOT / "results" / "paper", ROOT / "bench" / "results"

@@ -12,8 +12,8 @@ import pytest
 from bottleneck_runs import altered, depth_of
 
 from creditscope.cli import main
-from creditscope.exports import EXPORTS, write_exports
-from creditscope.exports.diag_section23 import PATH, diag_section23, shape
+from creditscope.paper.exports import EXPORTS, write_exports
+from creditscope.paper.exports.diag_section23 import PATH, diag_section23, shape
 from creditscope.record import Record, load_records
 
 ROOT = Path(__file__).parents[1]
@@ -64,7 +64,7 @@ def test_the_written_schema_is_that_of_the_shape():
             return {k: plain(v) for k, v in schema.items() if k not in ("title", "description")}
         return [plain(v) for v in schema] if isinstance(schema, list) else schema
 
-    stored = json.loads((ROOT / "src/creditscope/exports/schemas/diag_data_v2.json").read_text())
+    stored = json.loads((ROOT / "src/creditscope/paper/exports/schemas/diag_data_v2.json").read_text())
     assert plain(stored) == plain(shape().json_schema())
     row = stored["$defs"]["DiagRow"]
     wanted = {"W_grads_F", "Z_grads_F", "bp_acc", "probe_acc", "M_rms", "D_norm", "seed"}

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from paper_runs import run_of, runs_of
 
-from creditscope.exports import write_exports
+from creditscope.paper.exports import write_exports
+from creditscope.paper.studies.cross_architecture import cross_architecture
+from creditscope.paper.studies.penalty_rescue import penalty_rescue
+from creditscope.paper.studies.snapshot_resmlp import snapshot_resmlp
+from creditscope.paper.studies.snapshot_vit import snapshot_vit
 from creditscope.record import Record
 from creditscope.registry import EXPORTS
-from creditscope.studies.cross_architecture import cross_architecture
-from creditscope.studies.penalty_rescue import penalty_rescue
-from creditscope.studies.snapshot_resmlp import snapshot_resmlp
-from creditscope.studies.snapshot_vit import snapshot_vit
 
-SCHEMAS = Path(__file__).parents[1] / "src/creditscope/exports/schemas"
+SCHEMAS = Path(__file__).parents[1] / "src/creditscope/paper/exports/schemas"
 FAMILIES = [name for name in EXPORTS.names() if name != "diag_section23"]
 STUDIES = (snapshot_resmlp, snapshot_vit, cross_architecture, penalty_rescue)
 FILES = {
@@ -167,7 +167,7 @@ def test_what_is_missing_is_named_and_the_rest_written(records, tmp_path):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_written_schema_is_that_of_the_shape_and_holds_what_is_exported(name, records, tmp_path):
-    shape = importlib.import_module(f"creditscope.exports.{name}").shape()
+    shape = importlib.import_module(f"creditscope.paper.exports.{name}").shape()
     stored = json.loads((SCHEMAS / f"{name}.json").read_text())
     assert stored == json.loads(json.dumps(shape.json_schema()))
     found, _ = export(records, tmp_path, name)

@@ -17,14 +17,14 @@ from matplotlib.patches import Rectangle
 from pages import assert_clear, texts
 
 from creditscope.auditing import audit
-from creditscope.commands.demo import plot_demo
 from creditscope.errors import CreditscopeError
-from creditscope.figures import FIGURES, save_figure
-from creditscope.figures._architecture import shown_taps
-from creditscope.figures.audit_hero import mean_sd, plot_audit_hero
 from creditscope.looks import LOOKS
+from creditscope.paper.commands.demo import plot_demo
+from creditscope.paper.figures import FIGURES, save_figure
+from creditscope.paper.figures._architecture import shown_taps
+from creditscope.paper.figures.audit_hero import mean_sd, plot_audit_hero
+from creditscope.paper.studies.demo import RULES as DEMO_RULES
 from creditscope.record import Facts, Provenance, Record, RuleFacts, RunSpec, Snapshot, TapMeasures
-from creditscope.studies.demo import RULES as DEMO_RULES
 
 TAPS = 5
 EXACT = {"bp": (0, 1, 2, 3, 4), "block_fa": (4,), "dfa": (), "fa": (), "mine": ()}
@@ -416,8 +416,8 @@ def test_files_are_written_with_type_42_fonts_and_nothing_global_changes(tmp_pat
 
 def test_drawing_needs_neither_torch_nor_pyplot():
     code = (
-        "import sys; import creditscope.figures; assert 'matplotlib' not in sys.modules; "
-        "import creditscope.figures.audit_hero; "
+        "import sys; import creditscope.paper.figures; assert 'matplotlib' not in sys.modules; "
+        "import creditscope.paper.figures.audit_hero; "
         "assert 'torch' not in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,12 +13,12 @@ from pages import assert_clear, texts
 from scipy import stats
 
 from creditscope.errors import CreditscopeError
-from creditscope.figures import FIGURES, save_figure
-from creditscope.figures._controls import MARGIN, Row, control_of, judge, select_controls
-from creditscope.figures.bottleneck_controls import describe, plot_bottleneck_controls
+from creditscope.paper.figures import FIGURES, save_figure
+from creditscope.paper.figures._controls import MARGIN, Row, control_of, judge, select_controls
+from creditscope.paper.figures.bottleneck_controls import describe, plot_bottleneck_controls
+from creditscope.paper.studies import collect, find_missing
+from creditscope.paper.studies.bottleneck_controls import BASELINE, CONTROLS, bottleneck_controls
 from creditscope.record import LayerMeasures, Record, WeightFact
-from creditscope.studies import collect, find_missing
-from creditscope.studies.bottleneck_controls import BASELINE, CONTROLS, bottleneck_controls
 from creditscope.train.plan import plan_run
 
 SEEDS = (1, 2, 3, 4)

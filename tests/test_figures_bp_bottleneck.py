@@ -9,17 +9,17 @@ from bottleneck_runs import altered, depth_of, gone, has_line, line, panel, tiny
 from pages import assert_clear, texts
 
 from creditscope.errors import CreditscopeError
-from creditscope.figures import _bottleneck_captions, _depths, describe_figure, save_figure
-from creditscope.figures._bottleneck_captions import uniform_error
-from creditscope.figures._bottleneck_table import HEADINGS, table_rows
-from creditscope.figures._depths import select_depths
-from creditscope.figures._measures import decay_ratio
-from creditscope.figures.bp_bottleneck import plot_bp_bottleneck
-from creditscope.figures.forward_magnitude import plot_forward_magnitude
+from creditscope.paper.figures import _bottleneck_captions, _depths, describe_figure, save_figure
+from creditscope.paper.figures._bottleneck_captions import uniform_error
+from creditscope.paper.figures._bottleneck_table import HEADINGS, table_rows
+from creditscope.paper.figures._depths import select_depths
+from creditscope.paper.figures._measures import decay_ratio
+from creditscope.paper.figures.bp_bottleneck import plot_bp_bottleneck
+from creditscope.paper.figures.forward_magnitude import plot_forward_magnitude
+from creditscope.paper.studies import find_missing
+from creditscope.paper.studies.bp_bottleneck import bp_bottleneck
 from creditscope.record import LayerMeasures, Record, WeightMeasures, load_records
 from creditscope.registry import STUDIES
-from creditscope.studies import find_missing
-from creditscope.studies.bp_bottleneck import bp_bottleneck
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from creditscope.figures._log_axis import LogScale
-from creditscope.figures._stats import quartiles
+from creditscope.paper.figures._log_axis import LogScale
+from creditscope.paper.figures._stats import quartiles
 
 
 def test_quartiles_pass_gaps_by():

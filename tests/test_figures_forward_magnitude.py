@@ -6,8 +6,8 @@ from bottleneck_runs import altered, depth_of, line, panel
 from pages import assert_clear, texts
 
 from creditscope.errors import CreditscopeError
-from creditscope.figures import _depths
-from creditscope.figures.forward_magnitude import plot_forward_magnitude
+from creditscope.paper.figures import _depths
+from creditscope.paper.figures.forward_magnitude import plot_forward_magnitude
 from creditscope.record import Record, load_records
 
 

@@ -29,11 +29,11 @@ from pages import assert_clear, texts
 from scipy import stats
 
 from creditscope.errors import CreditscopeError
-from creditscope.figures import FIGURES, save_figure
-from creditscope.figures.graph_depth import describe, plot_graph_depth
+from creditscope.paper.figures import FIGURES, save_figure
+from creditscope.paper.figures.graph_depth import describe, plot_graph_depth
+from creditscope.paper.studies import collect, find_missing
+from creditscope.paper.studies.graph_depth import BP_VARIANTS, METHODS, RULES, SQRT2, Method, graph_depth, method_of
 from creditscope.registry import STUDIES
-from creditscope.studies import collect, find_missing
-from creditscope.studies.graph_depth import BP_VARIANTS, METHODS, RULES, SQRT2, Method, graph_depth, method_of
 from creditscope.train.plan import plan_run
 
 

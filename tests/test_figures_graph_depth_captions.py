@@ -26,8 +26,8 @@ from pages import texts
 from scipy import stats
 
 from creditscope.errors import CreditscopeError
-from creditscope.figures.graph_depth import describe, plot_graph_depth
-from creditscope.studies.graph_depth import METHODS, RULES, SQRT2, Method, graph_depth
+from creditscope.paper.figures.graph_depth import describe, plot_graph_depth
+from creditscope.paper.studies.graph_depth import METHODS, RULES, SQRT2, Method, graph_depth
 
 
 class TestSubject:

@@ -14,11 +14,11 @@ from pages import assert_clear, texts
 
 from creditscope.auditing.stats import t_interval
 from creditscope.errors import CreditscopeError
-from creditscope.figures import FIGURES, save_figure
-from creditscope.figures.normalisation import plot_normalisation
+from creditscope.paper.figures import FIGURES, save_figure
+from creditscope.paper.figures.normalisation import plot_normalisation
+from creditscope.paper.studies import collect
+from creditscope.paper.studies.normalisation import ALL_PENALTIES, NORMS, normalisation
 from creditscope.record import Record
-from creditscope.studies import collect
-from creditscope.studies.normalisation import ALL_PENALTIES, NORMS, normalisation
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 from creditscope.train.training import train_run

@@ -13,11 +13,11 @@ from penalty_runs import ACCURACY, DEEP, EPOCHS, FLAT, FRESH, SEEDS, make_run, m
 
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.errors import CreditscopeError
-from creditscope.figures import FIGURES, save_figure
-from creditscope.figures._penalty import KINDS, select_rescue
-from creditscope.figures._penalty_bars import COLUMNS, METRICS
-from creditscope.figures.penalty_rescue import describe, plot_penalty_rescue
-from creditscope.studies.penalty_rescue import STRONG, WEAK, penalty_rescue
+from creditscope.paper.figures import FIGURES, save_figure
+from creditscope.paper.figures._penalty import KINDS, select_rescue
+from creditscope.paper.figures._penalty_bars import COLUMNS, METRICS
+from creditscope.paper.figures.penalty_rescue import describe, plot_penalty_rescue
+from creditscope.paper.studies.penalty_rescue import STRONG, WEAK, penalty_rescue
 
 
 def panel(fig: Figure, letter: str) -> Axes:

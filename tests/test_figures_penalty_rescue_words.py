@@ -10,10 +10,16 @@ from penalty_runs import EPOCHS, FLAT, GROWN, SEEDS, make_run, make_study
 from creditscope.auditing.early import find_early
 from creditscope.auditing.stats import t_interval
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
-from creditscope.figures._penalty import select_rescue
-from creditscope.figures._penalty_bars import METRICS
-from creditscope.figures._penalty_captions import caption_cost, caption_metrics, caption_trajectory, footer, title_cost
-from creditscope.figures.penalty_rescue import describe, plot_penalty_rescue
+from creditscope.paper.figures._penalty import select_rescue
+from creditscope.paper.figures._penalty_bars import METRICS
+from creditscope.paper.figures._penalty_captions import (
+    caption_cost,
+    caption_metrics,
+    caption_trajectory,
+    footer,
+    title_cost,
+)
+from creditscope.paper.figures.penalty_rescue import describe, plot_penalty_rescue
 from creditscope.record import Record
 
 

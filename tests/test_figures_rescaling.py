@@ -17,13 +17,13 @@ from pages import assert_clear, texts
 import creditscope as cs
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.errors import CreditscopeError
-from creditscope.figures import FIGURES, save_figure
-from creditscope.figures.rescaling import ALARM, MIXED, QUIET, plot_rescaling
+from creditscope.paper.figures import FIGURES, save_figure
+from creditscope.paper.figures.rescaling import ALARM, MIXED, QUIET, plot_rescaling
+from creditscope.paper.studies import DerivedRecord, collect
+from creditscope.paper.studies._rescale import load_run, rescaled
+from creditscope.paper.studies.rescaling import FACTORS, rescaling
 from creditscope.record import Record, load_records
 from creditscope.registry import STUDIES
-from creditscope.studies import DerivedRecord, collect
-from creditscope.studies._rescale import load_run, rescaled
-from creditscope.studies.rescaling import FACTORS, rescaling
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 
@@ -267,9 +267,9 @@ class TestFigure:
         code = f"""
 import sys
 from pathlib import Path
-from creditscope.figures import FIGURES, save_figure
-from creditscope.studies import collect
-from creditscope.studies.rescaling import rescaling
+from creditscope.paper.figures import FIGURES, save_figure
+from creditscope.paper.studies import collect
+from creditscope.paper.studies.rescaling import rescaling
 records = collect(rescaling("test", seeds={SEEDS}), Path({str(study_root)!r}), train=False, problems=[])
 paths = save_figure(FIGURES.get("rescaling")(records), {str(tmp_path)!r}, "rescaling")
 assert all(path.stat().st_size > 10_000 for path in paths)

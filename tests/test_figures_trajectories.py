@@ -19,12 +19,12 @@ from trajectory_runs import EPOCHS, SEEDS, grow, make_cross, make_resmlp, make_r
 from creditscope.auditing import audit
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.errors import CreditscopeError
-from creditscope.figures import FIGURES, cross_architecture, snapshot_resmlp, snapshot_vit
-from creditscope.figures.cross_architecture import plot_cross_architecture
-from creditscope.figures.snapshot_resmlp import plot_snapshot_resmlp
-from creditscope.figures.snapshot_vit import plot_snapshot_vit
+from creditscope.paper.figures import FIGURES, cross_architecture, snapshot_resmlp, snapshot_vit
+from creditscope.paper.figures.cross_architecture import plot_cross_architecture
+from creditscope.paper.figures.snapshot_resmlp import plot_snapshot_resmlp
+from creditscope.paper.figures.snapshot_vit import plot_snapshot_vit
+from creditscope.paper.reproduction._readers import first_epoch, grows
 from creditscope.record import Record, RuleFacts
-from creditscope.reproduction._readers import first_epoch, grows
 
 
 def panel(fig: Figure, label: str) -> Axes:

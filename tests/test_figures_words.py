@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from creditscope.auditing.stats import Interval
-from creditscope.figures._style import text_width, wrap_text
-from creditscope.figures._words import FINEST, accuracy_words, interval_words, number, share, signed, with_spread
+from creditscope.paper.figures._style import text_width, wrap_text
+from creditscope.paper.figures._words import FINEST, accuracy_words, interval_words, number, share, signed, with_spread
 
 SPREADS = st.floats(10.0**-FINEST, 100)
 MEANS = st.floats(-100, 100)

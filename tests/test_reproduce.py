@@ -11,13 +11,13 @@ from builders import make_record, make_wanted
 
 import creditscope
 from creditscope.commands import _drawing
-from creditscope.commands.reproduce import _Clock
 from creditscope.errors import UnfinishedError
+from creditscope.paper.commands.reproduce import _Clock
+from creditscope.paper.studies import Study, resolve_study
+from creditscope.paper.studies._effort import sum_up, worker_seconds
+from creditscope.paper.studies._study import find_wanted
+from creditscope.paper.studies._union import drop_served, plan_union
 from creditscope.record import load_records
-from creditscope.studies import Study, resolve_study
-from creditscope.studies._effort import sum_up, worker_seconds
-from creditscope.studies._study import find_wanted
-from creditscope.studies._union import drop_served, plan_union
 from creditscope.train.plan import plan_run
 
 RUN = {

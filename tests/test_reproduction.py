@@ -13,11 +13,9 @@ from reproduced import change, entry, everything, is_seed
 from scipy import stats
 
 from creditscope.auditing.early import find_early
-from creditscope.record import Record
-from creditscope.registry import STUDIES
-from creditscope.reproduction import write_reproduction
-from creditscope.reproduction._cells import say_others, say_ours
-from creditscope.reproduction._readers import (
+from creditscope.paper.reproduction import write_reproduction
+from creditscope.paper.reproduction._cells import say_others, say_ours
+from creditscope.paper.reproduction._readers import (
     NEVER,
     deep,
     first_epoch,
@@ -27,15 +25,17 @@ from creditscope.reproduction._readers import (
     pair_accepts,
     under_floor,
 )
-from creditscope.reproduction._readings import Values, first_is_best
-from creditscope.reproduction._settings import SETTINGS
-from creditscope.reproduction._shelf import Shelf
-from creditscope.reproduction.compare import Alternative, Published, compare
-from creditscope.reproduction.joint import Row, compare_settings, join, lead_lines
-from creditscope.reproduction.page import lead_of, render_page
-from creditscope.reproduction.published import NOT_COMPARED, PUBLISHED, WHERE
-from creditscope.studies.graph_depth import graph_depth
-from creditscope.studies.reproduction import SCALES as REPRODUCTION
+from creditscope.paper.reproduction._readings import Values, first_is_best
+from creditscope.paper.reproduction._settings import SETTINGS
+from creditscope.paper.reproduction._shelf import Shelf
+from creditscope.paper.reproduction.compare import Alternative, Published, compare
+from creditscope.paper.reproduction.joint import Row, compare_settings, join, lead_lines
+from creditscope.paper.reproduction.page import lead_of, render_page
+from creditscope.paper.reproduction.published import NOT_COMPARED, PUBLISHED, WHERE
+from creditscope.paper.studies.graph_depth import graph_depth
+from creditscope.paper.studies.reproduction import SCALES as REPRODUCTION
+from creditscope.record import Record
+from creditscope.registry import STUDIES
 from creditscope.train.plan import plan_run
 from creditscope.train.runner import run_all
 
@@ -515,7 +515,7 @@ class TestPage:
 
     def test_it_needs_no_torch(self):
         code = (
-            "import sys\nfrom creditscope.reproduction.page import render_page\n"
+            "import sys\nfrom creditscope.paper.reproduction.page import render_page\n"
             "render_page([])\nassert 'torch' not in sys.modules"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -9,11 +9,10 @@ from paper_runs import run_of
 from reproduced import change, everything, is_seed
 from scipy import stats
 
-from creditscope.record import Record
-from creditscope.reproduction import write_reproduction
-from creditscope.reproduction._conditions import gcn
-from creditscope.reproduction._shelf import Shelf
-from creditscope.reproduction.artefacts import (
+from creditscope.paper.reproduction import write_reproduction
+from creditscope.paper.reproduction._conditions import gcn
+from creditscope.paper.reproduction._shelf import Shelf
+from creditscope.paper.reproduction.artefacts import (
     change_of_units,
     clamp_taps,
     clamped_cosine,
@@ -21,11 +20,12 @@ from creditscope.reproduction.artefacts import (
     list_artefacts,
     weight_decay,
 )
-from creditscope.reproduction.claims import list_claims
-from creditscope.studies import DerivedRecord
-from creditscope.studies._derived import Line, Source, derived_path, write_derived
-from creditscope.studies._recipes import TWENTY_SEEDS
-from creditscope.studies.rescaling import FACTORS
+from creditscope.paper.reproduction.claims import list_claims
+from creditscope.paper.studies import DerivedRecord
+from creditscope.paper.studies._derived import Line, Source, derived_path, write_derived
+from creditscope.paper.studies._recipes import TWENTY_SEEDS
+from creditscope.paper.studies.rescaling import FACTORS
+from creditscope.record import Record
 
 
 def claims(records) -> dict[str, tuple[bool | None, str]]:

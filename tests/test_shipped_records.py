@@ -28,7 +28,7 @@ FA_FILES = {
 }
 PENALISED = "dfa_residual_penalty/dfa_pen_lam0.01_s42.json"
 LAYERS = "diag_section23/diag_data_v2.json"
-SCHEMAS = ROOT / "src/creditscope/exports/schemas"
+SCHEMAS = ROOT / "src/creditscope/paper/exports/schemas"
 BLOCKS = 4
 
 

@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 from builders import make_record, make_snapshot, make_wanted, write_record
 
-from creditscope.commands._drawing import drawable
 from creditscope.errors import CreditscopeError
-from creditscope.record import Provenance, Record, load_records, write_bundle
-from creditscope.registry import FIGURES, STUDIES
-from creditscope.studies import (
+from creditscope.paper.commands._drawing import drawable
+from creditscope.paper.studies import (
     DerivedRecord,
     collect,
     resolve_study,
@@ -22,12 +20,14 @@ from creditscope.studies import (
     studies_at,
     study_on_record,
 )
-from creditscope.studies._derived import Line, Source, derived_path, write_derived
-from creditscope.studies.audit_hero import audit_hero
-from creditscope.studies.bp_bottleneck import bp_bottleneck
-from creditscope.studies.demo import demo
-from creditscope.studies.normalisation import normalisation
-from creditscope.studies.rescaling import FACTORS, rescaling
+from creditscope.paper.studies._derived import Line, Source, derived_path, write_derived
+from creditscope.paper.studies.audit_hero import audit_hero
+from creditscope.paper.studies.bp_bottleneck import bp_bottleneck
+from creditscope.paper.studies.demo import demo
+from creditscope.paper.studies.normalisation import normalisation
+from creditscope.paper.studies.rescaling import FACTORS, rescaling
+from creditscope.record import Provenance, Record, load_records, write_bundle
+from creditscope.registry import FIGURES, STUDIES
 
 
 def write_study(root: Path, study) -> list[Record]:

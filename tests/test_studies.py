@@ -7,16 +7,16 @@ import pytest
 from builders import QUICK, make_record, make_snapshot, write_record
 
 from creditscope.errors import CreditscopeError, UnknownNameError
-from creditscope.figures._selection import select_runs
 from creditscope.options import declared_options
+from creditscope.paper.figures._selection import select_runs
+from creditscope.paper.studies import DerivedRecord, Study, collect, find_missing, studies_at
+from creditscope.paper.studies._recipes import TEN_SEEDS
+from creditscope.paper.studies._study import DEFAULTS, find_wanted, fits
+from creditscope.paper.studies.baselines import JUDGED, baselines
+from creditscope.paper.studies.conventions import conventions
+from creditscope.paper.studies.depth_scan import depth_scan
 from creditscope.record import Record, RuleFacts, RunSpec
 from creditscope.registry import NETS, STUDIES, TASKS
-from creditscope.studies import DerivedRecord, Study, collect, find_missing, studies_at
-from creditscope.studies._recipes import TEN_SEEDS
-from creditscope.studies._study import DEFAULTS, find_wanted, fits
-from creditscope.studies.baselines import JUDGED, baselines
-from creditscope.studies.conventions import conventions
-from creditscope.studies.depth_scan import depth_scan
 
 WANTED = {"task": "mnist1d", "net": "resmlp", "rule": "fa", "epochs": 60, "net_options": {"depth": 4}}
 STUDY = Study("mine", tuple({**WANTED, "seed": seed} for seed in (1, 2)))

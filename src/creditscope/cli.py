@@ -4,49 +4,37 @@ import contextlib
 import io
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Union, cast
 
 import tyro
 
 import creditscope
-from creditscope.commands.audit import Audit
-from creditscope.commands.demo import Demo
-from creditscope.commands.doctor import Doctor
-from creditscope.commands.export import Export
-from creditscope.commands.figure import Figure
-from creditscope.commands.list import List
-from creditscope.commands.pack import Pack
-from creditscope.commands.report import Report
-from creditscope.commands.reproduce import Reproduce
-from creditscope.commands.reproduction import Reproduction
-from creditscope.commands.run import Run
 from creditscope.errors import CreditscopeError
+from creditscope.registry import COMMANDS
 
-Command = (
-    Annotated[Demo, tyro.conf.subcommand("demo")]
-    | Annotated[Run, tyro.conf.subcommand("run")]
-    | Annotated[Audit, tyro.conf.subcommand("audit")]
-    | Annotated[Figure, tyro.conf.subcommand("figure")]
-    | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
-    | Annotated[Reproduction, tyro.conf.subcommand("reproduction")]
-    | Annotated[Export, tyro.conf.subcommand("export")]
-    | Annotated[Pack, tyro.conf.subcommand("pack")]
-    | Annotated[List, tyro.conf.subcommand("list")]
-    | Annotated[Doctor, tyro.conf.subcommand("doctor")]
-)
+FIRST = ("demo", "run", "audit", "figure", "report")
+"""Commands that help names first, of those there are."""
 
 
 def parse(arguments: list[str] | None = None) -> Any:
-    """The command that was typed, with its options; what cannot be read ends the program with 2."""
+    """The command that was typed, with its options; what cannot be read ends the program with 2.
+
+    A command is imported when it is called; all of them only for help, or where none is named.
+    """
+    words = sys.argv[1:] if arguments is None else arguments
+    how = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff)
+    if words and words[0] in COMMANDS.names():
+        return tyro.cli(COMMANDS.get(words[0]), prog=f"creditscope {words[0]}", args=words[1:], config=how)
+    names = sorted(COMMANDS.names(), key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
+    commands = [Annotated[COMMANDS.get(name), tyro.conf.subcommand(name)] for name in names]
     return tyro.cli(
-        Command,  # pyright: ignore[reportArgumentType]
+        cast("Any", Union[tuple(commands)]),  # noqa: UP007 (made of a list)
         prog="creditscope",
         description="An instrument for credit assignment in deep networks. creditscope COMMAND --help tells more, "
         "creditscope --version which this is. "
         "Exit codes: 0 done, 1 not trustworthy (audit --strict), 2 cannot be done, 130 Ctrl-C.",
-        args=arguments,
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
+        args=words,
+        config=how,
     )
 
 

@@ -1,13 +1,15 @@
 """Names to things: a file in a package is an entry, and outsiders add theirs by decorator or entry point.
 
-`rules/dfa.py` is the rule "dfa": adding a file adds a rule and nothing else is edited. Listing names
-and summaries reads files without importing them, so it costs no torch. A rule or a net may also be named by its file,
+`rules/dfa.py` is the rule "dfa": adding a file adds a rule and nothing else is edited. An entry point is one thing
+(`mine = "my_lab.rules:Mine"`) or a package whose files are entries (`my_lab = "my_lab.rules"`). Listing names and
+summaries reads files without importing them, so it costs no torch. A rule or a net may also be named by its file,
 `path/to/file.py:Class`, or be the class itself.
 """
 
 import ast
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import secrets
@@ -48,7 +50,7 @@ def _run_file(file: Path, source: bytes) -> ModuleType:
 
 
 class Registry:
-    """The names of one kind of thing (`kind`), found in `package` and in the entry points of that name.
+    """The names of one kind of thing (`kind`): files of `package`, if there is one, and entry points of that group.
 
     With `own_files` also things in users' files; the package then has a function `check_<kind>` that refuses others.
     """
@@ -72,7 +74,8 @@ class Registry:
         """
 
         def keep(thing: T) -> T:
-            if name in self._files() and getattr(thing, "__module__", "") != f"{self.package}.{name}":
+            home = self._homes().get(name)
+            if home and getattr(thing, "__module__", "") != f"{home}.{name}":
                 raise CreditscopeError(
                     f"Expected a new name for a {self.kind}, but {name!r} is a built-in one. Choose another name."
                 )
@@ -83,25 +86,26 @@ class Registry:
         return keep
 
     def names(self) -> list[str]:
-        """Every known name: files of the package, registered things, entry points."""
-        outside = {point.name for point in entry_points(group=self.package)}
-        return sorted({*self._files(), *self._registered, *outside})
+        """Every known name: files of packages, registered things, entry points."""
+        single = {point.name for point in entry_points(group=self.package) if point.attr}
+        return sorted({*self._homes(), *self._registered, *single})
 
     def get(self, name: str) -> Any:
         """The thing called `name`, importing its file on the first use; or the one in `path/to/file.py:Class`."""
         if self.own_files and (":" in name or name.endswith(".py")):
             return self._from_file(name)
         if name not in self._registered:
-            if name in self._files():
-                importlib.import_module(f"{self.package}.{name}")
+            if home := self._homes().get(name):
+                importlib.import_module(f"{home}.{name}")
                 if name not in self._registered:
                     raise CreditscopeError(
-                        f"Expected {self.package}.{name} to register the {self.kind} {name!r}, but it does not. "
+                        f"Expected {home}.{name} to register the {self.kind} {name!r}, but it does not. "
                         f'Add the decorator @register_{self.kind}("{name}").'
                     )
             else:
                 for point in entry_points(group=self.package, name=name):
-                    self._registered[name] = point.load()
+                    if point.attr:
+                        self._registered[name] = point.load()
         if name not in self._registered:
             raise UnknownNameError(self.kind, name, self.names())
         return self._registered[name]
@@ -123,7 +127,7 @@ class Registry:
 
     def is_built_in(self, name: str) -> bool:
         """Whether `name` is one of the files that ship with the package."""
-        return name in self._files()
+        return self._homes().get(name) == self.package
 
     def source(self, name: str) -> str:
         """A digest of a user's own thing, so that an edited one is told from the one before; empty if built in.
@@ -142,22 +146,22 @@ class Registry:
 
     def is_local(self, name: str) -> bool:
         """Whether `name` is known in this process alone, through a decorator in the user's own code."""
-        return ":" not in name and not self.is_built_in(name) and not entry_points(group=self.package, name=name)
+        installed = name in self._homes() or entry_points(group=self.package, name=name)
+        return ":" not in name and not installed
 
     def summary(self, name: str) -> str:
         """The first line of the entry's docstring, read without importing the file."""
-        if name in self._files():
-            source = (self._folder() / f"{name}.py").read_text(encoding="utf-8")
-            text = ast.get_docstring(ast.parse(source)) or ""
+        if file := self._file(name):
+            text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
         else:
             text = getattr(self.get(name), "__doc__", "") or ""
         return text.strip().split("\n")[0]
 
     def defaults(self, name: str) -> dict[str, Any]:
         """Options of a built-in entry with their plain defaults, read without importing the file; none of others."""
-        if name not in self._files():
+        if not (file := self._file(name)):
             return {}
-        tree = ast.parse((self._folder() / f"{name}.py").read_text(encoding="utf-8"))
+        tree = ast.parse(file.read_text(encoding="utf-8"))
         entry = next((node for node in tree.body if _is_registered(node)), None)
         if isinstance(entry, ast.ClassDef):
             entry = next((node for node in entry.body if getattr(node, "name", "") == "__init__"), None)
@@ -165,10 +169,6 @@ class Registry:
             return {}
         pairs = zip(entry.args.kwonlyargs, entry.args.kw_defaults, strict=True)
         return {option.arg: value.value for option, value in pairs if isinstance(value, ast.Constant)}
-
-    def _folder(self) -> Path:
-        root = Path(__file__).parent
-        return root.joinpath(*self.package.split(".")[1:])
 
     def _from_file(self, name: str) -> Any:
         path, _, attribute = name.rpartition(":")
@@ -204,14 +204,36 @@ class Registry:
         """`register_rule`, `check_net` and so on."""
         return getattr(importlib.import_module(self.package), f"{verb}_{self.kind}")
 
-    def _files(self) -> tuple[str, ...]:
-        return _modules(self._folder())
+    def _file(self, name: str) -> Path | None:
+        """The file of an entry, if it is a file of a package."""
+        folder = _folder(self._homes().get(name, ""))
+        return folder / f"{name}.py" if folder else None
+
+    def _homes(self) -> dict[str, str]:
+        """Packages by the names of the files in them: those that entry points name, and our own."""
+        return _packaged(self.package)
 
 
 @cache
-def _modules(folder: Path) -> tuple[str, ...]:
-    """The public modules of a package's folder, looked up once: a plan of thousands of runs asks for each."""
-    return tuple(m.name for m in pkgutil.iter_modules([str(folder)]) if not m.name.startswith("_"))
+def _packaged(own: str) -> dict[str, str]:
+    """Looked up once: a plan of thousands of runs asks for each."""
+    packages = [point.value for point in entry_points(group=own) if not point.attr]
+    return {name: package for package in (*packages, own) for name in _modules(package)}
+
+
+def _modules(package: str) -> list[str]:
+    """The public modules of a package; none if it is not there."""
+    folder = _folder(package)
+    return [m.name for m in pkgutil.iter_modules([str(folder)]) if not m.name.startswith("_")] if folder else []
+
+
+def _folder(package: str) -> Path | None:
+    """Where a package lies, if it is there; only the packages above it are imported."""
+    try:
+        found = importlib.util.find_spec(package) if package else None
+    except ModuleNotFoundError:  # a package above it
+        found = None
+    return Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else None
 
 
 def _is_registered(node: ast.AST) -> bool:
@@ -224,6 +246,8 @@ TASKS = Registry("task", "creditscope.tasks")
 NETS = Registry("net", "creditscope.nets", own_files=True)
 RULES = Registry("rule", "creditscope.rules", own_files=True)
 CHECKS = Registry("check", "creditscope.auditing.checks")
+COMMANDS = Registry("command", "creditscope.commands")
 STUDIES = Registry("study", "creditscope.studies")
 FIGURES = Registry("figure", "creditscope.figures")
 EXPORTS = Registry("export", "creditscope.exports")
+"""Of the last three there are none of our own: extensions bring them."""

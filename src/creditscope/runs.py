@@ -49,7 +49,7 @@ class Runs:
 
     def plot(self):
         """The audit figure of these runs, as a matplotlib Figure."""
-        from creditscope.figures.audit_hero import plot_audit_hero
+        from creditscope.paper.figures.audit_hero import plot_audit_hero
 
         if self.records and not any(r.spec for r in self.records):
             raise CreditscopeError(

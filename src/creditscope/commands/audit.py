@@ -8,10 +8,12 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from creditscope.commands import register_command
 from creditscope.commands._options import Limits, Records, RecordsByName, choose_records, read_limits
 from creditscope.commands._printing import say
 
 
+@register_command("audit")
 @dataclass(frozen=True)
 class Audit:
     """Judge stored records; needs no torch, so thresholds can be tried in a second.

@@ -3,9 +3,11 @@
 import json
 from dataclasses import dataclass
 
+from creditscope.commands import register_command
 from creditscope.commands._printing import say
 
 
+@register_command("doctor")
 @dataclass(frozen=True)
 class Doctor:
     """Versions, devices, threads, and where data would be looked for.

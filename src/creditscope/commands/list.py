@@ -6,9 +6,11 @@ from typing import Literal
 
 import tyro
 
+from creditscope.commands import register_command
 from creditscope.commands._printing import say
 
 
+@register_command("list")
 @dataclass(frozen=True)
 class List:
     """List what there is to choose from, in a line each; needs no torch.

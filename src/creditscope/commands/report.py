@@ -6,10 +6,12 @@ from typing import Annotated
 
 import tyro
 
+from creditscope.commands import register_command
 from creditscope.commands._options import File, Limits, Records, RecordsByName, choose_records, read_limits
 from creditscope.commands._printing import say
 
 
+@register_command("report")
 @dataclass(frozen=True)
 class Report:
     """Write one HTML page about stored records, to look at, mail or print; needs no torch.

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from creditscope.commands import register_command
 from creditscope.commands._options import DataRoot, Folder, HowToTrain
 from creditscope.commands._printing import say, show_audit
 from creditscope.commands._settings import parse_settings, read_seeds
@@ -16,6 +17,7 @@ from creditscope.record.spec import Recipe
 Size = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: the net's own)")]
 
 
+@register_command("run")
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """Train rules over seeds, measure them, and judge them.

@@ -1,0 +1,148 @@
+"""Draw many figures from records that were loaded once."""
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from creditscope.commands._printing import say
+from creditscope.errors import CreditscopeError
+from creditscope.words import count
+
+if TYPE_CHECKING:
+    from creditscope.paper.studies import Study
+    from creditscope.record import Record, RunSpec
+
+
+def drawable(names: Sequence[str] | None = None) -> list[str]:
+    """Figures that have a study of the same name; of those named, or all."""
+    from creditscope.registry import FIGURES, STUDIES
+
+    studies = STUDIES.names()
+    return [name for name in FIGURES.names() if name in (studies if names is None else names)]
+
+
+def draw_figures(
+    names: Sequence[str],
+    records: Sequence["Record"],
+    root: Path,
+    out: Path,
+    *,
+    find_study: Callable[[str], "Study"],
+    measure: bool = False,
+    **how: Any,
+) -> int:
+    """Draw each figure from those of the records that its study wants; what cannot be drawn is said.
+
+    Nothing is trained; with `measure`, what a study derives from its runs is measured where it is missing. Returns how
+    many were drawn.
+    """
+    from creditscope.paper.figures import save_figure
+    from creditscope.paper.studies import collect, find_missing
+    from creditscope.registry import FIGURES
+
+    drawn = 0
+    for name in names:
+        notes: list[str] = []
+        try:
+            study, plot = find_study(name), FIGURES.get(name)
+            missing = len(find_missing(study, records))
+            found = collect(
+                study, root, records=records, train=False, measure=measure and not missing, problems=notes, **how
+            )
+            paths = save_figure(plot(found), out, name)
+        except CreditscopeError as error:
+            say([f"{name}: not drawn. {error}"])
+            continue
+        drawn += 1
+        say([f"{name}: {len(study.runs) - missing} of {len(study.runs)} runs, wrote {', '.join(map(str, paths))}"])
+        say([f"  note: {note}" for note in notes])
+    return drawn
+
+
+class Gallery:
+    """The figures of several studies, which are drawn from `records` and those that `specs` will give.
+
+    Each is drawn once all that its study may choose from is there, and what is left at the end. `how` is handed on to
+    `draw_figures`.
+    """
+
+    def __init__(
+        self,
+        studies: Sequence["Study"],
+        records: Sequence["Record"],
+        specs: Sequence["RunSpec"],
+        root: Path,
+        out: Path,
+        **how: Any,
+    ):
+        from creditscope.paper.studies._study import find_serving
+
+        self.studies = {study.name: study for study in studies}
+        self.records, self.root, self.out, self.how = list(records), root, out, how
+        self._left = drawable(list(self.studies))
+        self._awaited = {
+            name: {spec.digest() for spec in find_serving(self.studies[name], specs)}
+            for name in self._left
+            if self.studies[name].derive is None  # what must be measured first would take the device from training
+        }
+
+    def add(self, records: Sequence["Record"]) -> None:
+        """Further records, while others are made: draw what is whole now; what fails is tried again at the end."""
+        self.records += records
+        came = {record.spec.digest() for record in records if record.spec}
+        for awaited in self._awaited.values():
+            awaited -= came
+        for name in [name for name, awaited in self._awaited.items() if not awaited]:
+            del self._awaited[name]
+            with suppress(Exception):
+                self._draw(name)
+
+    def finish(self, records: Sequence["Record"]) -> None:
+        """Draw what was not, from all records there are."""
+        self.records = list(records)
+        for name in list(self._left):
+            self._draw(name)
+
+    def _draw(self, name: str) -> None:
+        draw_figures([name], self.records, self.root, self.out, find_study=self.studies.__getitem__, **self.how)
+        self._left.remove(name)
+
+
+def draw_own(records: Sequence["Record"], out: Path) -> int:
+    """Draw the audit figure of whatever runs there are, one for each setting; returns how many were drawn."""
+    from creditscope.paper.figures import save_figure
+    from creditscope.paper.figures._selection import VARIANT_FIELDS
+    from creditscope.runs import Runs
+
+    settings: dict[str, list[Record]] = {}
+    for record in records:
+        if record.spec and not record.spec.frozen and record.spec.train_last == -1:
+            setting = record.spec.setting(without=("rule", *VARIANT_FIELDS))
+            settings.setdefault(json.dumps(setting, sort_keys=True), []).append(record)
+    drawn = 0
+    for number, runs in enumerate(settings.values(), start=1):
+        name = f"own_{number}" if len(settings) > 1 else "own"
+        latest = _latest_texts(runs)
+        rules = dict.fromkeys(record.facts.rule.label for record in latest)
+        title = f"{name}: {runs[0].spec.task}, {runs[0].spec.net}, {', '.join(rules)}"  # pyright: ignore[reportOptionalMemberAccess]
+        try:
+            paths = save_figure(Runs(latest).plot(), out, name)
+        except CreditscopeError as error:
+            say([f"{title}: not drawn. {error}"])
+            continue
+        drawn += 1
+        say([f"{title}: wrote {', '.join(map(str, paths))}"])
+        if len(latest) < len(runs):
+            say([f"  note: left out, as their rule was edited since: {count(len(runs) - len(latest), 'run')}"])
+    return drawn
+
+
+def _latest_texts(runs: Sequence["Record"]) -> list["Record"]:
+    """Of a rule whose text was edited between runs, those of the text that was run last."""
+    last: dict[str, tuple[str, str]] = {}
+    for spec, started in ((r.spec, r.provenance.started) for r in runs):
+        assert spec is not None
+        last[spec.rule] = max(last.get(spec.rule, ("", "")), (started, spec.rule_source))
+    return [r for r in runs if r.spec and r.spec.rule_source == last[r.spec.rule][1]]

@@ -1,0 +1,77 @@
+"""`creditscope demo`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from creditscope.commands import register_command
+from creditscope.commands._options import Folder, HowToTrain
+from creditscope.commands._printing import say
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from creditscope.record import Record
+
+
+@register_command("demo")
+@dataclass(frozen=True)
+class Demo:
+    """Train BP, FA, block FA and DFA on embedded data, print verdicts, draw the figure and a report (a few minutes).
+
+    Then draw all figures of the records that ship with the repository, if it is called from there.
+
+    Example: creditscope demo --out out
+    """
+
+    out: Folder = Path("out")
+    """Records, figures and the report go here; records that are there are reused."""
+    shipped: Folder = Path("results/paper")
+    """Records of the published scale; if they are there, all their figures are drawn too, into OUT/figures/paper."""
+    training: HowToTrain = field(default_factory=HowToTrain)
+
+    def run(self) -> None:
+        """Collect, audit, draw."""
+        from creditscope.auditing import Thresholds, audit
+        from creditscope.auditing.show import make_console, print_audit
+        from creditscope.paper.figures import save_figure
+        from creditscope.paper.studies import collect
+        from creditscope.paper.studies.demo import demo
+        from creditscope.report import judge_records, write_report
+
+        problems: list[str] = []
+        records = collect(demo(), self.out / "records", train=True, problems=problems, **self.training.options())
+        console = make_console()
+        print_audit(audit(records), console)
+        for path in save_figure(plot_demo(records), self.out / "figures", "audit_hero"):
+            console.print(f"wrote {path}")
+        page = self.out / "report.html"
+        write_report(judge_records(records, str(self.out / "records"), Thresholds(), problems), page)
+        console.print(f"wrote {page}, which opens in a browser")
+        console.print(f"records in {self.out / 'records'}; judge them again: creditscope audit {self.out / 'records'}")
+        for problem in problems:
+            console.print(f"note: {problem}")
+        if self.shipped.is_dir():
+            self._draw_shipped()
+
+    def _draw_shipped(self) -> None:
+        """What fails here is said and costs the demo nothing."""
+        from creditscope.paper.commands._drawing import draw_figures, drawable
+        from creditscope.paper.studies import study_on_record
+        from creditscope.record import load_records
+
+        problems: list[str] = []
+        records = load_records(self.shipped, problems=problems)
+        say([f"figures of the {len(records)} runs in {self.shipped}:"])
+        out = self.out / "figures" / "paper"
+        draw_figures(drawable(), records, self.shipped, out, find_study=lambda name: study_on_record(name, records))
+        say([f"note: {problem}" for problem in problems])
+
+
+def plot_demo(records: "Sequence[Record]") -> "Figure":
+    """The audit figure of the main task, with every rule that the demo trains."""
+    from creditscope.paper.figures.audit_hero import plot_audit_hero
+    from creditscope.paper.studies.demo import RULES
+
+    return plot_audit_hero([r for r in records if r.spec and r.spec.task == "mnist1d"], rules=RULES)

@@ -1,0 +1,144 @@
+"""`creditscope reproduce`."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from creditscope.commands import register_command
+from creditscope.commands._options import DataRoot, Folder, HowToTrain, Name
+from creditscope.commands._printing import say
+from creditscope.errors import UnfinishedError
+from creditscope.words import count
+
+if TYPE_CHECKING:
+    from creditscope.paper.studies import Study
+    from creditscope.record import Record
+
+SUMMARY = "reproduce.json"
+
+
+@register_command("reproduce")
+@dataclass(frozen=True)
+class Reproduce:
+    """Train the runs of all studies that are not on record, each once, draw all figures, say what it took.
+
+    Example: creditscope reproduce --scale paper --records out/records --out out/figures
+    """
+
+    scale: Name = "demo"
+    """Scale of the studies: demo (embedded data), paper (CIFAR-10 and citation graphs; made for a GPU)."""
+    only: Annotated[
+        tuple[str, ...], tyro.conf.arg(metavar="[NAME ...]", help_behavior_hint="(default: all but demo)")
+    ] = ()
+    """These studies (creditscope list studies)."""
+    records: Folder = Path("out/records")
+    """Folder of records; runs that are there are reused, others are added, and reproduce.json says what it took."""
+    out: Folder = Path("out/figures")
+    """NAME.png and NAME.pdf of every figure go here."""
+    train: Annotated[bool, tyro.conf.arg(help_behavior_hint="(default: it is trained)")] = True
+    """Only draw what is on record; what is missing is left out."""
+    data_root: DataRoot = None
+    training: HowToTrain = field(default_factory=HowToTrain)
+
+    def run(self) -> None:
+        """Plan the union, train it, draw each figure once its runs are there, sum up."""
+        from creditscope.paper.commands._drawing import Gallery
+        from creditscope.paper.studies import resolve_study, studies_at
+        from creditscope.paper.studies._study import find_wanted
+        from creditscope.paper.studies._union import plan_union, train_union
+        from creditscope.record import load_records
+        from creditscope.record.complete import lacks
+
+        asked = {"scale": self.scale, "only": sorted(set(self.only))}
+        clock, problems = _Clock(self.records / SUMMARY, asked), []
+        studies = [resolve_study(name, self.scale) for name in self.only] if self.only else studies_at(self.scale)
+        there = self.records.is_dir() or not self.train
+        records = load_records(self.records, problems=problems) if there else []
+        specs = plan_union(studies, records) if self.train else []
+        how = self.training.options()
+        kept = [record for record in records if not (specs and lacks(record))]
+        reused = len({id(record) for study in studies for record in find_wanted(study, kept)})
+        todo = f"{count(reused, 'run')} on record, {count(len(specs), 'run')} to train, records in {self.records}"
+        named = f"{count(len(studies), 'study', 'studies')} at scale {self.scale!r}"
+        say([named if specs and not how["quiet"] else f"{named}: {todo}"])
+        gallery = Gallery(
+            studies, records, specs, self.records, self.out, measure=self.train, device=self.training.device
+        )
+        with clock.timed(bool(specs)):
+            records += train_union(specs, self.records, problems=problems, reused=reused, on_records=gallery.add, **how)
+            gallery.finish(records)
+            clock.summary = self._sum_up(studies, records)
+        say([f"note: {problem}" for problem in problems])
+        _show(clock.summary["studies"], clock)
+
+    def _sum_up(self, studies: Sequence["Study"], records: Sequence["Record"]) -> dict[str, Any]:
+        from creditscope.paper.studies._effort import describe_machine, sum_up
+        from creditscope.paper.studies._study import find_wanted
+
+        by_study = {study.name: find_wanted(study, records) for study in studies}
+        used = [record for found in by_study.values() for record in found]
+        return {"studies": sum_up(by_study), "machine": describe_machine(used)}
+
+
+def _show(rows: dict[str, dict[str, float]], clock: "_Clock") -> None:
+    width = max(map(len, rows))
+    say([f"{'study':<{width}}  {'runs':>5}  worker seconds"])
+    say([f"{name:<{width}}  {row['runs']:>5}  {row['worker_seconds']:>14.1f}" for name, row in rows.items()])
+    if earlier := clock.commands(clock.asked):
+        say([f"wall seconds: {sum(c['seconds'] for c in earlier):.1f}, see {clock.path}"])
+
+
+class _Clock:
+    """The wall time of a command, added in the summary file to that of the commands that asked for the same."""
+
+    def __init__(self, path: Path, asked: dict[str, Any]):
+        self.asked = asked
+        self.path, self.began = path, time.monotonic()
+        self.started = datetime.now(UTC).isoformat(timespec="seconds")
+        self.summary: dict[str, Any] = {}
+
+    @contextmanager
+    def timed(self, write: bool) -> Iterator[None]:
+        """Inside, the work is done; afterwards, however it ended, the file says so, if there was something to train."""
+        try:
+            yield
+        except UnfinishedError as error:
+            left = f"Left: {count(error.left, 'run')}; what is not drawn yet is drawn when all are on record."
+            raise UnfinishedError(f"{error} {left}", left=error.left) from None
+        finally:
+            if write:
+                self._write()
+
+    def commands(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
+        """Those in the file that asked for the same."""
+        return [c for c in self._read()["commands"] if all(c.get(name) == value for name, value in asked.items())]
+
+    def _read(self) -> dict[str, Any]:
+        """The file; one that is none of ours counts for nothing."""
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            commands = [command for command in found["commands"] if isinstance(command["seconds"], float)]
+            return {**found, "commands": commands}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {"commands": []}
+
+    def _write(self) -> None:
+        from creditscope.record.store import write_atomically
+
+        seconds = round(time.monotonic() - self.began, 3)
+        this = {**self.asked, "started": self.started, "seconds": seconds, "finished": bool(self.summary)}
+        before = self._read()
+        earlier = {name: before[name] for name in ("scale", "only", "studies", "machine") if name in before}
+        kept = earlier if "studies" in earlier and not self.summary else {**self.asked, **self.summary}
+        commands = [*before["commands"], this]
+        alike = [c for c in commands if all(c.get(name) == kept.get(name) for name in self.asked)]
+        wall = round(sum(command["seconds"] for command in alike), 3)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path, json.dumps({**kept, "wall_seconds": wall, "commands": commands}, indent=1) + "\n")

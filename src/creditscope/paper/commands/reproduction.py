@@ -1,0 +1,38 @@
+"""`creditscope reproduction`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from creditscope.commands import register_command
+from creditscope.commands._options import File, Records, RecordsByName, choose_records
+from creditscope.commands._printing import say, with_problems
+from creditscope.errors import CreditscopeError
+
+
+@register_command("reproduction")
+@dataclass(frozen=True)
+class Reproduction:
+    """Write the page of published numbers beside those measured by the studies at scale paper; needs no torch.
+
+    Example: creditscope reproduction results/paper --out docs/reproduction.md
+    """
+
+    records: Records = None
+    by_name: RecordsByName = None
+    out: File = Path("out/reproduction.md")
+    """The page, in Markdown."""
+
+    def run(self) -> None:
+        """Load, compare, write, and say how many numbers each setting puts inside."""
+        from creditscope.paper.reproduction import write_reproduction
+        from creditscope.paper.reproduction.page import lead_of
+        from creditscope.record import load_records
+
+        source, problems = choose_records(self.records, self.by_name), []
+        records = load_records(source, problems=problems)
+        if not records:
+            message = f"Expected records under {source}, but got none. creditscope reproduce --scale paper trains them."
+            raise CreditscopeError(with_problems(message, problems))
+        path = write_reproduction(records, self.out, root=source)
+        say([*lead_of(records), f"wrote {path}"])
+        say([f"note: {problem}" for problem in problems])

@@ -1,0 +1,180 @@
+"""What the exports of training share: the shape of a log, which run is behind it, its finite part, shared epochs."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NotRequired
+
+from pydantic import Field, TypeAdapter
+from typing_extensions import TypedDict
+
+from creditscope.auditing.thresholds import TRAJECTORY_ROWS
+from creditscope.paper.exports import Export
+from creditscope.paper.studies import Study
+from creditscope.paper.studies._study import find_wanted
+from creditscope.record import Record, Snapshot
+
+Whole = Annotated[int, Field(ge=0)]
+Size = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Cosine = Annotated[float, Field(ge=-1.001, le=1.001, allow_inf_nan=False)]
+States = Annotated[list[Size], Field(min_length=3, description="median ‖h_l‖ at taps 0..L")]
+Gradients = Annotated[
+    list[Size], Field(min_length=3, description=f"median ‖g_l‖ at taps 0..L, divided by N = {TRAJECTORY_ROWS:,}")
+]
+Config = Annotated[dict[str, str], Field(description="only where a log was cut: which, where and why")]
+
+
+class Entry(TypedDict):
+    """One snapshot."""
+
+    epoch: Whole
+    acc_eval: Annotated[Share, Field(description="on the whole test set")]
+
+
+class Gamma(TypedDict):
+    """What a DFA log holds besides."""
+
+    gamma_dfa: Annotated[Cosine, Field(description="mean cosine of credit and gradient over taps 1..L")]
+
+
+class ResMLPEntry(Entry):
+    """A snapshot of a residual MLP."""
+
+    hidden_norms: States
+    bp_grad_norms_per_sample_med: Gradients
+
+
+class ResMLPGammaEntry(ResMLPEntry, Gamma):
+    """A snapshot of a residual MLP under DFA."""
+
+
+class ResMLPPair(TypedDict):
+    """BP and DFA on one seed."""
+
+    bp_log: list[ResMLPEntry]
+    dfa_log: list[ResMLPGammaEntry]
+    config: NotRequired[Config]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the entries of a net's log are called, and whether they are read on the class token."""
+
+    hidden: str
+    gradient: str
+    class_token: bool = False
+
+    def entry(self, snapshot: Snapshot, *, gamma: bool) -> dict[str, Any] | None:
+        """A snapshot as an entry, or None if one of its numbers does not exist or is not finite."""
+        taps = snapshot.class_token if self.class_token else snapshot.taps
+        if taps is None:
+            return None
+        found: dict[str, Any] = {"epoch": snapshot.epoch, self.hidden: list(taps.h_norm)}
+        found |= {self.gradient: divided(taps.g_norm), "acc_eval": snapshot.accuracy}
+        found |= {"gamma_dfa": snapshot.gamma} if gamma else {}
+        return found if is_finite(found.values()) else None
+
+
+RESMLP = Layout("hidden_norms", "bp_grad_norms_per_sample_med")
+
+
+@dataclass(frozen=True)
+class Log:
+    """The entries of one run up to its last finite snapshot; `cut` says why they end before the run was to end."""
+
+    entries: list[dict[str, Any]]
+    cut: str = ""
+
+
+def divided(norms: Iterable[float | None]) -> list[float | None]:
+    """Per-sample norms as those of a loss that is a mean over `TRAJECTORY_ROWS` rows."""
+    return [None if norm is None else norm / TRAJECTORY_ROWS for norm in norms]
+
+
+def is_finite(values: Iterable[Any]) -> bool:
+    """Whether every number, in lists too, exists and is finite."""
+    flat = [v for value in values for v in (value if isinstance(value, list) else [value])]
+    return all(v is not None and math.isfinite(v) for v in flat)
+
+
+def find_run(records: Sequence[Record], wanted: dict[str, Any]) -> Record | None:
+    """The finished record of a wanted run."""
+    return next((r for r in find_wanted(Study("one", (wanted,)), records) if r.finished), None)
+
+
+def choose_runs(study: Study, rules: Mapping[str, str], *, seed: int, **fields: Any) -> dict[str, dict[str, Any]]:
+    """The study's run of a seed for every log: `rules` names its rule, `fields` narrow the choice."""
+    chosen = {}
+    for log, rule in rules.items():
+        fitting = [w for w in study.runs if (w["rule"], w["seed"]) == (rule, seed) and fields.items() <= w.items()]
+        chosen[log] = fitting[0]
+    return chosen
+
+
+def read_log(record: Record, entries: Sequence[dict[str, Any] | None]) -> Log:
+    """Entries (one per snapshot of the record) up to the first that is not finite."""
+    length = next((i for i, entry in enumerate(entries) if entry is None), len(entries))
+    kept = [entry for entry in entries[:length] if entry is not None]
+    why = ""
+    if record.provenance.status == "diverged":
+        why = f"diverged at epoch {record.provenance.diverged_epoch}"
+    elif length < len(entries):
+        why = f"not finite at epoch {record.snapshots[length].epoch}"
+    last = f"; up to its last finite snapshot, epoch {kept[-1]['epoch']}" if why and kept else ""
+    return Log(kept, why + last)
+
+
+def export_logs(
+    records: Sequence[Record],
+    files: Mapping[str, dict[str, dict[str, Any]]],
+    *,
+    layout: Layout,
+    shape: TypeAdapter[Any],
+) -> Export:
+    """One file per path, its logs by the runs wanted for them.
+
+    Files with the same logs are of one kind and get the epochs that all of these share.
+    """
+    kinds: dict[tuple[str, ...], dict[str, dict[str, Log]]] = {}
+    missing = []
+    for path, wanted in files.items():
+        logs, lacking = _find_logs(records, wanted, layout)
+        if lacking:
+            missing.append(f"{path} is not written: {', '.join(lacking)}.")
+        else:
+            kinds.setdefault(tuple(wanted), {})[path] = logs
+    content = {path: found for kind in kinds.values() for path, found in _share_epochs(kind).items()}
+    return Export({p: shape.dump_python(shape.validate_python(content[p])) for p in files if p in content}, (*missing,))
+
+
+def _find_logs(
+    records: Sequence[Record], wanted: dict[str, dict[str, Any]], layout: Layout
+) -> tuple[dict[str, Log], list[str]]:
+    """The logs of one file, and in words those that cannot be had."""
+    logs, lacking = {}, []
+    for name, run in wanted.items():
+        record, who = find_run(records, run), f"{run['rule']}, seed {run['seed']}"
+        if record is None:
+            lacking.append(f"{who} is not on record")
+            continue
+        entries = [layout.entry(s, gamma=name == "dfa_log") for s in record.snapshots]
+        logs[name] = read_log(record, entries)
+        if not logs[name].entries:
+            lacking.append(f"{who} has no snapshot in which everything is finite")
+    return logs, lacking
+
+
+def _share_epochs(files: dict[str, dict[str, Log]]) -> dict[str, dict[str, Any]]:
+    """Every log at the epochs that all have; a file says where one of its logs was cut."""
+    epochs = [{entry["epoch"] for entry in log.entries} for logs in files.values() for log in logs.values()]
+    shared = set.intersection(*epochs)
+    cut = any(log.cut for logs in files.values() for log in logs.values())
+    found: dict[str, dict[str, Any]] = {}
+    for path, logs in files.items():
+        found[path] = {name: [entry for entry in log.entries if entry["epoch"] in shared] for name, log in logs.items()}
+        notes = {name: log.cut for name, log in logs.items() if log.cut}
+        if cut:
+            notes["epochs"] = f"those that every log of this kind has, the last is {max(shared)}"
+        found[path] |= {"config": notes} if notes else {}
+    return found

@@ -1,0 +1,67 @@
+"""The rules as the published runs had them: three conventions that decide their numbers, all at once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from creditscope.paper.studies import Study, choose_scale, cross_architecture, register_study
+from creditscope.paper.studies._recipes import (
+    AT_THE_END,
+    FROZEN,
+    PAPER,
+    SEEDS,
+    TEST,
+    THIN,
+    TWENTY_SEEDS,
+    without_norm,
+)
+from creditscope.paper.studies._study import drop_repeated
+from creditscope.paper.studies.penalty_rescue import STRONG, WEAK
+from creditscope.paper.studies.reproduction import EVERY_EPOCH
+
+BLOCK_FA = {"rule": "block_fa", "credit_norm": "sample-mean"}
+"""Its chain runs on the gradient of the mean loss as it is; each block's share is normalised per sample."""
+DFA = {"rule": "dfa", "rule_options": {"index": "input"}, "credit_norm": "sample"}
+"""A block is told by the feedback of its input's tap."""
+SCALES: dict[str, dict[str, Any]] = {
+    "paper": {
+        "recipe": PAPER,
+        "short": 30,
+        "width": 512,
+        "depths": (2, 4, 6, 8, 12),
+        "seeds": TWENTY_SEEDS[:6],
+        "few": SEEDS,
+    },
+    "test": {"recipe": TEST, "short": 1, "width": 24, "depths": (1, 2), "seeds": SEEDS[:2], "few": SEEDS[:1]},
+}
+
+
+@register_study("conventions")
+def conventions(scale: str = "paper", *, seeds: Sequence[int] = ()) -> Study:
+    """Block FA and DFA by the published conventions, wherever a number was published; wide nets on fewer seeds."""
+    chosen = choose_scale(SCALES, scale)
+    *_, student = cross_architecture.SCALES[scale]["recipes"]
+    conditions = _conditions(chosen["recipe"], short=chosen["short"])
+    conditions.append({**student, **EVERY_EPOCH, **DFA})
+    runs = [{**condition, "seed": seed} for condition in conditions for seed in seeds or chosen["seeds"]]
+    wide = {**wide_net(chosen, chosen["recipe"]["net_options"]["depth"]), **DFA}
+    runs += [{**wide, "seed": seed} for seed in seeds or chosen["few"]]
+    return Study("conventions", drop_repeated(runs))
+
+
+def _conditions(recipe: dict[str, Any], *, short: int) -> list[dict[str, Any]]:
+    brief = {**recipe, "epochs": short, "snapshot_every": 0}
+    return [
+        {**recipe, **THIN, **BLOCK_FA},
+        {**brief, **AT_THE_END, **BLOCK_FA, "penalty": STRONG},
+        *({**net, **EVERY_EPOCH, **DFA} for net in (recipe, without_norm(recipe))),
+        {**recipe, **FROZEN, **DFA},
+        {**recipe, **AT_THE_END, **DFA, "targets": "redrawn"},
+        {**brief, **AT_THE_END, **DFA},
+        *({**brief, **DFA, "penalty": penalty} for penalty in (WEAK, STRONG)),
+    ]
+
+
+def wide_net(chosen: dict[str, Any], depth: int) -> dict[str, Any]:
+    """The wide net of a scale at a depth, read at its end."""
+    options = {**chosen["recipe"]["net_options"], "width": chosen["width"], "depth": depth}
+    return {**chosen["recipe"], **AT_THE_END, "net_options": options}
