@@ -9,6 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -57,16 +58,12 @@ POWERS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
+@dataclass
 class Shipped:
     """What the tables are made of, each computed once."""
 
-    def __init__(self, records: Sequence[Record]) -> None:
-        self.records = records
-
-    @cached_property
-    def methods(self) -> list[MethodAudit]:
-        """All that is judged."""
-        return list(audit(self.records).methods)
+    records: Sequence[Record]
+    methods: Sequence[MethodAudit]
 
     @cached_property
     def shelf(self) -> Shelf:
@@ -240,7 +237,8 @@ def fill(text: str, shipped: Shipped) -> str:
 
 
 if __name__ == "__main__":
-    shipped = Shipped(load_records(RECORDS))
+    records = load_records(RECORDS)
+    shipped = Shipped(records, audit(records).methods)
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         page.write_text(fill(text, shipped), encoding="utf-8")

@@ -58,6 +58,22 @@ def call(capsys):
 
 
 @pytest.fixture(scope="session")
+def shipped_records() -> list:
+    """The records in results/paper, parsed once by a process."""
+    from creditscope.record import load_records
+
+    return load_records(Path(__file__).parents[1] / "results" / "paper")
+
+
+@pytest.fixture(scope="session")
+def shipped_audit(shipped_records):
+    """Their audit."""
+    from creditscope.auditing import audit
+
+    return audit(shipped_records)
+
+
+@pytest.fixture(scope="session")
 def bottleneck(tmp_path_factory) -> Path:
     """Records of deep GCNs by backprop: depths 3 and 5, two seeds, trained for two epochs."""
     from creditscope.paper.studies import collect

@@ -11,7 +11,7 @@ PACKAGE = ROOT / "src" / "creditscope"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ORDER = ("tasks", "nets", "stack", "batch", "taps", "anatomy", "losses", "rules", "measure", "train")
 """Upstream first, among the parts that need torch or feed it; train calls measure, which knows nothing of train."""
-READERS = ("record", "auditing", "figures", "report", "exports", "reproduction")
+READERS = ("record", "auditing", "plots", "report", "paper/figures", "paper/exports", "paper/reproduction")
 """Parts that go by records alone."""
 MAKERS = ("torch", *ORDER[1:])
 
@@ -49,21 +49,27 @@ class TestImports:
     @pytest.mark.parametrize(("at", "part"), list(enumerate(ORDER)))
     def test_makers_know_nothing_downstream(self, at, part):
         found = imports_of(part)
-        later = [*ORDER[at + 1 :], *(name for name in READERS if name != "record"), "studies"]
+        later = [*ORDER[at + 1 :], *(name for name in READERS if name != "record"), "paper"]
         assert {name: found[name] for name in later if name in found} == {}
 
     def test_measuring_does_not_judge(self):
         assert "auditing" not in imports_of("measure", everywhere=True)
 
     def test_judging_does_not_draw(self):
-        assert {"figures", "report", "exports", "reproduction"} & set(imports_of("auditing")) == set()
+        assert {"plots", "report"} & set(imports_of("auditing")) == set()
+
+    def test_the_instrument_does_not_know_the_paper(self):
+        """Not by name either: the paper comes in by entry points."""
+        others = [path for path in PACKAGE.rglob("*.py") if "paper" not in path.relative_to(PACKAGE).parts]
+        assert len(others) > 100
+        assert [path.name for path in others if "creditscope.paper" in path.read_text(encoding="utf-8")] == []
 
     def test_tasks_are_plain_arrays(self):
         assert "torch" not in imports_of("tasks", everywhere=True)
 
-    def test_only_the_command_line_imports_commands(self):
+    def test_only_commands_import_commands(self):
         users = [part for part in parts() if "commands" in imports_of(part, everywhere=True)]
-        assert set(users) - {"commands"} == {"cli"}
+        assert set(users) - {"commands"} == {"paper"}
 
     def test_imports_are_seen(self):
         """The reader of imports finds some of each kind."""

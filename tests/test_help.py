@@ -15,7 +15,7 @@ from creditscope.commands._options import HowToTrain
 from creditscope.commands.run import Run
 from creditscope.record.spec import Recipe
 
-COMMANDS = ["demo", "run", "audit", "figure", "report", "reproduce", "reproduction", "export", "pack", "list", "doctor"]
+COMMANDS = ["demo", "run", "audit", "figure", "report", "export", "pack", "reproduce", "reproduction", "list", "doctor"]
 TRAIN_NOTHING = ["audit", "report", "list", "doctor"]
 
 

@@ -12,8 +12,8 @@ import creditscope
 from creditscope.errors import CreditscopeError
 from creditscope.registry import COMMANDS
 
-FIRST = ("demo", "run", "audit", "figure", "report")
-"""Commands that help names first, of those there are."""
+FIRST, LAST = ("demo", "run", "audit", "figure", "report"), ("list", "doctor")
+"""Commands that help names first and last, of those there are."""
 
 
 def parse(arguments: list[str] | None = None) -> Any:
@@ -25,7 +25,9 @@ def parse(arguments: list[str] | None = None) -> Any:
     how = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff)
     if words and words[0] in COMMANDS.names():
         return tyro.cli(COMMANDS.get(words[0]), prog=f"creditscope {words[0]}", args=words[1:], config=how)
-    names = sorted(COMMANDS.names(), key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
+    known = COMMANDS.names()
+    others = [name for name in known if name not in (*FIRST, *LAST)]
+    names = [name for name in (*FIRST, *others, *LAST) if name in known]
     commands = [Annotated[COMMANDS.get(name), tyro.conf.subcommand(name)] for name in names]
     return tyro.cli(
         cast("Any", Union[tuple(commands)]),  # noqa: UP007 (made of a list)

@@ -48,16 +48,15 @@ class Runs:
         return self.to_xarray().to_dataframe().reset_index()
 
     def plot(self):
-        """The audit figure of these runs, as a matplotlib Figure."""
-        from creditscope.paper.figures.audit_hero import plot_audit_hero
+        """Accuracy, credit, sizes and verdicts of these runs, of one setting, as a matplotlib Figure."""
+        from creditscope.plots import overview
 
         if self.records and not any(r.spec for r in self.records):
             raise CreditscopeError(
                 "Expected runs of creditscope.run to draw, but got watched models only, which have no baselines. Call "
-                "scope.save(folder), then: creditscope report --records folder."
+                "scope.plot(), or scope.save(folder) and then: creditscope report --records folder."
             )
-        drawn = dict.fromkeys(r.spec.rule for r in self.records if r.spec and not r.spec.frozen)
-        return plot_audit_hero(self.records, rules=tuple(drawn))
+        return overview(self.records)
 
 
 def run(
@@ -99,14 +98,15 @@ def run(
     compared = {"baselines": baselines, "ladder": ladder, "controls": controls}
     specs = plan_runs(rules=rules, seeds=choose_seeds(seeds), **compared, **fields)
     problems: list[str] = []
-    records = run_all(
-        specs,
-        Path(out) / "records",
-        jobs=jobs,
-        progress=choose_progress(quiet=quiet),
-        problems=problems,
-        time_limit=time_limit,
-        device=device,
-        engine=engine,
-    )
+    with choose_progress(quiet=quiet) as progress:
+        records = run_all(
+            specs,
+            Path(out) / "records",
+            readers=[progress.read],
+            problems=problems,
+            jobs=jobs,
+            time_limit=time_limit,
+            device=device,
+            engine=engine,
+        )
     return Runs(records, tuple(problems))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import index
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -188,6 +189,23 @@ class Scope:
     def audit(self, **options: Any) -> Audit:
         """The verdict, layer by layer; use of depth is not tested, because a watched model has no trainer."""
         return audit(self.records, **options)
+
+    def plot(self):
+        """Credit and gradient sizes per tap, and accuracy (else the loss) over snapshots, as a matplotlib Figure.
+
+        >>> import torch
+        >>> import creditscope as cs
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 3))
+        >>> scope = cs.watch(model, taps="0")
+        >>> taken = scope.snapshot(torch.randn(20, 4), torch.arange(20) % 3, tier="quick")
+        >>> [ax.get_xlabel() for ax in scope.plot().axes]
+        ['tap', 'tap', 'epoch']
+        """
+        from creditscope import plots
+
+        known = any(snapshot.accuracy is not None for snapshot in self.snapshots)
+        course = partial(plots.over_epochs, quantity="accuracy" if known else "loss")
+        return plots.overview(self.records, panels=("credit", "sizes", course))
 
     def _is_untrained(self, *, first: bool) -> bool:
         """By what the user kept; else if this is said to come `first`, and the weights are those that were watched."""

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from creditscope.measure.alignment import input_cosines
 from creditscope.measure.numerics import UnitRows
-from creditscope.measure.reading import input_cosines
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])

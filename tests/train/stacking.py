@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, Snapshot, run_folder
 from creditscope.tasks import AnyTask, ImageSettings, Task, load_task
 from creditscope.train.plan import plan_run
@@ -154,13 +155,13 @@ def stop_after(epochs: int) -> Callable[[], bool]:
 def record_run(spec: RunSpec, root: Path, **options: Any) -> str:
     """How one run ended; raises why it failed."""
     (outcome,) = record_runs([spec], root, **options).values()
-    if isinstance(outcome, Exception):
-        raise outcome
+    if outcome not in ("complete", "diverged"):
+        raise CreditscopeError(outcome)
     return outcome
 
 
-def train_on(specs: Sequence[RunSpec], root: Path, **options: Any) -> list[str | Exception]:
-    """How each of them ended, by the stacked engine if nothing else is said."""
+def train_on(specs: Sequence[RunSpec], root: Path, **options: Any) -> list[str]:
+    """How each of them ended, or why it failed, by the stacked engine if nothing else is said."""
     outcomes = record_runs(specs, root, **{"engine": "stacked", **options})
     return [outcomes[spec.digest()] for spec in specs]
 

@@ -3,16 +3,18 @@
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from creditscope.record import RunSpec, read_record, run_folder
-from creditscope.train import pool
 from creditscope.train.checkpoint import NAME
+from creditscope.train.events import Event, Recorded
 from creditscope.train.plan import plan_run
 from creditscope.train.progress import Silent
-from creditscope.train.runner import STOPPING, run_all
+from creditscope.train.runner import run_all
+from creditscope.train.stopping import STOPPING
 
 LONG = 200_000
 WAITS = """
@@ -55,6 +57,7 @@ class Presses(Silent):
     """Presses Ctrl-C when the first run has trained so many epochs, and again one epoch later if asked to."""
 
     def __init__(self, epoch: int, *, times: int = 1):
+        super().__init__()
         self.left = [epoch + i for i in range(times)]
 
     def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
@@ -70,7 +73,7 @@ def weights(root: Path, spec: RunSpec) -> bytes:
 def test_in_this_process_the_epoch_ends_and_the_same_call_goes_on(tmp_path, capsys):
     specs, before = specs_of(6), signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        run_all(specs, tmp_path / "parts", jobs=1, progress=Presses(2))
+        run_all(specs, tmp_path / "parts", jobs=1, readers=[Presses(2).read])
     assert STOPPING in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
     assert (run_folder(tmp_path / "parts", specs[0]) / NAME).exists()
@@ -85,7 +88,7 @@ def test_in_this_process_the_epoch_ends_and_the_same_call_goes_on(tmp_path, caps
 def test_twice_stops_at_once(tmp_path, capsys):
     specs = specs_of(LONG)
     with pytest.raises(KeyboardInterrupt):
-        run_all(specs, tmp_path, jobs=1, progress=Presses(2, times=2))
+        run_all(specs, tmp_path, jobs=1, readers=[Presses(2, times=2).read])
     assert capsys.readouterr().err.count(STOPPING) == 1
     assert not run_folder(tmp_path, specs[1]).exists()
 
@@ -93,15 +96,20 @@ def test_twice_stops_at_once(tmp_path, capsys):
 def test_in_its_last_epoch_a_run_is_finished_and_the_next_is_not_begun(tmp_path):
     specs = specs_of(3)
     with pytest.raises(KeyboardInterrupt):
-        run_all(specs, tmp_path, jobs=1, progress=Presses(3))
+        run_all(specs, tmp_path, jobs=1, readers=[Presses(3).read])
     assert read_record(run_folder(tmp_path, specs[0])).provenance.status == "complete"
     assert not run_folder(tmp_path, specs[1]).exists()
 
 
 def test_while_a_finished_run_is_told_of_the_next_is_not_begun_either(tmp_path):
     specs = specs_of(1)
+
+    def read(event: Event) -> None:
+        if isinstance(event, Recorded):
+            press()
+
     with pytest.raises(KeyboardInterrupt):
-        run_all(specs, tmp_path, jobs=1, on_records=lambda records: press())
+        run_all(specs, tmp_path, jobs=1, readers=[read])
     assert not run_folder(tmp_path, specs[1]).exists()
 
 
@@ -113,44 +121,42 @@ def test_where_signals_cannot_be_handled_runs_are_trained_all_the_same(tmp_path)
     assert [record.provenance.status for record in found] == ["complete"] * 2
 
 
+def test_where_the_shell_says_so_it_is_ignored(tmp_path):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert len(run_all(specs_of(3), tmp_path, jobs=1, readers=[Presses(2).read])) == 2
+
+
 def test_workers_end_their_epoch_and_leave_checkpoints(tmp_path, capsys):
     specs = specs_of(LONG)
     with pytest.raises(KeyboardInterrupt):
-        run_all(specs, tmp_path, jobs=2, progress=Presses(2))
+        run_all(specs, tmp_path, jobs=2, readers=[Presses(2).read])
     assert capsys.readouterr().err.count(STOPPING) == 1
     assert (run_folder(tmp_path, specs[0]) / NAME).exists()
 
 
 class PressesWhileOneWaits(Silent):
-    """Presses Ctrl-C when one worker trains and the other waits."""
+    """Presses Ctrl-C when one worker trains and the other waits; a little later comes what comes then."""
 
-    def __init__(self, waits: Path):
-        self.waits, self.pressed = waits, False
+    def __init__(self, waits: Path, then: Callable[[], None]):
+        super().__init__()
+        self.waits, self.then, self.pressed = waits, then, False
 
     def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
         if self.waits.exists() and not self.pressed:
             self.pressed = True
             press()
+            threading.Timer(0.5, self.then).start()
 
 
 @pytest.mark.parametrize("twice", [False, True])
-def test_who_is_within_an_epoch_is_waited_for_or_killed_if_asked_twice(tmp_path, capfd, launched, twice, monkeypatch):
+def test_who_is_within_an_epoch_is_waited_for_or_killed_if_asked_twice(tmp_path, capfd, launched, twice):
     rule = tmp_path / "waits.py"
     rule.write_text(WAITS)
     (_, other), (waiting, _) = specs_of(LONG), specs_of(LONG, rule=f"{rule}:Waits")
     then = press if twice else rule.with_suffix(".go").touch
-    wait_for, waiting_for = pool._wait_for, []
-
-    def wait(workers) -> None:  # called once the first Ctrl-C was heard; a second before that would be the same one
-        waiting_for.append(workers)
-        if len(waiting_for) == 1:
-            threading.Timer(0.5, then).start()
-        wait_for(workers)
-
-    monkeypatch.setattr(pool, "_wait_for", wait)
-    progress = PressesWhileOneWaits(rule.with_suffix(".waits"))
+    progress = PressesWhileOneWaits(rule.with_suffix(".waits"), then)
     with pytest.raises(KeyboardInterrupt):
-        run_all([waiting, other], tmp_path / "records", jobs=2, device="cpu", progress=progress)
+        run_all([waiting, other], tmp_path / "records", jobs=2, device="cpu", readers=[progress.read])
     assert [process.poll() is None for process in launched] == [False, False]
     assert (run_folder(tmp_path / "records", waiting) / NAME).exists() is not twice
     said = capfd.readouterr().err

@@ -1,5 +1,6 @@
 """From what is asked to specs, and from specs to records: in this process, in workers, and when runs fail."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -148,13 +149,14 @@ class TestPlan:
             plan_runs(rules=["bp"], seeds=(1,), seed=3)
 
 
-class Heard:
-    """A progress that keeps what it is told."""
+class Heard(Silent):
+    """Keeps what it is told."""
 
     def __init__(self):
-        self.begun, self.epochs, self.ended, self.closed = (0, 0), [], {}, False
+        super().__init__()
+        self.begun, self.epochs, self.ended = (0, 0), [], {}
 
-    def begin(self, runs: list[RunSpec], reused: int, root: Path) -> None:
+    def begin(self, runs: Sequence[RunSpec], reused: int, root: Path) -> None:
         self.begun = (len(runs), reused)
 
     def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
@@ -162,9 +164,6 @@ class Heard:
 
     def end_run(self, spec: RunSpec, outcome: str) -> None:
         self.ended[spec.digest()] = outcome
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def snapshots(root: Path, spec: RunSpec) -> bytes:
@@ -185,7 +184,7 @@ class Crowd:
         self.second = plan_run(**TINY, rule="bp", seed=2)
         self.specs = [self.first, self.dies, self.raises, self.diverges, self.talks, self.second]
         with pytest.raises(CreditscopeError) as caught:
-            run_all(self.specs, self.root, jobs=2, progress=self.heard)
+            run_all(self.specs, self.root, jobs=2, readers=[self.heard.read])
         self.error = str(caught.value)
 
     def read(self, spec: RunSpec) -> Record:
@@ -225,7 +224,7 @@ class TestWorkers:
         assert sorted(p.split()[1] for p in problems) == sorted([crowd.dies.name(), crowd.raises.name()])
 
     def test_progress_is_told_everything(self, crowd):
-        assert (crowd.heard.begun, crowd.heard.closed, len(crowd.heard.ended)) == ((6, 0), True, 6)
+        assert (crowd.heard.begun, len(crowd.heard.ended)) == ((6, 0), 6)
         told = {(digest, done) for digest, done, _ in crowd.heard.epochs}
         assert told == {(spec.digest(), 1) for spec in (crowd.first, crowd.second, crowd.talks)}
 
@@ -248,7 +247,7 @@ class TestHere:
 
     def test_runs_on_record_are_reused(self, crowd):
         heard, before = Heard(), snapshots(crowd.root, crowd.first)
-        (record,) = run_all([crowd.first], crowd.root, jobs=1, progress=heard)
+        (record,) = run_all([crowd.first], crowd.root, jobs=1, readers=[heard.read])
         assert (heard.begun, heard.ended) == ((0, 1), {})
         assert record == crowd.read(crowd.first)
         assert snapshots(crowd.root, crowd.first) == before
@@ -256,13 +255,13 @@ class TestHere:
     def test_a_rule_that_raises_costs_its_run_alone(self, crowd, tmp_path):
         heard = Heard()
         with pytest.raises(CreditscopeError, match="this rule is broken"):
-            run_all([crowd.raises, crowd.first], tmp_path, jobs=1, progress=heard)
+            run_all([crowd.raises, crowd.first], tmp_path, jobs=1, readers=[heard.read])
         assert heard.ended == {crowd.raises.digest(): "failed", crowd.first.digest(): "complete"}
 
     def test_a_net_that_cannot_be_built_is_refused_before_anything_starts(self, crowd, tmp_path):
         flat, heard = plan_run(**TINY | {"net_options": {"depth": 0, "width": 8}}), Heard()
         with pytest.raises(CreditscopeError, match=r"^Expected a ResMLP of depth >= 1 and width >= 1, but got depth 0"):
-            run_all([crowd.first, flat], tmp_path, jobs=2, progress=heard)
+            run_all([crowd.first, flat], tmp_path, jobs=2, readers=[heard.read])
         assert (heard.begun, list(tmp_path.iterdir())) == ((0, 0), [])
 
     @pytest.mark.parametrize("limit", [-3, float("nan")])
@@ -308,7 +307,7 @@ class TestHere:
 
     def test_equal_specs_are_trained_once(self, crowd, tmp_path):
         heard = Heard()
-        records = run_all([crowd.first, crowd.first], tmp_path, jobs=1, progress=heard)
+        records = run_all([crowd.first, crowd.first], tmp_path, jobs=1, readers=[heard.read])
         assert (heard.begun, records[0]) == ((1, 0), records[1])
 
     def test_a_batch_that_the_data_cannot_fill_stops_all(self, crowd, tmp_path):
@@ -320,7 +319,7 @@ class TestHere:
 
 def test_progress_in_a_log_is_one_line_a_run(crowd, tmp_path, capsys):
     assert isinstance(choose_progress(quiet=True), Silent)
-    run_all([crowd.first], tmp_path, jobs=1, progress=Lines())
+    run_all([crowd.first], tmp_path, jobs=1, readers=[Lines().read])
     first, second = capsys.readouterr().err.splitlines()
     assert first == f"runs on record: 0, to train: 1 (seeds 1, epochs 1), records in {tmp_path}"
     assert second.startswith(f"[1/1] {crowd.first.name()} complete · ")

@@ -1,7 +1,9 @@
 """What is said of the speed: nothing before it is known, then that of training without what comes before it."""
 
 import pytest
+from builders import make_record
 
+from creditscope.train.events import Ended, Epoch, Note, Planned
 from creditscope.train.plan import plan_run
 from creditscope.train.progress import Lines, LiveBar, Tally
 
@@ -82,3 +84,19 @@ def test_what_is_printed_under_the_bar_goes_where_it_would(capsys, tmp_path, mon
     bar.close()
     out, err = capsys.readouterr()
     assert (out, "drawn" in err) == ("a figure was drawn\n", False)
+
+
+def test_events_are_told_as_runs_and_the_bar_is_closed_however_they_end(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    (spec,) = specs(1)
+    bar = LiveBar(reused=2)
+    told = Planned((spec,), (make_record(),), tmp_path), Epoch(spec.digest(), 3, 0.5), Ended(spec.digest(), "failed")
+    for event in (Note("none of its business"), *told):
+        bar.read(event)
+    assert (bar.trained, bar.ended, bar.bar.live.is_started) == (1, 1, True)
+    with pytest.raises(ZeroDivisionError), bar:
+        raise ZeroDivisionError
+    assert not bar.bar.live.is_started
+    said = capsys.readouterr().err
+    assert f"runs on record: 3, to train: 1 (seeds 1, epochs {EPOCHS}), records in {tmp_path}" in said
+    assert f"{spec.name()}: failed" in said

@@ -1,7 +1,7 @@
 """How many workers share a GPU, which group each takes next, and what becomes of runs that find no memory on it."""
 
-import threading
 from pathlib import Path
+from queue import SimpleQueue
 from types import SimpleNamespace
 
 import pytest
@@ -10,9 +10,10 @@ import torch
 from creditscope.errors import CreditscopeError
 from creditscope.train import pool
 from creditscope.train.engines import Group
+from creditscope.train.events import Ended
 from creditscope.train.plan import plan_run
-from creditscope.train.progress import Silent
 from creditscope.train.runner import run_all
+from creditscope.train.stopping import Stopping
 
 TINY = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "epochs": 1, "tier": "quick", "noise": False}
 RULE = """
@@ -88,38 +89,38 @@ def test_workers_by_cores_and_memory(monkeypatch, cores, gibibytes, expected):
 class TestWorker:
     """The thread that feeds a process, with the process left out."""
 
-    def worker(self, monkeypatch, workers: int = 1):
-        stopping, ledger = threading.Event(), pool.Ledger(Path(), Silent())
+    def worker(self, workers: int = 1):
+        stopping, events = Stopping(), SimpleQueue()
         todo = pool.Todo(make_groups(1), workers)
-        worker = pool._Worker(ledger, torch.device("cpu"), todo, False, stopping)
-        return worker, stopping, ledger.failed
+        return pool._Worker(Path(), torch.device("cpu"), todo, False, events, stopping), stopping, events
 
     def test_what_found_no_memory_is_not_tried_again_once_it_shall_stop(self, monkeypatch):
-        worker, stopping, failures = self.worker(monkeypatch)
+        worker, stopping, events = self.worker()
         tried = []
 
         def train(group):
             tried.append(group)
-            stopping.set()
+            stopping.given_up = True
             return group
 
         monkeypatch.setattr(worker, "_train", train)
         worker.run()
-        assert (len(tried), failures) == (1, {})
+        assert (len(tried), events.get(), events.empty()) == (1, None, True)
 
     def test_a_process_that_was_being_launched_when_all_shall_stop_is_asked_to(self, monkeypatch):
-        worker, stopping, failures = self.worker(monkeypatch)
+        worker, stopping, events = self.worker()
         launch = pool._launch
 
         def launch_late(root, device):
             process = launch(root, device)
-            stopping.set()
+            stopping.given_up = True
             worker.interrupt()  # comes before the thread knows its process
             return process
 
         monkeypatch.setattr(pool, "_launch", launch_late)
         worker.run()
-        assert (worker.process, failures) == (None, {})
+        assert worker.process is None
+        assert [event for event in iter(events.get, None) if isinstance(event, Ended)] == []
 
 
 def train_crowded(folder, *, times: int, runs: int, jobs: int = 2):

@@ -29,7 +29,7 @@ from creditscope.train import stacked
 from creditscope.train.run import Run
 from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import CannotStackError, StackedRun, stack_runs
-from creditscope.train.training import train_run
+from creditscope.train.training import Diverged, Measured, Trained, train_epochs
 
 GRADIENTS = stacked._gradients
 
@@ -301,13 +301,15 @@ def test_a_seed_that_diverges_leaves_the_others_as_they_would_be_without_it(afte
             next(run.net.parameters()).data[1] = value
 
     poison(0, [])
-    train_run(
-        run,
-        on_epoch=poison,
-        on_snapshots=lambda snapshots: taken.append([s and s.epoch for s in snapshots]),
-        on_end=lambda seed, diverged: ends.append((seed, diverged)),
-    )
-    assert ends == [(1, after + 1), (0, None), (2, None)]
+    for stage in train_epochs(run):
+        match stage:
+            case Trained(epoch, losses):
+                poison(epoch, losses)
+            case Measured(snapshots):
+                taken.append([s and s.epoch for s in snapshots])
+            case Diverged(seed, epoch):
+                ends.append((seed, epoch))
+    assert ends == [(1, after + 1)]
     assert taken == [[epoch, epoch if epoch <= after else None, epoch] for epoch in range(4)]
     assert told[1:] == [(epoch, [True, epoch <= after, True]) for epoch in (1, 2, 3)]
     first, third = train(stack([specs[0], specs[2]]), audit=False)

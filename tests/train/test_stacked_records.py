@@ -15,6 +15,9 @@ from creditscope.record import RunSpec, read_record, run_folder
 from creditscope.stack import StackedNet
 from creditscope.train import recording, stacked
 from creditscope.train.checkpoint import NAME
+from creditscope.train.engines import Group
+from creditscope.train.events import NO_MEMORY, Ended, Epoch
+from creditscope.train.recording import record_group
 from creditscope.train.run import Run
 from creditscope.train.runner import run_all
 from creditscope.train.stacked import StackedRun, stack_runs
@@ -23,16 +26,11 @@ from creditscope.train.stacked import StackedRun, stack_runs
 class TestRecords:
     def test_they_are_complete_and_name_the_stack(self, tmp_path):
         specs = recorded((1, 2, 3))
-        heard, ended = [], []
-        outcomes = train_on(
-            specs,
-            tmp_path,
-            on_epoch=lambda spec, epoch, loss: heard.append((spec.seed, epoch)),
-            on_end=lambda spec, outcome: ended.append((spec.seed, outcome)),
-        )
-        assert outcomes == ["complete"] * 3
-        assert ended == [(seed, "complete") for seed in (1, 2, 3)]
-        assert heard == [(seed, epoch) for epoch in range(1, 5) for seed in (1, 2, 3)]
+        *heard, one, two, three = record_group(Group(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu"))
+        assert [one, two, three] == [Ended(spec.digest(), "complete") for spec in specs]
+        told = [(event.run, event.done) for event in heard if isinstance(event, Epoch)]
+        assert told == [(spec.digest(), epoch) for epoch in range(1, 5) for spec in specs]
+        assert len(told) == len(heard)
         for spec in specs:
             record = read_record(run_folder(tmp_path, spec))
             provenance = record.provenance
@@ -127,9 +125,9 @@ class TestMemory:
             return stack_runs(runs, **how)
 
         monkeypatch.setattr(recording, "stack_runs", small)
-        ended = []
-        assert train_on(specs, tmp_path, on_end=lambda spec, _: ended.append(spec.seed)) == ["complete"] * 5
-        assert ended == [1, 2, 3, 4, 5]
+        events = record_group(Group(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu"))
+        ended = [event for event in events if isinstance(event, Ended)]
+        assert ended == [Ended(spec.digest(), "complete") for spec in specs]
         assert self.stacks(specs, tmp_path) == {(1, 2), (3,), (4, 5)}
         assert same_bytes(specs, tmp_path, root)
 
@@ -173,9 +171,9 @@ class TestMemory:
             return stack_runs(runs, **how)
 
         monkeypatch.setattr(recording, "stack_runs", small)
-        ended = []
-        train_on(specs, tmp_path, on_end=lambda spec, outcome: ended.append(spec.seed))
-        assert sorted(ended) == [1, 2, 3]
+        events = record_group(Group(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu"))
+        ended = [event.run for event in events if isinstance(event, Ended)]
+        assert sorted(ended) == sorted(spec.digest() for spec in specs)
 
     @pytest.mark.parametrize("times", [1, 2, 3], ids=["enough", "later", "still too little"])
     def test_a_stack_is_tried_again_when_others_have_made_room(self, tmp_path, monkeypatch, whole, times):
@@ -236,7 +234,7 @@ class TestMemory:
             raise torch.OutOfMemoryError("CUDA out of memory.")
 
         monkeypatch.setattr(recording, "stack_runs", none)
-        with pytest.raises(torch.OutOfMemoryError):
-            train_on(specs, tmp_path)
+        events = list(record_group(Group(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu")))
+        assert [(event.run, event.status) for event in events] == [(spec.digest(), NO_MEMORY) for spec in specs]
         with pytest.raises(CreditscopeError, match="CUDA out of memory"):
             run_all(specs, tmp_path, jobs=1, engine="stacked")

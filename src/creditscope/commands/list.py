@@ -27,13 +27,34 @@ class List:
 
     def run(self) -> None:
         """Names and first docstring lines, read without importing the files."""
-        from creditscope.listing import list_everything
-
         found = {kind: rows for kind, rows in list_everything().items() if self.kind in ("all", kind)}
         if self.json:
             print(json.dumps(found, indent=1, ensure_ascii=False))
             return
         for kind, rows in found.items():
             print(kind)
-            width = max(len(name) for name in rows)
-            say([f"  {name:<{width}}  {summary}" for name, summary in rows.items()])
+            width = max(map(len, rows), default=0)
+            say([f"  {name:<{width}}  {summary}" for name, summary in rows.items()] or ["  none"])
+
+
+def list_everything() -> dict[str, dict[str, str]]:
+    """Kind → name → one line."""
+    from creditscope.auditing.thresholds import table
+    from creditscope.registry import CHECKS, EXPORTS, FIGURES, NETS, RULES, STUDIES, TASKS
+
+    registries = {
+        "rules": RULES,
+        "nets": NETS,
+        "tasks": TASKS,
+        "checks": CHECKS,
+        "figures": FIGURES,
+        "studies": STUDIES,
+        "exports": EXPORTS,
+    }
+    found = {kind: {name: r.summary(name) for name in r.names()} for kind, r in registries.items()}
+    found["thresholds"] = {
+        row["name"]: f"{row['value']:g} ({', '.join(row['checks'])}): {row['meaning']}"
+        + (f"; published: {row['published']}" if row["published"] else "")
+        for row in table()
+    }
+    return found

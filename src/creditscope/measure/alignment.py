@@ -14,6 +14,7 @@ from creditscope.measure.nulls import (
     rotation_quantile,
 )
 from creditscope.measure.numerics import (
+    UnitRows,
     angles,
     drop_rows_,
     mean_where,
@@ -122,3 +123,19 @@ def _second_moments(
 def participation_ratio(moment: Tensor) -> Tensor:
     """(Σλ)² / Σλ² of a second moment Σ x xᵀ (or of the Gram matrix): how many directions are in use."""
     return moment.diagonal(dim1=-2, dim2=-1).sum(-1).square() / moment.square().sum((-2, -1))
+
+
+def measure_reading(credits: list[UnitRows], gradients: list[UnitRows]) -> dict[str, Tensor]:
+    """The published reading of credit: what a block is told at its output, against the gradient at its input."""
+    return {"cos_input": input_cosines(credits, gradients)}
+
+
+def input_cosines(credits: list[UnitRows], gradients: list[UnitRows]) -> Tensor:
+    """Mean over rows of cos(a_l, g_{l−1}) at tap l; NaN at tap 0 and where the two states differ in size."""
+    found = [torch.full_like(credits[0].size[0], torch.nan)]
+    for a, g in zip(credits[1:], gradients[:-1], strict=True):
+        if a.unit.shape == g.unit.shape:
+            found.append(mean_where((a.unit * g.unit).sum(-1), a.keep & g.keep))
+        else:
+            found.append(torch.full_like(found[0], torch.nan))
+    return torch.stack(found)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from creditscope.errors import CreditscopeError, raise_out_of_memory
+from creditscope.measure.alignment import measure_reading
 from creditscope.measure.common_direction import batch_drift, common_share
 from creditscope.measure.descent import measure_descent, measure_stage_descent
 from creditscope.measure.draws import measure_draws
@@ -29,7 +30,6 @@ from creditscope.measure.observation import (
 )
 from creditscope.measure.permuted import permuted_cosine
 from creditscope.measure.probe import measure_probe
-from creditscope.measure.reading import measure_reading
 from creditscope.measure.rewind import measure_rewind
 from creditscope.measure.rho import measure_rho
 from creditscope.measure.skip import measure_skips

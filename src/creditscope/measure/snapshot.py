@@ -11,9 +11,8 @@ from torch import Tensor
 
 from creditscope.measure.alignment import compare_rows
 from creditscope.measure.noise import measure_noise
-from creditscope.measure.numerics import flat_rows, unit_rows
+from creditscope.measure.numerics import flat_rows, median_where, quartiles_where, row_norms, unit_rows, usable
 from creditscope.measure.observation import Observation, fitted_rows, stacked_tensors, with_tensors
-from creditscope.measure.scale import measure_scale
 from creditscope.measure.weights import Direction, gradient_sizes, measure_update, plain_norm
 from creditscope.record.schema import Facts, LayerMeasures, Snapshot, TapMeasures, WeightMeasures
 
@@ -190,3 +189,23 @@ def to_host(groups: list[Measured], seeds: int | None = None) -> list[list[dict[
         flat = iter(row)
         hosts.append([{key: read(tensor, flat) for key, tensor in group.items()} for group in groups])
     return hosts
+
+
+def measure_scale(h: Tensor, g_norms: Tensor, e_norms: Tensor) -> dict[str, Tensor]:
+    """Quartiles over rows of ‖h‖ and ‖g‖, RMS of h, and g_rel = median ‖g‖·‖h‖/‖e‖, which is free of scale.
+
+    h is (…, rows, features), the norms are (…, rows).
+    """
+    h_norms = row_norms(h)
+    h_low, h_mid, h_high = quartiles_where(h_norms, h_norms.isfinite())
+    g_low, g_mid, g_high = quartiles_where(g_norms, usable(g_norms))
+    return {
+        "h_norm": h_mid,
+        "h_norm_q25": h_low,
+        "h_norm_q75": h_high,
+        "h_rms": row_norms(h_norms) / (h.shape[-2] * h.shape[-1]) ** 0.5,
+        "g_norm": g_mid,
+        "g_norm_q25": g_low,
+        "g_norm_q75": g_high,
+        "g_rel": median_where(g_norms / e_norms * h_norms, usable(g_norms) & usable(e_norms)),
+    }

@@ -8,7 +8,7 @@ import creditscope
 from creditscope.auditing import Audit
 from creditscope.auditing.decision import Decision
 from creditscope.memory import collection_paused
-from creditscope.report import checks, comparison, layers, missing, overview, provenance
+from creditscope.report import checks, comparison, layers, overview, provenance
 from creditscope.report.colours import rule_classes
 from creditscope.report.decisions import decision_table
 from creditscope.report.gather import Material
@@ -35,7 +35,7 @@ def build_report(material: Material, *, against: Material | None = None) -> Repo
         checks=checks.check_facts(material.limits),
         origins=provenance.list_origins(material.records),
         notes=audit.notes if audit else (),
-        skipped=missing.skipped_checks(audit),
+        skipped=checks.skipped_checks(audit),
         problems=material.problems,
         changed_limits=checks.changed_limits(material.limits),
         comparison=comparison.compare(material, against) if against else None,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from creditscope.auditing.audit import MethodAudit
+from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.checks import Check, all_checks
 from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.symbols import OF_OUTCOME
@@ -74,3 +74,13 @@ def changed_limits(limits: Thresholds) -> tuple[str, ...]:
         for row in table(limits)
         if row["value"] != getattr(usual, row["name"])
     )
+
+
+def skipped_checks(audit: Audit | None) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """Checks that lacked an input: code, reason, and the methods, those of one reason together."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for method in audit.methods if audit else ():
+        for finding in method.findings:
+            if finding.outcome == Outcome.SKIPPED:
+                found.setdefault((finding.code, finding.message), []).append(f"{method.method} ({method.setting})")
+    return tuple((code, reason, tuple(methods)) for (code, reason), methods in sorted(found.items()))

@@ -1,4 +1,4 @@
-"""Worker processes: who takes which runs next, and what becomes of them."""
+"""Worker processes: who takes which groups of runs next, and what they tell of them."""
 
 import json
 import os
@@ -7,16 +7,18 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 import torch
 
-from creditscope.record import RunSpec, keep_failure
+from creditscope.record import RunSpec
 from creditscope.train.engines import Group
-from creditscope.train.progress import Progress
+from creditscope.train.events import NO_MEMORY, Done, Ended, EngineEvent, from_line
+from creditscope.train.stopping import Stopping
 
 WORKER_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -35,10 +37,10 @@ FROM_THE_END = 4
 """On a GPU every so many-th worker takes the last group that is left instead of the first: short runs keep a core busy
 and long ones the device, so that they go well beside each other."""
 LOOK = 1.0
-"""Seconds between two looks at what has ended meanwhile."""
-NO_MEMORY = "no memory"
-"""How a worker says that a run did not fit on the device beside what others have there."""
-STOPPING = "stopping at the end of the epoch; Ctrl-C again stops at once"
+"""Seconds that are waited at a time: a Ctrl-C that the system hands to another thread does not wake the one it is for.
+"""
+ASK = 0.1
+"""Seconds between two looks whether all shall stop."""
 
 
 def available_cores() -> int:
@@ -52,37 +54,6 @@ def choose_jobs(device: torch.device) -> int:
         return available_cores()
     memory = torch.cuda.get_device_properties(device).total_memory
     return max(1, min(available_cores(), CUDA_JOBS, memory // CUDA_JOB_BYTES))
-
-
-class Ledger:
-    """How runs end: told to who watches, and if they failed, why, in their records and for the error at the end."""
-
-    def __init__(self, root: Path, progress: Progress):
-        self.root, self.progress = root, progress
-        self.failed: dict[str, list[RunSpec]] = {}
-        """Runs by the reason they failed for."""
-        self._ended: deque[RunSpec] = deque()
-
-    def end(self, spec: RunSpec, outcome: str, reason: str | None = None) -> None:
-        """A run has come to its end; with a reason it failed."""
-        if reason is not None:
-            self.failed.setdefault(reason, []).append(spec)
-            keep_failure(self.root, spec, reason)
-        else:
-            self._ended.append(spec)
-        self.progress.end_run(spec, outcome)
-
-    def take_ended(self) -> list[RunSpec]:
-        """Runs that have come to their end and did not fail, each told once."""
-        return [self._ended.popleft() for _ in range(len(self._ended))]
-
-    def error(self) -> str:
-        """Each reason once, with the runs that failed for it; empty if none did."""
-        lines = []
-        for reason, runs in self.failed.items():
-            more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
-            lines.append(f"Run {runs[0].name()}{more} failed: {reason}")
-        return "\n".join(lines)
 
 
 class Todo:
@@ -129,57 +100,50 @@ def launch_workers(root: Path, device: torch.device, count: int) -> Iterator[lis
             _end(process)
 
 
-def run_in_workers(
+def train_in_workers(
     groups: Sequence[Group],
-    ledger: Ledger,
     processes: Sequence[subprocess.Popen[str]],
+    root: Path,
     *,
-    deadline: float,
     device: torch.device,
-    meanwhile: Callable[[], None] = lambda: None,
-) -> None:
-    """Train all groups in these processes; `meanwhile` is called every so often until they are done.
+    stopping: Stopping,
+) -> Generator[EngineEvent, None, None]:
+    """Train all groups in these processes, which are asked to stop when all shall, even if nobody listens just then.
 
-    At the deadline they are asked to stop, even if it is still being called then.
+    If who listens goes, they end their epoch and leave checkpoints; after a second Ctrl-C they are killed.
     """
-    count = len(processes)
-    todo, stopping = Todo(groups, count), threading.Event()
-    last = [device.type == "cuda" and number % FROM_THE_END == 0 for number in range(1, count + 1)]
+    todo, events = Todo(groups, len(processes)), SimpleQueue[EngineEvent | None]()
     workers = [
-        _Worker(ledger, device, todo, end, stopping, process) for end, process in zip(last, processes, strict=True)
+        _Worker(root, device, todo, device.type == "cuda" and number % FROM_THE_END == 0, events, stopping, process)
+        for number, process in enumerate(processes, start=1)
     ]
-    alarm = threading.Timer(min(deadline - time.monotonic(), threading.TIMEOUT_MAX), _ask, (workers, stopping))
-    alarm.daemon = True
     try:
-        alarm.start()
+        for thread in (*workers, threading.Thread(target=_ask_in_time, args=(workers, stopping), daemon=True)):
+            thread.start()
+        while not (all(worker.done.is_set() for worker in workers) and events.empty()):
+            with suppress(Empty):
+                if (event := events.get(timeout=LOOK)) is not None:
+                    yield event
+    except BaseException:
+        stopping.given_up = True
+        with suppress(KeyboardInterrupt):
+            _ask(workers)
+            if stopping.presses < 2:
+                _wait_for(workers)
         for worker in workers:
-            worker.start()
-        while not stopping.is_set() and (left := [worker for worker in workers if not worker.done.is_set()]):
-            left[0].done.wait(LOOK)
-            meanwhile()
-        _stop(workers, stopping)
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            print(STOPPING, file=sys.stderr, flush=True)
-        try:
-            _stop(workers, stopping)
-        except KeyboardInterrupt:
-            for worker in workers:
-                worker.kill()
-            _wait_for(workers)
+            worker.kill()
+        _wait_for(workers)
         raise
-    finally:
-        alarm.cancel()
 
 
-def _stop(workers: "Sequence[_Worker]", stopping: threading.Event) -> None:
-    """Let every worker finish its epoch, write its checkpoint and end; those that are done end at once."""
-    _ask(workers, stopping)
-    _wait_for(workers)
+def _ask_in_time(workers: "Sequence[_Worker]", stopping: Stopping) -> None:
+    while not stopping() and not all(worker.done.is_set() for worker in workers):
+        time.sleep(ASK)
+    _ask(workers)
 
 
-def _ask(workers: "Sequence[_Worker]", stopping: threading.Event) -> None:
-    stopping.set()
+def _ask(workers: "Sequence[_Worker]") -> None:
+    """Let every worker finish its epoch, write its checkpoint and end; those that are done have ended."""
     for worker in workers:
         worker.interrupt()
 
@@ -187,7 +151,7 @@ def _ask(workers: "Sequence[_Worker]", stopping: threading.Event) -> None:
 def _wait_for(workers: "Sequence[_Worker]") -> None:
     for worker in workers:
         while worker.ident is not None and not worker.done.wait(LOOK):  # if it was started
-            pass  # now and then awake: a Ctrl-C that the system hands to another thread does not wake this one
+            pass
 
 
 class _Worker(threading.Thread):
@@ -195,16 +159,17 @@ class _Worker(threading.Thread):
 
     def __init__(
         self,
-        ledger: Ledger,
+        root: Path,
         device: torch.device,
         todo: Todo,
         last: bool,
-        stopping: threading.Event,
+        events: "SimpleQueue[EngineEvent | None]",
+        stopping: Stopping,
         process: subprocess.Popen[str] | None = None,
     ):
         super().__init__(daemon=True)
-        self.ledger, self.device, self.todo, self.last, self.stopping = ledger, device, todo, last, stopping
-        self.process = process
+        self.root, self.device, self.todo, self.last = root, device, todo, last
+        self.events, self.stopping, self.process = events, stopping, process
         self.done = threading.Event()
         """To be waited for instead of `join`, which takes a thread for ended once Ctrl-C has interrupted it."""
 
@@ -213,9 +178,10 @@ class _Worker(threading.Thread):
             self._feed()
         finally:
             self.done.set()
+            self.events.put(None)  # wakes who waits for an event
 
     def _feed(self) -> None:
-        while not self.stopping.is_set():
+        while not self.stopping():
             group = self.todo.take(last=self.last)
             if group is None:
                 break
@@ -224,13 +190,13 @@ class _Worker(threading.Thread):
             if short is None:
                 continue
             self._reap()
-            if self.stopping.is_set() or self.todo.give_back(short):
+            if self.stopping() or self.todo.give_back(short):
                 return
             if not alone:
                 short = self._train(short)
             for spec in short.specs if short else ():
                 reason = f"too little memory on {self.device}, with no other worker there. Try a smaller batch."
-                self.ledger.end(spec, "failed", reason)
+                self.events.put(Ended(spec.digest(), "failed", reason))
         self._reap()
 
     def interrupt(self) -> None:
@@ -247,8 +213,8 @@ class _Worker(threading.Thread):
 
     def _train(self, group: Group) -> Group | None:
         """Train a group; those of its runs that found no memory are handed back."""
-        process = self.process = self.process or _launch(self.ledger.root, self.device)
-        if self.stopping.is_set():  # asked while the process was launched, when there was none to ask
+        process = self.process = self.process or _launch(self.root, self.device)
+        if self.stopping():  # asked while the process was launched, when there was none to ask
             process.terminate()
         assert process.stdin
         assert process.stdout
@@ -260,23 +226,20 @@ class _Worker(threading.Thread):
         left = {spec.digest(): spec for spec in group.specs}
         short: list[RunSpec] = []
         for line in process.stdout:
-            event = json.loads(line)
-            if event["event"] == "done":
+            event = from_line(line)
+            if isinstance(event, Ended):
+                spec = left.pop(event.run)
+                if event.status == NO_MEMORY:
+                    short.append(spec)
+                    continue
+            self.events.put(event)
+            if isinstance(event, Done):
                 return Group(tuple(short), group.engine) if short else None
-            spec = left[event["run"]]
-            if event["event"] == "epoch":
-                self.ledger.progress.epoch(spec, event["done"], event["loss"])
-                continue
-            del left[event["run"]]
-            if event["outcome"] == NO_MEMORY:
-                short.append(spec)
-            else:
-                self.ledger.end(spec, event["outcome"], event.get("reason"))
         process.wait()
         code = self._reap()
-        if not self.stopping.is_set():
-            for spec in left.values():
-                self.ledger.end(spec, "failed", f"its worker ended with exit code {code}.")
+        if not self.stopping():
+            for run in left:
+                self.events.put(Ended(run, "failed", f"its worker ended with exit code {code}."))
         return None
 
     def _reap(self) -> int:

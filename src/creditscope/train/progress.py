@@ -2,59 +2,62 @@
 
 import math
 import sys
-import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Self
 
 from creditscope.record.spec import RunSpec
+from creditscope.train.events import Ended, Epoch, Event, Planned
 
 UNTIMED = 0.02
 """Share of the epochs that are trained before the clock of the speed starts: until then workers start, and measure
 their nets for the first time. As many again are timed before a speed is said."""
 
 
-class Progress(Protocol):
-    """What the runner tells as it goes; called from several threads."""
-
-    def begin(self, runs: list[RunSpec], reused: int, root: Path) -> None:
-        """So many runs to train, none perhaps, so many found on record, and where records are."""
-        ...
-
-    def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
-        """A run has finished an epoch."""
-        ...
-
-    def end_run(self, spec: RunSpec, outcome: str) -> None:
-        """A run has come to its end."""
-        ...
-
-    def close(self) -> None:
-        """All is over."""
-        ...
-
-
-def choose_progress(*, quiet: bool = False) -> "Progress":
-    """Nothing if quiet, a live bar on a terminal, lines otherwise."""
+def choose_progress(*, quiet: bool = False, reused: int = 0) -> "Silent":
+    """Nothing if quiet, a live bar on a terminal, lines otherwise; `reused` runs more are on record."""
     if quiet:
         return Silent()
-    return LiveBar() if sys.stderr.isatty() else Lines()
+    return LiveBar(reused) if sys.stderr.isatty() else Lines(reused)
 
 
 class Silent:
-    """Says nothing."""
+    """Reads events and says nothing; others say something of some of them."""
 
-    def begin(self, runs: list[RunSpec], reused: int, root: Path) -> None:
-        """Nothing."""
+    def __init__(self, reused: int = 0):
+        self.reused, self.specs = reused, dict[str, RunSpec]()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self, event: Event) -> None:
+        """One event after the other."""
+        match event:
+            case Planned(runs, found, root):
+                self.specs = {spec.digest(): spec for spec in runs}
+                self.begin(runs, len(found) + self.reused, root)
+            case Epoch(run, done, loss):
+                self.epoch(self.specs[run], done, loss)
+            case Ended(run, status):
+                self.end_run(self.specs[run], status)
+            case _:
+                pass
+
+    def begin(self, runs: Sequence[RunSpec], reused: int, root: Path) -> None:
+        """So many runs to train, none perhaps, so many found on record, and where records are."""
 
     def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
-        """Nothing."""
+        """A run has finished an epoch."""
 
     def end_run(self, spec: RunSpec, outcome: str) -> None:
-        """Nothing."""
+        """A run has come to its end."""
 
     def close(self) -> None:
-        """Nothing."""
+        """All is over."""
 
 
 class Tally(Silent):
@@ -63,9 +66,9 @@ class Tally(Silent):
     interval = 0.1
     """Seconds between two refreshments."""
 
-    def begin(self, runs: list[RunSpec], reused: int, root: Path) -> None:
+    def begin(self, runs: Sequence[RunSpec], reused: int, root: Path) -> None:
         """Start counting."""
-        self.lock, self.started = threading.RLock(), time.monotonic()
+        self.started = time.monotonic()
         self.runs, self.ended = len(runs), 0
         self.epochs, self.trained = sum(spec.epochs for spec in runs), 0
         self.last: dict[str, int] = {}
@@ -77,24 +80,22 @@ class Tally(Silent):
 
     def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
         """A run that is resumed, or begun again for want of memory, has other epochs to train than was counted on."""
-        with self.lock:
-            run = spec.digest()
-            self.epochs += self.last.get(run, 0) + 1 - done
-            self.last[run] = done
-            self.trained += 1
-            if self.timed_from is None and self.trained >= UNTIMED * self.epochs:
-                self.timed_from = time.monotonic(), self.trained
-            frozen = " frozen" if spec.frozen else ""
-            self.latest = f"{spec.rule}{frozen} seed {spec.seed}: epoch {done}/{spec.epochs}, loss {loss:.3f}"
-            if time.monotonic() - self.shown_at >= self.interval:
-                self.shown_at = time.monotonic()
-                self.show()
+        run = spec.digest()
+        self.epochs += self.last.get(run, 0) + 1 - done
+        self.last[run] = done
+        self.trained += 1
+        if self.timed_from is None and self.trained >= UNTIMED * self.epochs:
+            self.timed_from = time.monotonic(), self.trained
+        frozen = " frozen" if spec.frozen else ""
+        self.latest = f"{spec.rule}{frozen} seed {spec.seed}: epoch {done}/{spec.epochs}, loss {loss:.3f}"
+        if time.monotonic() - self.shown_at >= self.interval:
+            self.shown_at = time.monotonic()
+            self.show()
 
     def end_run(self, spec: RunSpec, outcome: str) -> None:
         """A run less; one that ended early has no epochs left."""
-        with self.lock:
-            self.ended += 1
-            self.epochs -= spec.epochs - self.last.get(spec.digest(), 0)
+        self.ended += 1
+        self.epochs -= spec.epochs - self.last.get(spec.digest(), 0)
 
     @property
     def spent(self) -> float:
@@ -132,17 +133,16 @@ class Lines(Tally):
 
     interval = 30.0
 
-    def begin(self, runs: list[RunSpec], reused: int, root: Path) -> None:
+    def begin(self, runs: Sequence[RunSpec], reused: int, root: Path) -> None:
         """How much there is to do."""
         super().begin(runs, reused, root)
         self.say(self.todo)
 
     def end_run(self, spec: RunSpec, outcome: str) -> None:
         """Which run ended how, and the time left at this pace."""
-        with self.lock:
-            super().end_run(spec, outcome)
-            self.shown_at = time.monotonic()
-            self.say(f"[{self.ended}/{self.runs}] {spec.name()} {outcome} · {duration(self.spent)}, {self.pace()}")
+        super().end_run(spec, outcome)
+        self.shown_at = time.monotonic()
+        self.say(f"[{self.ended}/{self.runs}] {spec.name()} {outcome} · {duration(self.spent)}, {self.pace()}")
 
     def show(self) -> None:
         """Where it stands."""
@@ -156,7 +156,7 @@ class Lines(Tally):
 class LiveBar(Tally):
     """A rich bar over all epochs of all runs."""
 
-    def begin(self, runs: list[RunSpec], reused: int, root: Path) -> None:
+    def begin(self, runs: Sequence[RunSpec], reused: int, root: Path) -> None:
         """Start the bar, if there is something to train."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -184,10 +184,9 @@ class LiveBar(Tally):
 
     def end_run(self, spec: RunSpec, outcome: str) -> None:
         """Only what went wrong is worth a line."""
-        with self.lock:
-            super().end_run(spec, outcome)
-            if outcome != "complete":
-                self.bar.console.print(f"{spec.name()}: {outcome}")
+        super().end_run(spec, outcome)
+        if outcome != "complete":
+            self.bar.console.print(f"{spec.name()}: {outcome}")
 
     def close(self) -> None:
         """Stop the bar."""

@@ -1,10 +1,10 @@
 """Train runs into their records: begun, resumed where they were stopped, and finished; one by one or as a stack."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,11 +14,13 @@ from creditscope.record import Provenance, RecordWriter, RunSpec, Snapshot
 from creditscope.tasks import AnyTask, load_task
 from creditscope.train.checkpoint import NAME, Position, load_checkpoint, save_checkpoint, save_tensors
 from creditscope.train.data import Data, place_data
+from creditscope.train.engines import Group
+from creditscope.train.events import NO_MEMORY, Ended, Epoch
 from creditscope.train.provenance import begin_provenance, now
 from creditscope.train.room import forget_peak, peak_bytes, release_memory, wait_for_room
 from creditscope.train.run import Run, build_run
 from creditscope.train.stacked import CannotStackError, stack_runs
-from creditscope.train.training import train_run
+from creditscope.train.training import Diverged, Measured, Trained, train_epochs
 
 CHECKPOINT_SECONDS = 30.0
 """A checkpoint is not taken again before."""
@@ -28,14 +30,33 @@ LONG_SNAPSHOT = 5.0
 """Seconds after which a snapshot is given up if all shall stop; the run then goes on from the checkpoint before it."""
 TRIES = 3
 """How often a stack is tried beside others who hold memory of the device."""
-Outcome = str | Exception
-"""How a run ended ("complete", "diverged"), or why it failed."""
-OnRunEpoch = Callable[[RunSpec, int, float], None]
-"""Called for every run after every epoch with the epochs done and the mean training loss."""
+Events = Iterator[Epoch | Ended]
 
 
 class StoppedError(Exception):
     """Runs were asked to stop, and have; they go on from their last checkpoints."""
+
+
+def record_group(
+    group: Group, root: Path, *, device: torch.device, should_stop: Callable[[], bool] = lambda: False
+) -> Events:
+    """Train and measure runs that differ only in seed, and leave their whole records under `root`.
+
+    Runs that were stopped or killed go on from their last checkpoints and end with the same bytes. One that fails (a
+    damaged checkpoint, a full disk) does not stop the others; what fails for all (no memory, no data) is the end of
+    each. The stacked engine trains all at once, or in halves where the device's memory is too small, and those it
+    cannot map one by one. Device memory that was used is given back, for others or the next group. Once `should_stop`
+    says so, `StoppedError` is raised at the end of the epoch.
+    """
+    left = {spec.digest() for spec in group.specs}
+    try:
+        yield from _record(group, root, device, left, should_stop)
+    except StoppedError:
+        raise
+    except Exception as error:
+        yield from [failed(spec.digest(), error) for spec in group.specs if spec.digest() in left]
+    finally:
+        release_memory(device)
 
 
 def record_runs(
@@ -44,43 +65,46 @@ def record_runs(
     *,
     engine: str = "loop",
     device: torch.device | None = None,
-    on_epoch: OnRunEpoch | None = None,
-    on_end: Callable[[RunSpec, Outcome], None] | None = None,
+    on_epoch: Callable[[Epoch], None] = lambda epoch: None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> dict[str, Outcome]:
-    """Train and measure runs that differ only in seed, and leave their whole records under `root`.
+) -> dict[str, str]:
+    """`record_group` to its end; how each run ended, by the hash of its spec, or why it failed."""
+    outcomes: dict[str, str] = {}
+    group = Group(tuple(specs), engine)
+    for event in record_group(group, root, device=device or torch.device("cpu"), should_stop=should_stop):
+        if isinstance(event, Epoch):
+            on_epoch(event)
+        else:
+            outcomes[event.run] = event.reason or event.status
+    return outcomes
 
-    Runs that were stopped or killed go on from their last checkpoints and end with the same bytes. Says how each ended,
-    by the hash of its spec: one that fails (a damaged checkpoint, a full disk) does not stop the others. The stacked
-    engine trains all at once, or in halves where the device's memory is too small, and those it cannot map one by one.
-    """
-    device = device or torch.device("cpu")
-    task = load_task(specs[0].task, **specs[0].task_options)
-    outcomes: dict[str, Outcome] = {}
 
-    def end(spec: RunSpec, outcome: Outcome) -> None:
-        outcomes[spec.digest()] = outcome
-        if on_end:
-            on_end(spec, outcome)
+def failed(run: str, error: Exception) -> Ended:
+    """The end of a run by an error: its text if it is ours, otherwise where it came from, too."""
+    ours = isinstance(error, CreditscopeError)
+    status = NO_MEMORY if isinstance(error, torch.OutOfMemoryError) else "failed"
+    return Ended(run, status, str(error) if ours else "".join(traceback.format_exception(error)))
 
+
+def _record(group: Group, root: Path, device: torch.device, left: set[str], should_stop: Callable[[], bool]) -> Events:
+    """`record_group`, which keeps in `left` those that have not ended."""
+    specs, first = group.specs, group.specs[0]
+    task = load_task(first.task, **first.task_options)
     forget_peak(device)
     on_device = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-    with ExitStack() as held, on_device, matrix_products(specs[0].precision, device):
-        data = place_data(task, specs[0], device)
-        writers: dict[str, RecordWriter] = {}
+    with ExitStack() as held, on_device, matrix_products(first.precision, device):
+        session = _Session(task, place_data(task, first, device), device, left, should_stop)
         for spec in specs:
             try:
                 writer = held.enter_context(RecordWriter(root, spec).open())
                 finished = writer.finished_meanwhile()
                 if finished:
-                    end(spec, finished)
+                    yield session.end(spec, finished)
                 else:
-                    writers[spec.digest()] = writer
+                    session.writers[spec.digest()] = writer
             except (CreditscopeError, OSError) as error:
-                end(spec, error)
-        session = _Session(task, data, device, writers, on_epoch, end, should_stop)
-        session.train([spec for spec in specs if spec.digest() in writers], stacked=engine != "loop")
-    return outcomes
+                yield session.fail(spec, error)
+        yield from session.train([s for s in specs if s.digest() in left], stacked=group.engine != "loop")
 
 
 @contextmanager
@@ -104,27 +128,33 @@ class _Session:
         task: AnyTask,
         data: Data,
         device: torch.device,
-        writers: Mapping[str, RecordWriter],
-        on_epoch: OnRunEpoch | None,
-        end: Callable[[RunSpec, Outcome], None],
+        left: set[str],
         should_stop: Callable[[], bool],
     ):
-        self.task, self.data, self.device, self.writers = task, data, device, writers
-        self.on_epoch, self.on_end, self.should_stop = on_epoch, end, should_stop
-        self.ended: set[str] = set()
-        self.checksum = task.checksum()
+        self.task, self.data, self.device, self.left, self.should_stop = task, data, device, left, should_stop
+        self.writers, self.checksum = dict[str, RecordWriter](), task.checksum()
 
-    def train(self, specs: Sequence[RunSpec], *, stacked: bool, tries: int = TRIES) -> None:
+    def end(self, spec: RunSpec, status: str) -> Ended:
+        """A run has come to its end."""
+        self.left.discard(spec.digest())
+        return Ended(spec.digest(), status)
+
+    def fail(self, spec: RunSpec, error: Exception) -> Ended:
+        """A run has come to its end by an error."""
+        self.left.discard(spec.digest())
+        return failed(spec.digest(), error)
+
+    def train(self, specs: Sequence[RunSpec], *, stacked: bool, tries: int = TRIES) -> Events:
         """Bring all of them to their end; those that stand at the same epoch go together if stacked.
 
         If the device's memory is too small: again, when others have given some back (`tries` in all), else in halves.
         """
         if not stacked:
             for spec in specs:
-                self._train_ready(self._prepare([spec]), stacked=False)
+                yield from self._train_ready((yield from self._prepare([spec])), stacked=False)
             return
         try:
-            self._train_stacks(self._prepare(specs))
+            yield from self._train_stacks((yield from self._prepare(specs)))
             return
         except torch.OutOfMemoryError as error:
             short = error.with_traceback(None)  # which would hold on to the stack
@@ -140,21 +170,16 @@ class _Session:
             half = len(specs) // 2
             parts, tries = [specs[:half], specs[half:]], 1
         for part in parts:
-            self.train([spec for spec in part if spec.digest() not in self.ended], stacked=True, tries=tries)
+            yield from self.train([spec for spec in part if spec.digest() in self.left], stacked=True, tries=tries)
 
-    def _train_stacks(self, ready: "Sequence[_Recording]") -> None:
+    def _train_stacks(self, ready: "Sequence[_Recording]") -> Events:
         by_epoch: dict[int, list[_Recording]] = {}
         for recording in ready:
             by_epoch.setdefault(recording.position.epoch, []).append(recording)
         for together in by_epoch.values():
-            self._train_ready(together, stacked=True)
+            yield from self._train_ready(together, stacked=True)
 
-    def end(self, spec: RunSpec, outcome: Outcome) -> None:
-        """A run has come to its end, well or not."""
-        self.ended.add(spec.digest())
-        self.on_end(spec, outcome)
-
-    def _prepare(self, specs: Sequence[RunSpec]) -> "list[_Recording]":
+    def _prepare(self, specs: Sequence[RunSpec]) -> "Generator[Ended, None, list[_Recording]]":
         """Runs built and put where they were stopped; one that cannot be ends here."""
         ready = []
         for spec in specs:
@@ -163,10 +188,10 @@ class _Session:
                 ready.append(_Recording(run, self.writers[spec.digest()]))
             except Exception as error:
                 raise_out_of_memory(error)
-                self.end(spec, error)
+                yield self.fail(spec, error)
         return ready
 
-    def _train_ready(self, ready: "list[_Recording]", *, stacked: bool) -> None:
+    def _train_ready(self, ready: "list[_Recording]", *, stacked: bool) -> Events:
         run, note = None, ""
         if stacked:
             try:
@@ -175,86 +200,72 @@ class _Session:
             except CannotStackError as error:
                 note = f"not stacked: {error}"[:300]
         if run is not None:
-            self._train_run(run, ready, note)
+            yield from self._train_run(run, ready, note)
             return
         for recording in ready:
-            self._train_run(recording.run, [recording], note)
+            yield from self._train_run(recording.run, [recording], note)
 
-    def _train_run(self, run: Run, recordings: "list[_Recording]", note: str) -> None:
+    def _train_run(self, run: Run, recordings: "list[_Recording]", note: str) -> Events:
         left = dict(enumerate(recordings))
         began_at = saved_at = time.monotonic()
         took = 0.0
 
-        def write(seed: int, work: Callable[[_Recording], object]) -> None:
+        def write(seeds: Iterable[int], work: "Callable[[int, _Recording], None]") -> Iterator[Ended]:
             """What cannot be written (a full disk) is the end of its own run; the others go on."""
-            try:
-                work(left[seed])
-            except (OSError, CreditscopeError) as error:
-                self.end(left.pop(seed).spec, error)
-            if not left:
-                raise _NoneLeftError
+            for seed in [seed for seed in seeds if seed in left]:
+                try:
+                    work(seed, left[seed])
+                except (OSError, CreditscopeError) as error:
+                    yield self.fail(left.pop(seed).spec, error)
 
-        def append(snapshots: Sequence[Snapshot | None]) -> None:
-            for seed, snapshot in enumerate(snapshots):
-                if snapshot is not None and seed in left:
-                    write(seed, partial(_Recording.append, snapshot=snapshot))
-
-        def after_epoch(epoch: int, losses: Sequence[float]) -> None:
-            nonlocal saved_at, took
-            stop = self.should_stop() and epoch < run.spec.epochs
-            began = time.monotonic()
-            if stop or began - saved_at >= max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * took):
-                for seed in list(left):
-                    write(seed, partial(_Recording.save, run=run, seed=seed, epoch=epoch))
-                saved_at = time.monotonic()
-                took = saved_at - began
-            if self.on_epoch:
-                for seed, recording in left.items():
-                    self.on_epoch(recording.spec, epoch, losses[seed])
-            if stop:
-                raise StoppedError
+        def finish(seed: int, diverged: int | None) -> Iterator[Ended]:
+            yield from write([seed], lambda seed, recording: recording.finish(run, seed, diverged))
+            if seed in left:
+                yield self.end(left.pop(seed).spec, "complete" if diverged is None else "diverged")
 
         def measuring(seconds: float) -> None:
             kept = saved_at > began_at  # else nothing would have been gained since it was begun
             if kept and seconds >= LONG_SNAPSHOT and self.should_stop():
                 raise StoppedError
 
-        def finish(seed: int, diverged: int | None) -> None:
-            if seed in left:
-                write(seed, partial(_Recording.finish, run=run, seed=seed, diverged=diverged))
-            if seed in left:
-                self.end(left.pop(seed).spec, "complete" if diverged is None else "diverged")
-
         try:
+            yield from write(left, lambda seed, r: r.begin(run, note=note, data_checksum=self.checksum))
+            stages = train_epochs(run, start=recordings[0].position.epoch, on_measuring=measuring)
+            for stage in stages if left else ():
+                match stage:
+                    case Diverged(seed, epoch):
+                        yield from finish(seed, epoch)
+                    case Measured(snapshots):
+                        taken = {seed: snapshot for seed, snapshot in enumerate(snapshots) if snapshot is not None}
+                        yield from write(taken, lambda seed, r, taken=taken: r.append(taken[seed]))
+                    case Trained(epoch, losses):
+                        stop = self.should_stop() and epoch < run.spec.epochs
+                        began = time.monotonic()
+                        if stop or began - saved_at >= max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * took):
+                            yield from write(left, lambda seed, r, epoch=epoch: r.save(run, seed, epoch))
+                            saved_at = time.monotonic()
+                            took = saved_at - began
+                        for seed, recording in left.items():
+                            yield Epoch(recording.digest, epoch, losses[seed])
+                        if stop and left:
+                            raise StoppedError
+                if not left:
+                    return
             for seed in list(left):
-                write(seed, partial(_Recording.begin, run=run, note=note, data_checksum=self.checksum))
-            train_run(
-                run,
-                start=recordings[0].position.epoch,
-                on_epoch=after_epoch,
-                on_snapshots=append,
-                on_end=finish,
-                on_measuring=measuring,
-            )
+                yield from finish(seed, None)
         except StoppedError:
             raise
-        except _NoneLeftError:
-            return
         except Exception as error:
             raise_out_of_memory(error)
             for recording in left.values():
-                self.end(recording.spec, error)
-
-
-class _NoneLeftError(Exception):
-    """Every run of a stack has ended before its time."""
+                yield self.fail(recording.spec, error)
 
 
 class _Recording:
     """One run and its record, from where its checkpoint left off."""
 
     def __init__(self, run: Run, writer: RecordWriter):
-        self.run, self.spec, self.writer = run, run.spec, writer
+        self.run, self.spec, self.writer, self.digest = run, run.spec, writer, run.spec.digest()
         self.position = _resume(run, writer)
         self.lines, self.started = self.position.lines, time.perf_counter()
         self.before = writer.read_provenance() if self.position.epoch else None

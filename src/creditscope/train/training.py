@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -11,33 +12,41 @@ from creditscope.record.schema import Snapshot
 from creditscope.train.run import Run
 from creditscope.train.snapshots import snapshot_run
 
-OnEpoch = Callable[[int, Sequence[float]], None]
-"""Called after every epoch with the epochs done and the mean training loss of every seed."""
-OnSnapshots = Callable[[Sequence[Snapshot | None]], None]
-"""Called with the snapshots of all seeds; None for a seed that has ended."""
-OnMeasuring = Callable[[float], None]
-"""Called within a snapshot, before each seed that is measured on its own, with the seconds since it was begun."""
-OnEnd = Callable[[int, int | None], None]
-"""Called once for every seed, by its place: the epoch in which it diverged, or None."""
+
+@dataclass(frozen=True)
+class Measured:
+    """The snapshots of all seeds; None for a seed that has diverged."""
+
+    snapshots: list[Snapshot | None]
 
 
-def train_run(
-    run: Run,
-    *,
-    start: int = 0,
-    audit: bool = True,
-    on_epoch: OnEpoch | None = None,
-    on_snapshots: OnSnapshots | None = None,
-    on_end: OnEnd | None = None,
-    on_measuring: OnMeasuring = lambda seconds: None,
-) -> None:
+@dataclass(frozen=True)
+class Trained:
+    """So many epochs are done, the last with these mean training losses of the seeds."""
+
+    epoch: int
+    losses: list[float]
+
+
+@dataclass(frozen=True)
+class Diverged:
+    """A seed, by its place, has diverged in an epoch."""
+
+    seed: int
+    epoch: int
+
+
+def train_epochs(
+    run: Run, *, start: int = 0, audit: bool = True, on_measuring: Callable[[float], None] = lambda seconds: None
+) -> Iterator[Measured | Trained | Diverged]:
     """Train from epoch `start` to the end; a seed whose loss stops being finite ends there, and the others go on.
 
-    `audit=False` trains without measuring; the weights come out the same to the last bit.
+    `audit=False` trains without measuring; the weights come out the same to the last bit. `on_measuring` is called
+    within a snapshot, before each seed that is measured on its own, with the seconds since it was begun.
     """
     spec, alive = run.spec, [True] * len(run.specs)
 
-    def snap(epoch: int, train_loss: Tensor | None, last: LastStep | None) -> None:
+    def snap(epoch: int, train_loss: Tensor | None, last: LastStep | None) -> Iterator[Measured]:
         if audit and spec.snapshot_due(epoch):
             began = time.monotonic()
             taken = snapshot_run(
@@ -47,28 +56,34 @@ def train_run(
                 last_step=last,
                 before_seed=lambda: on_measuring(time.monotonic() - began),
             )
-            if on_snapshots:
-                on_snapshots([snapshot if lives else None for snapshot, lives in zip(taken, alive, strict=True)])
-
-    def end(seed: int, diverged: int | None) -> None:
-        alive[seed] = False
-        if on_end:
-            on_end(seed, diverged)
+            yield Measured([snapshot if lives else None for snapshot, lives in zip(taken, alive, strict=True)])
 
     if start == 0:
-        snap(0, None, None)
+        yield from snap(0, None, None)
     for epoch in range(start, spec.epochs):
         keep = audit and spec.snapshot_due(epoch + 1)
         train_loss, last = run.train_epoch(epoch, keep_last=keep)
         losses: list[float] = train_loss.tolist()
         for seed, loss in enumerate(losses):
             if alive[seed] and not math.isfinite(loss):
-                end(seed, epoch + 1)
+                alive[seed] = False
+                yield Diverged(seed, epoch + 1)
         if not any(alive):
             return
-        snap(epoch + 1, train_loss, last)
-        if on_epoch:
-            on_epoch(epoch + 1, losses)
-    for seed, lives in enumerate(alive):
-        if lives:
-            end(seed, None)
+        yield from snap(epoch + 1, train_loss, last)
+        yield Trained(epoch + 1, losses)
+
+
+def train_run(
+    run: Run,
+    *,
+    audit: bool = True,
+    on_epoch: Callable[[int, Sequence[float]], None] = lambda epoch, losses: None,
+    on_snapshots: Callable[[Sequence[Snapshot | None]], None] = lambda snapshots: None,
+) -> None:
+    """Train to the end, without a record; told are epochs with their losses, and snapshots."""
+    for stage in train_epochs(run, audit=audit):
+        if isinstance(stage, Trained):
+            on_epoch(stage.epoch, stage.losses)
+        elif isinstance(stage, Measured):
+            on_snapshots(stage.snapshots)

@@ -1,9 +1,8 @@
-"""A worker process: reads groups of runs as JSON lines, trains them on one thread, writes events as JSON lines.
+"""A worker process: reads groups of runs as lines of JSON, trains them on one thread, writes events as lines of JSON.
 
 A subprocess rather than `multiprocessing`, so that `creditscope.run` works in any script without a main guard.
 """
 
-import json
 import os
 import signal
 import sys
@@ -21,9 +20,8 @@ def main() -> None:
     from pydantic import TypeAdapter
 
     from creditscope.train.engines import Group
-    from creditscope.train.pool import NO_MEMORY
-    from creditscope.train.recording import StoppedError
-    from creditscope.train.runner import reason_of, record_group
+    from creditscope.train.events import Done, to_line
+    from creditscope.train.recording import StoppedError, record_group
 
     torch.set_num_threads(1)
     events = os.fdopen(os.dup(1), "w", buffering=1)
@@ -31,31 +29,12 @@ def main() -> None:
     root, device = Path(sys.argv[1]), torch.device(sys.argv[2])
     with suppress(Exception):  # wakes the device while there is nothing else to do; what is amiss, runs will say
         torch.zeros((), device=device)
-
-    def send(**event) -> None:
-        events.write(json.dumps(event) + "\n")
-
-    def end(spec, outcome) -> None:
-        if isinstance(outcome, torch.OutOfMemoryError):
-            send(event="end", run=spec.digest(), outcome=NO_MEMORY)
-        elif isinstance(outcome, Exception):
-            send(event="end", run=spec.digest(), outcome="failed", reason=reason_of(outcome))
-        else:
-            send(event="end", run=spec.digest(), outcome=outcome)
-
     adapter = TypeAdapter(Group)
     for line in sys.stdin:
-        group = adapter.validate_json(line)
         with suppress(StoppedError):
-            record_group(
-                group,
-                root,
-                device=device,
-                on_epoch=lambda spec, done, loss: send(event="epoch", run=spec.digest(), done=done, loss=loss),
-                on_end=end,
-                should_stop=stop.is_set,
-            )
-        send(event="done")
+            for event in record_group(adapter.validate_json(line), root, device=device, should_stop=stop.is_set):
+                events.write(to_line(event))
+        events.write(to_line(Done()))
         if stop.is_set():
             break
 

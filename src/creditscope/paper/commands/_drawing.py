@@ -1,6 +1,5 @@
 """Draw many figures from records that were loaded once."""
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from creditscope.words import count
 if TYPE_CHECKING:
     from creditscope.paper.studies import Study
     from creditscope.record import Record, RunSpec
+    from creditscope.train.events import Event
 
 
 def drawable(names: Sequence[str] | None = None) -> list[str]:
@@ -88,6 +88,13 @@ class Gallery:
             if self.studies[name].derive is None  # what must be measured first would take the device from training
         }
 
+    def read(self, event: "Event") -> None:
+        """What is told while runs are trained: of their records, see `add`."""
+        from creditscope.train.events import Recorded
+
+        if isinstance(event, Recorded):
+            self.add([event.record])
+
     def add(self, records: Sequence["Record"]) -> None:
         """Further records, while others are made: draw what is whole now; what fails is tried again at the end."""
         self.records += records
@@ -111,24 +118,23 @@ class Gallery:
 
 
 def draw_own(records: Sequence["Record"], out: Path) -> int:
-    """Draw the audit figure of whatever runs there are, one for each setting; returns how many were drawn."""
-    from creditscope.paper.figures import save_figure
-    from creditscope.paper.figures._selection import VARIANT_FIELDS
-    from creditscope.runs import Runs
+    """Draw the overview of whatever runs there are, one for each setting; returns how many were drawn."""
+    from creditscope import plots
+    from creditscope.auditing.methods import is_baseline, setting_key
 
     settings: dict[str, list[Record]] = {}
     for record in records:
-        if record.spec and not record.spec.frozen and record.spec.train_last == -1:
-            setting = record.spec.setting(without=("rule", *VARIANT_FIELDS))
-            settings.setdefault(json.dumps(setting, sort_keys=True), []).append(record)
+        if record.spec:
+            settings.setdefault(setting_key(record), []).append(record)
+    settings = {key: runs for key, runs in settings.items() if not all(map(is_baseline, runs))}
     drawn = 0
     for number, runs in enumerate(settings.values(), start=1):
         name = f"own_{number}" if len(settings) > 1 else "own"
         latest = _latest_texts(runs)
-        rules = dict.fromkeys(record.facts.rule.label for record in latest)
+        rules = dict.fromkeys(record.facts.rule.label for record in latest if not is_baseline(record))
         title = f"{name}: {runs[0].spec.task}, {runs[0].spec.net}, {', '.join(rules)}"  # pyright: ignore[reportOptionalMemberAccess]
         try:
-            paths = save_figure(Runs(latest).plot(), out, name)
+            paths = plots.save_figure(plots.overview(latest), out, name)
         except CreditscopeError as error:
             say([f"{title}: not drawn. {error}"])
             continue
@@ -140,9 +146,11 @@ def draw_own(records: Sequence["Record"], out: Path) -> int:
 
 
 def _latest_texts(runs: Sequence["Record"]) -> list["Record"]:
-    """Of a rule whose text was edited between runs, those of the text that was run last."""
+    """Of a rule whose text was edited between runs, those of the text that was trained last."""
+    from creditscope.auditing.methods import is_baseline
+
     last: dict[str, tuple[str, str]] = {}
-    for spec, started in ((r.spec, r.provenance.started) for r in runs):
+    for spec, started in ((r.spec, r.provenance.started) for r in runs if not is_baseline(r)):
         assert spec is not None
         last[spec.rule] = max(last.get(spec.rule, ("", "")), (started, spec.rule_source))
-    return [r for r in runs if r.spec and r.spec.rule_source == last[r.spec.rule][1]]
+    return [r for r in runs if r.spec and r.spec.rule_source == last.get(r.spec.rule, ("", r.spec.rule_source))[1]]

@@ -72,7 +72,7 @@ class Reproduce:
             studies, records, specs, self.records, self.out, measure=self.train, device=self.training.device
         )
         with clock.timed(bool(specs)):
-            records += train_union(specs, self.records, problems=problems, reused=reused, on_records=gallery.add, **how)
+            records += train_union(specs, self.records, problems=problems, reused=reused, readers=[gallery.read], **how)
             gallery.finish(records)
             clock.summary = self._sum_up(studies, records)
         say([f"note: {problem}" for problem in problems])

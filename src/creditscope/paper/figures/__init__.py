@@ -2,9 +2,9 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from creditscope.plots import save_figure
 from creditscope.registry import FIGURES
 
 if TYPE_CHECKING:
@@ -14,19 +14,6 @@ if TYPE_CHECKING:
 
 
 register_figure = FIGURES.register
-
-
-def save_figure(fig: "Figure", folder: str | Path, name: str) -> list[Path]:
-    """Write NAME.png and NAME.pdf (Type-42 fonts, no date, so equal figures are equal files)."""
-    from creditscope.paper.figures._style import styled
-
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"
-    with styled():
-        fig.savefig(png)
-        fig.savefig(pdf, metadata={"CreationDate": None})
-    return [png, pdf]
 
 
 def describe_figure(plot: Callable[..., "Figure"], records: Sequence["Record"]) -> str:

@@ -1,12 +1,14 @@
 """What is read from a finished run: a number, or in words why there is none."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import partial
 
 from creditscope.auditing.early import find_early
 from creditscope.auditing.growth import largest_growth
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH, PUBLISHED_ROWS, USUAL_GAMMA
-from creditscope.record import Record, Snapshot
+from creditscope.errors import UnknownNameError
+from creditscope.record import Record, Snapshot, TapMeasures
 
 Answer = float | str
 Reader = Callable[[Record], Answer]
@@ -15,20 +17,22 @@ Fires = Callable[[Record, Snapshot], bool | None]
 
 FLOOR = PUBLISHED_FLOOR / PUBLISHED_ROWS
 NOT_MEASURED, NEVER = "not measured", "never fires"
+MEASURES = tuple(field.name for field in fields(TapMeasures))
 
 
 def accuracy(record: Record) -> Answer:
     """On the whole test set, at the end."""
-    return _or_missing(record.last.accuracy)
+    return NOT_MEASURED if record.last.accuracy is None else record.last.accuracy
 
 
 def gamma(record: Record) -> Answer:
     """Γ over taps 1..L at the end."""
-    return _or_missing(record.last.gamma)
+    return NOT_MEASURED if record.last.gamma is None else record.last.gamma
 
 
 def at_tap(name: str, tap: int, *, rows: int = 1) -> Reader:
     """A per-tap measure at the end; `rows`: divided by so many, as under a loss that is a mean over them."""
+    _check_measure(name)
 
     def read(record: Record) -> Answer:
         values = getattr(record.last.head_taps, name)
@@ -40,6 +44,7 @@ def at_tap(name: str, tap: int, *, rows: int = 1) -> Reader:
 
 def deep(name: str, *, early: bool = False, start: int = 2) -> Reader:
     """Mean over taps 2..L, or from another on, at the end or early."""
+    _check_measure(name)
 
     def read(record: Record) -> Answer:
         snapshot = find_early(record).snapshot if early else record.last
@@ -49,6 +54,11 @@ def deep(name: str, *, early: bool = False, start: int = 2) -> Reader:
         return sum(values) / len(values)
 
     return read
+
+
+def _check_measure(name: str) -> None:
+    if name not in MEASURES:
+        raise UnknownNameError("measure at taps", name, MEASURES)
 
 
 gamma_at_input = deep("cos_input", start=1)
@@ -116,5 +126,19 @@ def pair_accepts(aggregate: Reader = gamma) -> Reader:
     return read
 
 
-def _or_missing(value: float | None) -> Answer:
-    return NOT_MEASURED if value is None else value
+READERS: dict[str, Callable[..., Reader]] = {
+    "accuracy": lambda: accuracy,
+    "gamma": lambda: gamma,
+    "gamma_at_input": lambda: gamma_at_input,
+    "at_tap": at_tap,
+    "deep": deep,
+    "deep_early": partial(deep, early=True),
+    "first_growth": lambda: first_epoch(grows),
+    "first_under_floor": lambda rows: first_epoch(under_floor(rows)),
+    "never_grows": lambda: never(grows),
+    "never_under_floor": lambda rows: never(under_floor(rows)),
+    "greatest_growth": lambda: greatest_growth,
+    "pair_accepts": pair_accepts,
+    "pair_accepts_at_input": lambda: pair_accepts(gamma_at_input),
+}
+"""By the names that `published.toml` has for them, made from the arguments that follow there."""

@@ -1,15 +1,16 @@
 """Settings: one consistent choice of conventions for all numbers, so that each is asked what it gives jointly."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from creditscope.paper.reproduction._readers import Reader
-from creditscope.paper.reproduction._readings import Reading, read
+from creditscope.paper.reproduction._readings import Reading
 from creditscope.paper.reproduction._shelf import Wanted
 from creditscope.paper.studies.conventions import BLOCK_FA, DFA
 
 Readings = Mapping[str, Reading]
 """By setting; one that cannot have the number is left out."""
+Make = Callable[..., Reading]
+"""From conditions to a reading of them."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,12 @@ def applied(setting: str, wanted: Wanted) -> Wanted:
     return {**wanted, **own, **targets}
 
 
-def everywhere(reading: Reading) -> Readings:
-    """A number that no convention changes."""
-    return {setting.name: reading for setting in SETTINGS}
+def under_all(conditions: Sequence[Wanted], made: Make, at_input: Make | None = None) -> Readings:
+    """A reading of conditions under every setting; `at_input` is how the publication read them, if otherwise.
 
-
-def under_all(wanted: Wanted, reader: Reader, at_input: Reader | None = None) -> Readings:
-    """A reader on a condition under every setting; `at_input` is how the publication read it, if otherwise."""
-    if wanted["rule"] not in RULES:
-        return everywhere(read(wanted, reader))
-    readers = {s.name: reader for s in SETTINGS} | {CONVENTIONS: at_input or reader}
-    return {name: read(applied(name, wanted), own) for name, own in readers.items()}
+    Where no convention changes the conditions it is one and the same.
+    """
+    if not any(wanted["rule"] in RULES for wanted in conditions):
+        return dict.fromkeys((s.name for s in SETTINGS), made(*conditions))
+    by_setting = {s.name: made for s in SETTINGS} | {CONVENTIONS: at_input or made}
+    return {name: make(*(applied(name, wanted) for wanted in conditions)) for name, make in by_setting.items()}

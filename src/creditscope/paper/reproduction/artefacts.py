@@ -1,12 +1,12 @@
 """Readings that come from how a number is computed, not from the net: each shown by runs on record."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, TRAJECTORY_ROWS
-from creditscope.paper.reproduction._conditions import BLOCK_FA, DFA, gcn
+from creditscope.paper.reproduction._conditions import CONDITIONS
 from creditscope.paper.reproduction._shelf import Shelf
 from creditscope.paper.reproduction._words import mean_of, name_of
 from creditscope.paper.studies import DerivedRecord
@@ -14,7 +14,6 @@ from creditscope.record import Record
 from creditscope.words import amount, count, drift, number
 
 CLAMP = 1e-8
-COLLAPSED_DEPTH = 10
 NOT_ON_RECORD = "Not on record."
 
 
@@ -51,7 +50,7 @@ def clamp_taps(record: Record) -> list[Clamped]:
 
 def clamped_cosine(shelf: Shelf) -> str:
     """DFA at its end: cosines as they are, and as clamped norms would give them."""
-    runs = shelf.find(DFA).runs
+    runs = shelf.find(CONDITIONS["dfa"]).runs
     by_tap: dict[int, list[Clamped]] = {}
     for record in runs.values():
         for one in clamp_taps(record):
@@ -106,7 +105,9 @@ def change_of_units(derived: Sequence[Record]) -> str:
 
 def exact_tap(shelf: Shelf) -> str:
     """Block FA: Γ with and without the tap that is handed the gradient."""
-    runs = [r for r in shelf.find(BLOCK_FA).runs.values() if None not in (r.last.gamma, r.last.gamma_inexact)]
+    runs = [
+        r for r in shelf.find(CONDITIONS["block_fa"]).runs.values() if None not in (r.last.gamma, r.last.gamma_inexact)
+    ]
     if not runs:
         return NOT_ON_RECORD
     with_it, without = ([getattr(r.last, n) or 0.0 for r in runs] for n in ("gamma", "gamma_inexact"))
@@ -120,8 +121,8 @@ def exact_tap(shelf: Shelf) -> str:
 def weight_decay(shelf: Shelf) -> str:
     """A deep GCN that collapses under a coupled decay, and the same without decay."""
     said, first = [], ""
-    for label, decay in (("decay on every layer", True), ("no decay", False)):
-        runs = list(shelf.find(gcn(COLLAPSED_DEPTH, decay=decay)).runs.values())
+    for label, name in (("decay on every layer", "gcn-10"), ("no decay", "gcn-10-no-decay")):
+        runs = list(shelf.find(CONDITIONS[name]).runs.values())
         known = [(r, r.last.accuracy, r.last.weights) for r in runs]
         usable = [(r, accuracy, weights) for r, accuracy, weights in known if accuracy is not None and weights]
         if not usable:
@@ -133,17 +134,14 @@ def weight_decay(shelf: Shelf) -> str:
             f"{label}: accuracy {mean_of([accuracy for _, accuracy, _ in usable])}, float32 norm of the gradient 0 in "
             f"{sum(v == 0 for v in norms)} of {len(norms)} weights, every element 0 in {sum(map(bool, zeros))}"
         )
-    return f"BP on Cora, GCN, L = {COLLAPSED_DEPTH}. {'. With '.join(['With ' + said[0], said[1]])}. Shown by {first}."
-
-
-ARTEFACTS: dict[str, Callable[[Shelf], str]] = {
-    "Clamped cosines": clamped_cosine,
-    "A tap with exact credit in Γ": exact_tap,
-    "Coupled weight decay": weight_decay,
-}
+    return f"BP on Cora, GCN, L = 10. {'. With '.join(['With ' + said[0], said[1]])}. Shown by {first}."
 
 
 def list_artefacts(shelf: Shelf, derived: Sequence[Record]) -> dict[str, str]:
     """Title → sentence."""
-    found = {title: tell(shelf) for title, tell in ARTEFACTS.items()}
-    return {"Clamped cosines": found.pop("Clamped cosines"), "A change of units": change_of_units(derived), **found}
+    return {
+        "Clamped cosines": clamped_cosine(shelf),
+        "A change of units": change_of_units(derived),
+        "A tap with exact credit in Γ": exact_tap(shelf),
+        "Coupled weight decay": weight_decay(shelf),
+    }

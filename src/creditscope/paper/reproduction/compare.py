@@ -1,11 +1,4 @@
-"""Is a published number what we measure? One definition, for values, ranges and claims.
-
-*Inside*: the published value lies in the 95 % prediction interval for a mean of the published number m of seeds, with
-mean and sd (ddof 1) over our n seeds, on log10 for sizes. Where the published sd is known it is
-mean ± t·√(sd²/n + published sd²/m) with the degrees of freedom of Welch and Satterthwaite, else
-mean ± t·sd·√(1/n + 1/m) with n − 1. A published number stands for all that round to it, a range for all within it,
-one value per seed for its mean. Where no m is stated, m = 1. A claim is inside if every seed bears it out.
-"""
+"""Is a published number what we measure? One definition, for values, ranges and claims: that of `method.md`."""
 
 import math
 from collections.abc import Sequence

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 
 from creditscope.paper.reproduction._cells import say_others, say_ours, say_published, say_under
 from creditscope.paper.reproduction._settings import SETTINGS
@@ -19,25 +20,7 @@ HEAD = """# Reproduction of published numbers
 Made from records by `{command}`.
 Nothing on this page is typed in by hand but the published numbers, which are only ever compared with.
 """
-METHOD = """## How it is compared
-A **setting** is one choice of conventions for all numbers at once. A number is compared under every setting **on the
-same seeds**, those on which all settings with runs of it have an answer, a value or that it never fires (n), so that
-none is inside merely because it has fewer seeds and a wider interval. Numbers that no convention changes, such as BP's,
-count under every setting alike.
-
-Values are means over these seeds with their 95 % t interval (ddof 1, over seeds; test set fixed), for sizes geometric
-means. **Inside**: the published value lies in the 95 % prediction interval for a mean of the published number m of
-seeds, which is given. Where the published sd is known (stated, or from one value per seed) that is mean ± t·√(sd²/n +
-published sd²/m) with the degrees of freedom of Welch and Satterthwaite; else mean ± t·sd·√(1/n + 1/m) with n − 1, on
-log10 for sizes. A published number stands for all that round to it, a range for all within it, one value per seed for
-its mean; where the number of seeds is not stated, m = 1. A claim is inside if every seed bears it out. A wide interval
-makes it easy to be inside, so of accuracies inside it is said if the mean is more than 1.5 pp away. Where ours is not
-inside, the last column gives what other conditions that were run say on the same seeds, and where one has fewer of them
-ours on those: a reason that was tried, and not counted. Published gradient norms are of a mean over N rows; ours, per
-sample, are divided by the N named. ρ and fresh feedback are read where a block is told, under every setting. Most
-records are thinned: where something is first seen after epochs that are not on record, the middle of the epochs at
-which it may have begun is taken.
-"""
+METHOD = Path(__file__).with_name("method.md").read_text(encoding="utf-8")
 COLUMNS = ("quantity", "published", "n", *(s.title for s in SETTINGS), "ours, all seeds", "other conditions")
 
 
@@ -72,13 +55,8 @@ def lead_of(records: Sequence[Record]) -> list[str]:
 def _lead(found: Joint) -> str:
     first, *_, last = lead_lines(found, len(PUBLISHED))
     tallies = {one.setting.name: one for one in found.tallies}
-    columns = (
-        "setting",
-        "is",
-        f"inside, of {found.shared} that all have",
-        "inside, of those it has",
-        "of them far off",
-    )
+    shared = f"inside, of {found.shared} that all have"
+    columns = ("setting", "is", shared, "inside, of those it has", "of them far off")
     lines = []
     for setting in SETTINGS:
         one = tallies.get(setting.name)
@@ -95,18 +73,11 @@ def _rows(rows: Sequence[Row], shelf: Shelf) -> str:
 
 
 def _row(row: Row, shelf: Shelf) -> tuple[str, ...]:
+    published, n = row.published, max(found.n for found in row.under.values())
     first, *others = (row.under[s.name] for s in SETTINGS)
-    same = [say_under(row.published, found) if row.published.depends else "the same" for found in others]
-    cells = say_under(row.published, first), *same
-    n = max(found.n for found in row.under.values())
-    return (
-        row.published.quantity,
-        say_published(row.published),
-        str(n),
-        *cells,
-        say_ours(row, shelf),
-        say_others(row, shelf),
-    )
+    same = [say_under(published, found) if published.depends else "the same" for found in others]
+    cells = say_under(published, first), *same, say_ours(row, shelf), say_others(row, shelf)
+    return (published.quantity, say_published(published), str(n), *cells)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

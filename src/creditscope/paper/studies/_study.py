@@ -149,8 +149,8 @@ def collect(
         from creditscope.train.runner import run_all
 
         specs = [plan_run(**wanted) for wanted in missing]
-        progress = choose_progress(quiet=quiet)
-        records = [*records, *run_all(specs, root, progress=progress, problems=problems, reused=reused, **how)]
+        with choose_progress(quiet=quiet, reused=reused) as progress:
+            records = [*records, *run_all(specs, root, readers=[progress.read], problems=problems, **how)]
     elif missing:
         problems.append(f"{len(missing)} of {len(study.runs)} runs are not on record: {_words(missing)}.")
     found = find_wanted(study, records)

@@ -1,13 +1,16 @@
 """The runs of several studies together: each is trained once, and a richer one serves all who want it plainer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from creditscope.paper.studies._study import Study, find_missing
 from creditscope.record import Record, RunSpec
 from creditscope.record.spec import MEASURING_FIELDS
+
+if TYPE_CHECKING:
+    from creditscope.train.events import Event
 
 
 def plan_union(studies: Sequence[Study], records: Sequence[Record]) -> list[RunSpec]:
@@ -38,7 +41,14 @@ def drop_served(specs: Sequence[RunSpec]) -> list[RunSpec]:
 
 
 def train_union(
-    specs: Sequence[RunSpec], root: Path, *, problems: list[str], quiet: bool = True, **how: Any
+    specs: Sequence[RunSpec],
+    root: Path,
+    *,
+    problems: list[str],
+    readers: Sequence[Callable[["Event"], None]] = (),
+    reused: int = 0,
+    quiet: bool = True,
+    **how: Any,
 ) -> list[Record]:
     """Train the runs in one go (`how`: see `run_all`); what `problems` says of them as unfinished is taken back."""
     if not specs:
@@ -46,7 +56,8 @@ def train_union(
     from creditscope.train.progress import choose_progress
     from creditscope.train.runner import run_all
 
-    records = run_all(specs, root, progress=choose_progress(quiet=quiet), problems=problems, **how)
+    with choose_progress(quiet=quiet, reused=reused) as progress:
+        records = run_all(specs, root, readers=[progress.read, *readers], problems=problems, **how)
     finished = tuple(f"Record {record.name} is incomplete" for record in records)
     problems[:] = [problem for problem in problems if not problem.startswith(finished)]
     return records

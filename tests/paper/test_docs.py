@@ -12,7 +12,7 @@ import pytest
 from documents import GALLERY, MANUAL, README, ROOT, assert_says, read_sizes
 from pages import texts
 
-from creditscope.auditing import MethodAudit, audit
+from creditscope.auditing import MethodAudit
 from creditscope.errors import CreditscopeError
 from creditscope.paper.commands._drawing import drawable
 from creditscope.paper.figures import describe_figure
@@ -26,7 +26,7 @@ from creditscope.paper.reproduction.joint import compare_settings, join
 from creditscope.paper.reproduction.published import PUBLISHED
 from creditscope.paper.studies import DerivedRecord, collect, resolve_study, study_on_record
 from creditscope.paper.studies._study import find_missing
-from creditscope.record import Record, load_records
+from creditscope.record import Record
 from creditscope.registry import FIGURES, STUDIES
 
 IMAGES = ROOT / "docs" / "images"
@@ -64,8 +64,8 @@ class TestLinks:
 
 
 @pytest.fixture(scope="module")
-def records() -> list[Record]:
-    return load_records(ROOT / "results" / "paper")
+def records(shipped_records) -> list[Record]:
+    return shipped_records
 
 
 MAIN = "cifar10 · resmlp (depth 4, width 256) · 100 epochs"
@@ -73,8 +73,8 @@ MAIN = "cifar10 · resmlp (depth 4, width 256) · 100 epochs"
 
 
 @pytest.fixture(scope="module")
-def everything(records) -> list[MethodAudit]:
-    return list(audit(records).methods)
+def everything(shipped_audit) -> list[MethodAudit]:
+    return list(shipped_audit.methods)
 
 
 @pytest.fixture(scope="module")

@@ -12,20 +12,20 @@ from scipy.stats import t as student_t
 from creditscope.paper.figures._controls import Controls, Row, select_controls
 from creditscope.paper.figures._words import half_width
 from creditscope.paper.studies import collect, resolve_study
-from creditscope.record import Record, load_records
+from creditscope.record import Record
 
 SCRIPT = load_script(ROOT / "docs" / "make_tables.py")
 PAPER, RESULTS = ROOT / "results" / "paper", ROOT / "bench" / "results"
 
 
 @pytest.fixture(scope="module")
-def records() -> list[Record]:
-    return load_records(PAPER)
+def records(shipped_records) -> list[Record]:
+    return shipped_records
 
 
 @pytest.fixture(scope="module")
-def shipped(records):
-    return SCRIPT.Shipped(records)
+def shipped(records, shipped_audit):
+    return SCRIPT.Shipped(records, shipped_audit.methods)
 
 
 @pytest.fixture(scope="module")

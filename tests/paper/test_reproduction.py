@@ -13,8 +13,11 @@ from reproduced import change, entry, everything, is_seed
 from scipy import stats
 
 from creditscope.auditing.early import find_early
+from creditscope.errors import CreditscopeError
 from creditscope.paper.reproduction import write_reproduction
 from creditscope.paper.reproduction._cells import say_others, say_ours
+from creditscope.paper.reproduction._conditions import make_condition
+from creditscope.paper.reproduction._file import DATA
 from creditscope.paper.reproduction._readers import (
     NEVER,
     deep,
@@ -28,10 +31,11 @@ from creditscope.paper.reproduction._readers import (
 from creditscope.paper.reproduction._readings import Values, first_is_best
 from creditscope.paper.reproduction._settings import SETTINGS
 from creditscope.paper.reproduction._shelf import Shelf
+from creditscope.paper.reproduction.claims import ask
 from creditscope.paper.reproduction.compare import Alternative, Published, compare
 from creditscope.paper.reproduction.joint import Row, compare_settings, join, lead_lines
 from creditscope.paper.reproduction.page import lead_of, render_page
-from creditscope.paper.reproduction.published import NOT_COMPARED, PUBLISHED, WHERE
+from creditscope.paper.reproduction.published import NOT_COMPARED, PUBLISHED, WHERE, make_number
 from creditscope.paper.studies.graph_depth import graph_depth
 from creditscope.paper.studies.reproduction import SCALES as REPRODUCTION
 from creditscope.record import Record
@@ -259,6 +263,75 @@ class TestSelectors:
                         alike.setdefault(round(float(np.mean(values)), 5), set()).add((published.id, label))
         names = [{id for id, label in found if not label} for found in alike.values()]
         assert all(len(found) <= 1 for found in names), names
+
+
+class TestFile:
+    """What is wrong in `published.toml` is named, with what was expected."""
+
+    def refused(self, make, *names: str) -> str:
+        with pytest.raises(CreditscopeError, match=r"published\.toml cannot be used: Expected .*, but got ") as caught:
+            make()
+        assert all(name in str(caught.value) for name in names), caught.value
+        return str(caught.value)
+
+    def number(self, **changed) -> Published:
+        entry = {"id": "x", "quantity": "accuracy", "said": "0.3", "condition": "dfa", "read": "accuracy"} | changed
+        return make_number({key: value for key, value in entry.items() if value is not None}, "part")
+
+    @pytest.mark.parametrize(
+        ("changed", "named"),
+        [
+            ({"read": "nope"}, ("name of a reader", "'nope'", "at_tap")),
+            ({"read": "at_tap cosine 1"}, ("name of a measure", "'cosine'", "cos_input")),
+            ({"read": "at_tap cos"}, ("arguments", "tap", "Mend")),
+            ({"at_input": "nope"}, ("name of a reader", "'nope'")),
+            ({"condition": "nope"}, ("name of a condition", "'nope'", "dfa-wide")),
+            ({"condition": ["dfa", "bp"]}, ("as many conditions", "Mend")),
+            ({"read": "gain"}, ("as many conditions", "Mend")),
+            ({"alternatives": [{"label": "other", "condition": "nope"}]}, ("name of a condition", "'nope'")),
+            ({"alternatives": [{"condition": "bp"}]}, ("label", "Add")),
+            ({"said": 0.3}, ("digits as text", "0.3", "as printed")),
+            ({"said": "O.3"}, ("digits as text", "'O.3'")),
+            ({"sd": 0.25}, ("digits as text", "0.25")),
+            ({"kind": "seed"}, ("name of a kind", "'seed'", "seeds")),
+            ({"scale": "log"}, ("name of a scale", "'log'", "log10")),
+            ({"quantity": None}, ("no quantity", "Add")),
+            ({"seeds": 3}, ("name of a key", "'seeds'", "alternatives")),
+        ],
+    )
+    def test_a_number(self, changed, named):
+        assert self.number().said == ("0.3",)
+        assert self.refused(lambda: self.number(**changed), *named).startswith("Number 'x' of ")
+
+    @pytest.mark.parametrize(
+        ("entry", "named"),
+        [
+            ({"from": "nope"}, ("name of a condition", "'nope'", "student")),
+            ({"from": "bp", "rul": "dfa"}, ("name of a key", "'rul'", "rule")),
+            ({"rule": "dfa"}, ("no from", "Add")),
+        ],
+    )
+    def test_a_condition(self, entry, named):
+        assert self.refused(lambda: make_condition("x", entry), *named).startswith("Condition 'x' of ")
+
+    @pytest.mark.parametrize(
+        ("changed", "named"),
+        [
+            ({"check": "nope"}, ("name of a check", "'nope'", "crosses_floor")),
+            ({"check": "control"}, ("arguments", "least", "Mend")),
+            ({"condition": "nope"}, ("name of a condition", "'nope'")),
+        ],
+    )
+    def test_a_claim(self, changed, named):
+        claim = {"text": "x", "condition": "dfa", "check": "control 0.9"}
+        assert ask(claim, Shelf([])).holds is None
+        assert self.refused(lambda: ask({**claim, **changed}, Shelf([])), *named).startswith("Claim 'x' of ")
+
+    def test_every_condition_is_read(self):
+        """Or changed by one that is, or read by an artefact."""
+        text = str({key: part for key, part in DATA.items() if key != "conditions"})
+        text += str([changed["from"] for changed in DATA["conditions"].values()])
+        assert [name for name in DATA["conditions"] if f"'{name}'" not in text] == ["gcn-10-no-decay"]
 
 
 class TestJoint:

@@ -10,10 +10,9 @@ from statistics import median
 import jsonschema
 import pytest
 
-from creditscope.cli import main
+from creditscope.paper.exports import write_exports
 
-ROOT = Path(__file__).parents[1]
-SHIPPED = ROOT / "results/paper"
+ROOT = Path(__file__).parents[2]
 SEEDS = (42, 123, 456)
 PAIRS = {
     "snapshot_evolution_v2/snapshot_evolution_s{}.json": ((42,), "hidden_norms", "bp_grad_norms_per_sample_med"),
@@ -33,10 +32,10 @@ BLOCKS = 4
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Path:
+def results(tmp_path_factory, shipped_records) -> Path:
     """The folder of exported results."""
     out = tmp_path_factory.mktemp("export")
-    main(["export", "--records", str(SHIPPED), "--out", str(out)])
+    write_exports(shipped_records, out)
     return out / "results"
 
 

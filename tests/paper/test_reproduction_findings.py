@@ -10,7 +10,7 @@ from reproduced import change, everything, is_seed
 from scipy import stats
 
 from creditscope.paper.reproduction import write_reproduction
-from creditscope.paper.reproduction._conditions import gcn
+from creditscope.paper.reproduction._conditions import CONDITIONS
 from creditscope.paper.reproduction._shelf import Shelf
 from creditscope.paper.reproduction.artefacts import (
     change_of_units,
@@ -115,7 +115,7 @@ class TestArtefacts:
     def test_weight_decay(self):
         def runs(decay: bool, accuracy: float, norm: float) -> list[Record]:
             weights = make_weights(exact_float32=norm, exact_all_zero=0)
-            wanted = gcn(10, decay=decay)
+            wanted = CONDITIONS["gcn-10" if decay else "gcn-10-no-decay"]
             return [run_of({**wanted, "seed": s}, accuracy=accuracy, weights=weights) for s in (1, 2, 3)]
 
         text = weight_decay(Shelf([*runs(True, 0.1, 0.0), *runs(False, 0.65, 0.5)]))

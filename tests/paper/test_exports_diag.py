@@ -16,7 +16,7 @@ from creditscope.paper.exports import EXPORTS, write_exports
 from creditscope.paper.exports.diag_section23 import PATH, diag_section23, shape
 from creditscope.record import Record, load_records
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 export_rows = partial(write_exports, scale="test", names=("diag_section23",))
 
 

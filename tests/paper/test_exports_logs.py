@@ -17,7 +17,7 @@ from creditscope.paper.studies.snapshot_vit import snapshot_vit
 from creditscope.record import Record
 from creditscope.registry import EXPORTS
 
-SCHEMAS = Path(__file__).parents[1] / "src/creditscope/paper/exports/schemas"
+SCHEMAS = Path(__file__).parents[2] / "src/creditscope/paper/exports/schemas"
 FAMILIES = [name for name in EXPORTS.names() if name != "diag_section23"]
 STUDIES = (snapshot_resmlp, snapshot_vit, cross_architecture, penalty_rescue)
 FILES = {

@@ -10,8 +10,8 @@ import pytest
 from builders import make_record, make_wanted
 
 import creditscope
-from creditscope.commands import _drawing
 from creditscope.errors import UnfinishedError
+from creditscope.paper.commands import _drawing
 from creditscope.paper.commands.reproduce import _Clock
 from creditscope.paper.studies import Study, resolve_study
 from creditscope.paper.studies._effort import sum_up, worker_seconds

@@ -1,0 +1,47 @@
+"""Panels that draw any records, and figures of them. Importing this imports neither torch nor matplotlib."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from creditscope.plots._credit import credit
+    from creditscope.plots._epochs import over_epochs
+    from creditscope.plots._ladder import ladder
+    from creditscope.plots._overview import overview
+    from creditscope.plots._pair import pair
+    from creditscope.plots._sizes import sizes
+    from creditscope.plots._verdicts import verdicts
+
+__all__ = ["credit", "ladder", "over_epochs", "overview", "pair", "save_figure", "sizes", "verdicts"]
+
+_HOMES = {
+    "credit": "_credit",
+    "ladder": "_ladder",
+    "over_epochs": "_epochs",
+    "overview": "_overview",
+    "pair": "_pair",
+    "sizes": "_sizes",
+    "verdicts": "_verdicts",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'creditscope.plots' has no attribute {name!r}")
+    return getattr(import_module(f"creditscope.plots.{_HOMES[name]}"), name)
+
+
+def save_figure(fig: "Figure", folder: str | Path, name: str) -> list[Path]:
+    """Write NAME.png and NAME.pdf (Type-42 fonts, no date, so equal figures are equal files)."""
+    from creditscope.plots._style import styled
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"
+    with styled():
+        fig.savefig(png)
+        fig.savefig(pdf, metadata={"CreationDate": None})
+    return [png, pdf]

@@ -1,0 +1,114 @@
+"""Names beside points and lines, and a note above a panel."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from creditscope.looks import Look
+from creditscope.plots._style import BODY, GREY, MARK, SMALL, line_height, text_width, wrap_text
+
+
+def settle(ax: Axes) -> None:
+    """Lay the figure out, so that places on it can be measured."""
+    ax.figure.figure.draw_without_rendering()  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+
+
+def write_note(ax: Axes, *parts: str) -> None:
+    """Small grey lines above the axes, as wide as they are: what the marks are."""
+    said = "; ".join(part for part in parts if part)
+    width = ax.get_window_extent().width / ax.figure.dpi
+    ax.set_title("\n".join(wrap_text(said, width=width)), loc="left", size=SMALL, color=GREY, pad=4, linespacing=1.2)
+
+
+def label_ends(ax: Axes, ends: Sequence[tuple[Look, float]]) -> None:
+    """Write each label right of the axes at the height where its line ends, moved apart where they would touch."""
+    ends = sorted((end for end in ends if np.isfinite(end[1])), key=lambda end: end[1])
+    heights = [ax.transData.transform((0, y))[1] * 72 / ax.figure.dpi for _, y in ends]
+    for (look, y), at, moved in zip(ends, heights, spread(heights, 72 * line_height()), strict=True):
+        ax.annotate(
+            look.label,
+            (1, y),
+            (10, moved - at),
+            xycoords=ax.get_yaxis_transform(),
+            textcoords="offset points",
+            annotation_clip=False,
+            color=look.colour,
+            size=SMALL,
+            va="center",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": look.colour,
+                "lw": 0.5,
+                "shrinkA": 1,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
+        )
+
+
+def spread(heights: Sequence[float], gap: float) -> list[float]:
+    """Rising heights moved as little as keeps them `gap` apart: where they crowd, evenly around their mean.
+
+    >>> spread([0, 1, 20], 4)
+    [-1.5, 2.5, 20.0]
+    """
+    groups: list[list[float]] = []  # of heights less the gaps below them, which may be equal but may not fall
+    for i, height in enumerate(heights):
+        groups.append([height - i * gap])
+        while len(groups) > 1 and np.mean(groups[-2]) > np.mean(groups[-1]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    flat = [float(np.mean(group)) for group in groups for _ in group]
+    return [height + i * gap for i, height in enumerate(flat)]
+
+
+def find_places(
+    ax: Axes, points: Sequence[tuple[Look, float, float]], dots: Sequence[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """Where each point's bold label may begin and has its middle (inches of the page); empty if one would touch.
+
+    So it is where two points lie on one another, and labels around them would name neither. Limits and other texts come
+    first; `dots` are small marks that a label may be near but not on.
+    """
+    inch = ax.figure.dpi
+    places = [ax.transData.transform((x, y)) / inch for _, x, y in points]
+    if any(np.hypot(*(one - other)) < MARK for one, other in combinations(places, 2)):
+        return []
+    spots = [ax.transData.transform(dot) / inch for dot in dots]
+    boxes = [text.get_window_extent() for text in ax.texts]
+    taken = [(box.x0 / inch, (box.y0 + box.y1) / 2 / inch, box.width / inch) for box in boxes]
+    chosen = []
+    for (look, _, _), (x, y) in zip(points, places, strict=True):
+        width = text_width(look.label, size=BODY, bold=True)
+        lefts, middles = (x + 0.09, x - width - 0.09, x - width / 2), (y, y + 0.14, y - 0.14)
+        sides = [(left, middle) for middle in middles for left in lefts if (left, middle) != (lefts[2], y)]
+        others = [place for place in places if tuple(place) != (x, y)]
+        clashes = [_count_clashes(ax, (*side, width), others, taken) for side in sides]
+        for i, (left, middle) in enumerate(sides):
+            clashes[i] += sum(left < x < left + width and abs(y - middle) < 0.06 for x, y in spots)
+        if min(clashes):
+            return []
+        chosen.append(sides[int(np.argmin(clashes))])
+        taken.append((*chosen[-1], width))
+    return chosen
+
+
+def label_points(ax: Axes, points: Sequence[tuple[Look, float, float]], dots: Sequence[tuple[float, float]]) -> bool:
+    """Write each label beside its point, and stay there when the axes move; whether there was room for all."""
+    places = find_places(ax, points, dots)
+    for (look, x, y), place in zip(points, places, strict=bool(places)):
+        away = 72 * (np.array(place) - ax.transData.transform((x, y)) / ax.figure.dpi)
+        how = {"color": look.colour, "size": BODY, "weight": "bold", "va": "center", "zorder": 6}
+        ax.annotate(look.label, (x, y), tuple(away), textcoords="offset points", annotation_clip=False, **how)
+    return bool(places)
+
+
+def _count_clashes(ax: Axes, box: tuple[float, float, float], points: Sequence, taken: Sequence) -> int:
+    """How many points, labels and borders a label (left, middle, width; inches) would touch."""
+    left, middle, width = box
+    height = 0.13
+    frame = ax.bbox.x0 / ax.figure.dpi + 0.03, ax.bbox.x1 / ax.figure.dpi - 0.03
+    count = 10 * (left < frame[0] or left + width > frame[1])
+    count += sum(left - 0.06 < x < left + width + 0.06 and abs(y - middle) < height for x, y in points)
+    return count + sum(left < x + w and x < left + width and abs(y - middle) < height for x, y, w in taken)

@@ -1,0 +1,92 @@
+"""What can be drawn of a snapshot: its numbers, those of its taps, and growth over blocks."""
+
+from collections.abc import Iterable
+from dataclasses import fields
+
+import numpy as np
+
+from creditscope.auditing.growth import growths
+from creditscope.auditing.stats import t_interval
+from creditscope.errors import CreditscopeError, UnknownNameError
+from creditscope.record import Facts, Snapshot, TapMeasures
+from creditscope.record.schema import Number
+
+SCALARS = tuple(f.name for f in fields(Snapshot) if f.type == Number)
+"""Numbers of the whole net."""
+PER_TAP = (*(f.name for f in fields(TapMeasures)), "growth")
+"""Numbers of every tap."""
+TITLES = {
+    "accuracy": "accuracy",
+    "gamma": "Γ, mean cosine over blocks",
+    "cos": "cos(aₗ, gₗ)",
+    "h_norm": "‖hₗ‖ per sample, median",
+    "h_rms": "RMS(hₗ)",
+    "g_norm": "‖gₗ‖ per sample, median",
+    "growth": "growth, RMS(hₗ) / RMS(hₗ₋₁)",
+    "rho": "ρ",
+}
+"""How an axis names them; others go by their own name."""
+
+
+class NotMeasuredError(CreditscopeError):
+    """A quantity that is in none of the records."""
+
+    def __init__(self, quantity: str, *, form: str = "values of"):
+        super().__init__(
+            f"Expected records with {form} {quantity}, but got none. Measure it (tier standard or full has more than "
+            "quick), or draw another quantity."
+        )
+
+
+def title(quantity: str) -> str:
+    """The name on an axis."""
+    return TITLES.get(quantity, quantity.replace("_", " "))
+
+
+def is_size(quantity: str) -> bool:
+    """Whether it is drawn on a log axis: norms and their ratios.
+
+    >>> is_size("g_norm"), is_size("growth"), is_size("cos")
+    (True, True, False)
+    """
+    return "norm" in quantity or "rms" in quantity or quantity in ("g_rel", "g_noise", "ratio", "growth")
+
+
+def check_per_tap(quantity: str) -> None:
+    """Refuse what taps do not have."""
+    if quantity not in PER_TAP:
+        raise UnknownNameError("quantity of a tap", quantity, PER_TAP)
+
+
+def of_taps(facts: Facts, snapshot: Snapshot, quantity: str) -> np.ndarray:
+    """One number per tap; NaN where there is none."""
+    if quantity == "growth":
+        found = growths(facts, snapshot)
+        return np.array([found.get(tap, np.nan) for tap in range(len(facts.taps))])
+    values = getattr(snapshot.taps, quantity)
+    return np.array(values or [None] * len(facts.taps), dtype=float)
+
+
+def mean_and_half(columns: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Of each column its mean and how far the 95 % t interval reaches, of the values there are; NaN where undefined."""
+    found = []
+    for column in columns:
+        known = column[~np.isnan(column)].tolist()
+        interval = t_interval(known) if known else None
+        high = interval.high if interval else None
+        mean = interval.mean if interval else np.nan
+        found.append((mean, np.nan if high is None else high - mean))
+    pairs = np.array(found, dtype=float).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def take_log(values: np.ndarray) -> np.ndarray:
+    """log10; NaN for zero, too."""
+    return np.log10(np.where(values > 0, values, np.nan))
+
+
+def mean_and_sd(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and sd (ddof 1) over the first axis of the values there are; NaN where undefined."""
+    masked = np.ma.masked_invalid(values)
+    mean, sd = masked.mean(axis=0), masked.std(axis=0, ddof=1)
+    return np.asarray(np.ma.filled(mean, np.nan)), np.asarray(np.ma.filled(sd, np.nan))

@@ -1,0 +1,135 @@
+"""Train a set of runs and tell what happens: those whole on record are reused, the others go to engines, in groups."""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from creditscope.errors import CreditscopeError
+from creditscope.record import RunSpec, keep_failure, stored_record
+from creditscope.registry import NETS, RULES, TASKS
+from creditscope.rng import global_stream
+from creditscope.tasks import load_task
+from creditscope.train.data import check_data
+from creditscope.train.engines import Group, choose_device, group_runs
+from creditscope.train.events import NO_MEMORY, Done, Ended, EngineEvent, Event, Note, Planned, Recorded
+from creditscope.train.order import longest_first
+from creditscope.train.pool import choose_jobs, launch_workers, train_in_workers
+from creditscope.train.recording import StoppedError, record_group
+from creditscope.train.stopping import Stopping
+from creditscope.words import count
+
+
+def execute(
+    specs: Sequence[RunSpec],
+    root: str | Path,
+    *,
+    jobs: int | None = None,
+    time_limit: float | None = None,
+    device: str = "auto",
+    engine: str = "auto",
+) -> Generator[Event, None, None]:
+    """Train all `specs` that are not on record under `root`; data and nets are checked before the first run starts.
+
+    Runs that differ only in seed are stacked where that is faster (see `engines`). A run that fails does not stop the
+    others. After `time_limit` seconds every run stops at the end of its epoch with a checkpoint (or, within a long
+    snapshot, at the checkpoint before it); with a limit of 0 nothing is trained. Who does not read to the end shall
+    close the generator, so that runs are stopped. Notes name records that cannot be read, and how many lack what is
+    measured by now.
+    """
+    root = Path(root)
+    if jobs is not None and jobs < 1:
+        raise CreditscopeError(f"Expected jobs >= 1, but got {jobs}.")
+    if time_limit is not None and not time_limit >= 0:
+        raise CreditscopeError(f"Expected time_limit >= 0 seconds, but got {time_limit:g}.")
+    problems: list[str] = []
+    unique = {spec.digest(): spec for spec in specs}
+    stored = {run: stored_record(root, spec, problems=problems, whole=True) for run, spec in unique.items()}
+    missing = [unique[run] for run, record in stored.items() if record is None]
+    place = choose_device(device)
+    cores = jobs or choose_jobs(place)
+    here = cores == 1 or any(map(_only_in_this_process, missing))
+    wanted = missing if time_limit != 0 else []
+    if poor := sum(stored_record(root, spec, problems=problems) is not None for spec in wanted):
+        lack, are = ("lacks", "is") if poor == 1 else ("lack", "are")
+        problems.append(f"{count(poor, 'record')} {lack} what is measured by now and {are} trained again.")
+    groups = group_runs(wanted, root, device=place, engine=engine, workers=1 if here else cores)
+    here = here or len(groups) == 1
+    yield from map(Note, problems)
+    with launch_workers(root, place, 0 if here else min(cores, len(groups))) as processes:
+        _check_all(missing)  # while the workers get ready
+        root.mkdir(parents=True, exist_ok=True)
+        stopping, ended = Stopping(time_limit), list[RunSpec]()
+        yield Planned(tuple(missing), tuple(record for record in stored.values() if record is not None), root)
+        if here:
+            told = _train_here(groups, root, device=place, stopping=stopping)
+        else:
+            told = train_in_workers(longest_first(groups), processes, root, device=place, stopping=stopping)
+        with stopping.listening(), closing(told):
+            for event in told:
+                if isinstance(event, Done):
+                    yield from _records(ended, root)
+                    continue
+                if isinstance(event, Ended) and event.status in ("failed", NO_MEMORY):
+                    keep_failure(root, unique[event.run], event.reason)
+                    event = replace(event, status="failed")
+                elif isinstance(event, Ended):
+                    ended.append(unique[event.run])
+                yield event
+            yield from _records(ended, root)
+        if stopping.presses:
+            raise KeyboardInterrupt
+
+
+def _records(ended: list[RunSpec], root: Path) -> Iterator[Note | Recorded]:
+    """What these runs have left, read once."""
+    while ended:
+        problems: list[str] = []
+        record = stored_record(root, ended.pop(0), problems=problems)
+        yield from map(Note, problems)
+        if record is not None:
+            yield Recorded(record)
+
+
+def _train_here(
+    groups: Sequence[Group], root: Path, *, device: torch.device, stopping: Stopping
+) -> Generator[EngineEvent, None, None]:
+    """Train all groups in this process, one after the other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in a worker, so that the bits do not depend on the number of jobs
+    try:
+        for group in groups:
+            yield from record_group(group, root, device=device, should_stop=stopping)
+            yield Done()
+            if stopping.presses:
+                return
+    except StoppedError:
+        return
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _check_all(specs: Sequence[RunSpec]) -> None:
+    different = {str((s.task, s.task_options, s.net, s.net_options, s.batch)): s for s in specs}
+    for _, spec in sorted(different.items()):  # by task, so that its data are read once
+        _check(spec)
+
+
+def _check(spec: RunSpec) -> None:
+    """Refuse data that do not fit, and sizes that the net itself refuses; what else goes wrong is its run's failure."""
+    task = load_task(spec.task, **spec.task_options)
+    check_data(task, spec)
+    try:
+        with global_stream(spec.seed, "init"):
+            NETS.get(spec.net)(task.input_shape, task.classes, **spec.net_options)
+    except CreditscopeError:
+        raise
+    except Exception:
+        return
+
+
+def _only_in_this_process(spec: RunSpec) -> bool:
+    """Whether the run uses something registered by a decorator in the caller's own code."""
+    return RULES.is_local(spec.rule) or NETS.is_local(spec.net) or TASKS.is_local(spec.task)

@@ -1,0 +1,39 @@
+"""Read off axes what was drawn."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from creditscope.record import Record
+
+
+def lines(ax: Axes, gid: str) -> list[np.ndarray]:
+    """The data of all lines with this id, (2, points) each."""
+    return [np.array(line.get_data(), dtype=float) for line in ax.lines if line.get_gid() == gid]
+
+
+def line(ax: Axes, gid: str) -> np.ndarray:
+    """The same, of the only one."""
+    (found,) = lines(ax, gid)
+    return found
+
+
+def artist(ax: Axes, gid: str) -> Line2D:
+    """The only line with this id."""
+    (found,) = [line for line in ax.lines if line.get_gid() == gid]
+    return found
+
+
+def words(ax: Axes) -> list[str]:
+    """What is written on the axes, without ticks, axis labels and the note."""
+    return [text.get_text() for text in ax.texts]
+
+
+def note(ax: Axes) -> str:
+    """What is written above them, on one line."""
+    return " ".join(ax.get_title(loc="left").split())
+
+
+def of_rule(records: list[Record], rule: str) -> list[Record]:
+    """Its runs with all blocks trained."""
+    return [r for r in records if r.spec.rule == rule and not r.spec.frozen and r.spec.train_last == -1]
