@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BROWSER := $(VENV)/.browser
 
-.PHONY: demo test coverage lint format bench screenshots clean
+.PHONY: demo check test coverage lint format bench screenshots clean
 
 # Called from here, the demo also draws the figures of the records in results/paper.
 demo: $(READY)
@@ -14,6 +14,10 @@ demo: $(READY)
 # A process for each core; a file's tests stay together, because they share what is slow to make.
 test: $(READY) $(BROWSER) lint
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
+
+# Lint, types, and everything that is not slow: a minute or so.
+check: $(READY) lint
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile -m 'not slow'
 
 # Which lines of src the tests run: 98 % on a CPU, and an error below 90 %. Apart from `test`, because tracing makes it
 # half as long again.

@@ -12,6 +12,13 @@ collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["src/credit
 REGISTRIES = (CHECKS, EXPORTS, FIGURES, NETS, RULES, STUDIES, TASKS)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Examples that train are slow, as tests that do."""
+    for item in items:
+        if isinstance(item, DoctestItem) and (item.path.suffix == ".md" or "cs.run(" in (item.dtest.docstring or "")):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def doctest_alone(request: pytest.FixtureRequest, tmp_path, monkeypatch):
     """A temporary folder, and names that are forgotten afterwards, for doctests only."""

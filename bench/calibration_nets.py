@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from creditscope.graph import Adjacency
 from creditscope.losses import errors_function
-from creditscope.measure.fresh import fresh_credits
+from creditscope.measure.fresh_feedback import fresh_credits
 from creditscope.measure.observation import Observation, observe
 from creditscope.measure.subject import Subject, subjects_of
 from creditscope.nets.gcn import GCN

@@ -29,7 +29,7 @@ SECTIONS = {
     },
     "To add a net": {"creditscope": "register_net"},
     "To add a task": {"creditscope": "register_task Task", "creditscope.tasks": "GraphTask ImageSettings"},
-    "To add a measurement": {"creditscope.measure.battery": "Instrument"},
+    "To add a measurement": {"creditscope.measure.instruments": "Instrument"},
     "To add a check": {
         "creditscope.auditing.checks": "register_check RunCheck SeedsCheck MethodCheck Check",
         "creditscope.auditing": "Finding",

@@ -25,7 +25,7 @@ from creditscope.paper.reproduction.published import PUBLISHED
 from creditscope.paper.studies import collect, resolve_study
 from creditscope.paper.studies.graph_depth import METHODS
 from creditscope.record import Record, load_records
-from creditscope.words import DASH, span
+from creditscope.text import DASH, span
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "results" / "paper"

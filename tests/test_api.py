@@ -85,6 +85,7 @@ class TestNames:
         with pytest.raises(AttributeError, match="has no attribute 'nope'"):
             _ = creditscope.nope
 
+    @pytest.mark.slow
     def test_those_that_read_records_need_no_torch(self):
         code = f"""
 import sys

@@ -12,6 +12,7 @@ def cases(bench):
     return bench("cases")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_case_trains_one_step(name, cases):
     case = replace(getattr(cases, name), steps=1)

@@ -41,6 +41,7 @@ def test_baselines_are_those_of_the_drawn_seeds(verdicts):
     assert shares["trustworthy"] + shares["not measured"] == 1
 
 
+@pytest.mark.slow
 def test_more_seeds_make_trust_no_rarer(verdicts):
     few, some, many = (verdicts.draw_verdicts(noisy_family(), "DFA", n)["trustworthy"] for n in (3, 5, 10))
     assert few < 1

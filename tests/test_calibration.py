@@ -85,6 +85,7 @@ FRESH = (
 )
 
 
+@pytest.mark.slow
 def test_fresh_feedback_spreads_as_the_null_says(bench):
     """64 draws of all feedback: the error of a spread is 9 %, so bounds of 1.25 and .8 are widened by two of them."""
     calibration, nets = bench("calibration"), bench("calibration_nets")

@@ -39,6 +39,7 @@ class TestImports:
             for name in ("demo", "run", "audit", "figure", "report", "reproduce", "pack", "list", "doctor")
         )
 
+    @pytest.mark.slow
     def test_stored_records_need_no_torch(self, tmp_path):
         """audit, list, figure and reproduction in one process of their own."""
         for rule in ("bp", "block_fa", "dfa"):
@@ -231,6 +232,7 @@ class TestRun:
         assert code == 0
         assert json.loads(out)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("other", ["0.0", "0.000"])
     def test_a_users_rule_and_its_edits(self, call, tmp_path, monkeypatch, other):
         """The same rule under another text is another run, even if it is as long and edited within a second."""
@@ -345,6 +347,7 @@ class TestShow:
         assert (code, out) == (2, "")
         assert err == "creditscope: Expected the name of a method, but got 'NOPE'. Choices: BP, DFA.\n"
 
+    @pytest.mark.slow
     def test_table_and_sensitivity_instead_of_the_audit(self, call, records):
         code, out, _ = call("audit", records, "--table")
         assert (code, "growth > 50" in out, "Is depth used?" in out) == (0, True, False)

@@ -86,6 +86,7 @@ class TestFolders:
         code, _, err = call("audit", tmp_path)
         assert (code, f"record to audit under {tmp_path}, but got none. Train runs first" in err) == (2, True)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("command", ["audit", "report", "export", "pack", "reproduction", "figure own"])
     def test_records_are_named_in_either_way_but_not_in_both(self, call, tmp_path, command):
         for record in make_family():
@@ -102,6 +103,7 @@ class TestFolders:
 
 
 class TestFigures:
+    @pytest.mark.slow
     def test_all_trains_nothing(self, call, tmp_path, monkeypatch):
         monkeypatch.setattr("creditscope.train.runner.run_all", lambda *_, **__: pytest.fail("trained"))
         records = tmp_path / "records"
@@ -112,6 +114,7 @@ class TestFigures:
         code, _, err = call("figure", "all", tmp_path / "nowhere")
         assert (code, "nowhere does not exist" in err) == (2, True)
 
+    @pytest.mark.slow
     def test_own_draws_what_is_there_a_figure_for_each_setting(self, call, tmp_path):
         out = tmp_path / "figures"
         for record in make_family("dfa"):
@@ -127,6 +130,7 @@ class TestFigures:
         )
         assert {p.stem for p in out.iterdir()} == {"own", "own_1", "own_2"}
 
+    @pytest.mark.slow
     def test_own_draws_the_last_text_of_a_rule_that_was_edited(self, call, tmp_path):
         for text, started in (("b", "2026-01-01"), ("a", "2026-01-02")):
             record = make_record(rule="dfa", rule_source=text)

@@ -93,6 +93,7 @@ class TestVoice:
 class TestMistakes:
     """Exit code 2 and one line that begins with the program's name; a traceback would be an error in the test."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "words",
         [

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 FIGURE = '''"""A figure of a lab."""
 from creditscope.registry import FIGURES

@@ -51,6 +51,7 @@ def read_options(shown: str) -> dict[str, str]:
     return {name: " ".join(said.split()) for name, said in found.items() if "--help" not in name}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code"),
     [("run --help", 0), ("list checks", 0), ("--version", 0), ("audit nowhere", 2)],

@@ -15,6 +15,8 @@ from creditscope.nets.resmlp import ResMLP
 from creditscope.rng import global_stream
 from creditscope.tasks import load_task
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"task": "mnist1d", "net": "resmlp", "depth": 3, "width": 64, "epochs": 25, "snapshot_every": 0}
 
 

@@ -14,9 +14,9 @@ from creditscope.auditing import Audit, audit
 from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowLoss
-from creditscope.measure.battery import complete_snapshots
 from creditscope.measure.beginning import check_initial, fingerprint, is_at
 from creditscope.measure.facts import gather_facts
+from creditscope.measure.instruments import complete_snapshots
 from creditscope.measure.observation import observe
 from creditscope.measure.probe import spread_rows
 from creditscope.measure.snapshot import take_snapshots

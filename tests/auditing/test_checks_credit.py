@@ -349,3 +349,22 @@ class TestDescentDisagrees:
             (method,) = audit([make_record(seed=s, epochs=10, snapshots=snapshots) for s in (1, 2)]).methods
             found = {f.code: f for f in method.findings}["CS008"]
             assert (found.outcome, found.first_epoch) == (ISSUE if first_epoch else PASSED, first_epoch)
+
+
+class TestDeclaredExact:
+    """Taps that a rule declares exact are looked at whatever it aims at, and by whichever cosine there is."""
+
+    @pytest.mark.parametrize("aim", ["gradient", "equilibrium"])
+    @pytest.mark.parametrize(
+        "taps", [{"cos": 0.2, "cos_F": 0.2}, {"cos": 0.2, "cos_F": None}, {"cos": None, "cos_F": 0.2}]
+    )
+    def test_what_is_not_is_said(self, aim, taps):
+        facts = make_facts(rule=RuleFacts(name="mine", label="mine", approximates=aim), exact_taps=(4,))
+        at_top = {name: (0.5,) * 4 + (value,) for name, value in taps.items()}
+        found = judge_seeds("CS005", make_moments(facts, taps=at_top))
+        assert found.outcome == ISSUE
+        assert "4 (+0.200)" in found.message
+
+    def test_what_is_passes(self):
+        facts = make_facts(rule=RuleFacts(name="mine", label="mine", approximates="equilibrium"), exact_taps=(4,))
+        assert judge_seeds("CS005", make_moments(facts)).outcome == NOT_APPLICABLE

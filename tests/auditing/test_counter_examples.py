@@ -36,6 +36,8 @@ from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 from creditscope.train.stacked import stack_runs
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"depth": 4, "width": 32, "epochs": 4, "lr": 0.01, "batch": 400, "eval_rows": 512}
 CHEAP = {"tier": "quick", "snapshot_every": 0, "engine": "loop", "jobs": 1, "device": "cpu"}
 NETS, TOKEN_NETS = 10, 300

@@ -76,6 +76,7 @@ class TestEvents:
         assert pool(TIP, PASSED, TIP).outcome == TIP
         assert pool(NOT_APPLICABLE, NOT_APPLICABLE).outcome == NOT_APPLICABLE
 
+    @pytest.mark.slow
     @given(st.lists(st.sampled_from([o for o in Outcome if o != MUTED]), min_size=1, max_size=8))
     def test_neither_order_nor_a_missing_seed_makes_a_pass(self, outcomes):
         found = pool(*outcomes).outcome

@@ -39,6 +39,7 @@ def test_several_methods_share_the_narrowest_range():
     assert (found.low, found.high) == (pytest.approx(30, rel=1e-6), pytest.approx(90, rel=1e-6))
 
 
+@pytest.mark.slow
 def test_a_probability_stays_between_0_and_1():
     """Cosines of 0.3 over three seeds with a null of 0.05 each: z = 10.4, so the level may fall to its p-value."""
     z = 0.3 / (0.05 / 3**0.5)
@@ -101,6 +102,7 @@ def test_thresholds_of_tips_change_no_verdict():
     assert {(r.low, r.high) for r in found.sensitivity("common", "floor")} == {(None, None)}
 
 
+@pytest.mark.slow
 def test_what_is_not_judged_stays_so():
     found = audit([make_record(seed=s, targets="random") for s in (1, 2, 3)]).sensitivity(
         "growth", "alignment", "seeds"
@@ -129,6 +131,7 @@ def test_settings_are_told_apart():
     assert "DFA (mnist1d · resmlp · 1 epoch · lr 0.5): " in range_of("growth", records).below
 
 
+@pytest.mark.slow
 def test_every_threshold_has_a_row_and_reads_as_a_table():
     found = audit(make_family(taps={"h_rms": (1, 30, 30, 30, 30)})).sensitivity()
     assert [one.name for one in found] == [row["name"] for row in table()]
@@ -144,6 +147,7 @@ def test_unknown_names_list_the_choices():
         audit(make_family()).sensitivity("grwth")
 
 
+@pytest.mark.slow
 def test_it_judges_only_what_depends_on_the_threshold(monkeypatch):
     """Every check but CS009 is judged again for its own thresholds, those of a run for those of seeds too."""
     done, judged = audit(make_family()), []

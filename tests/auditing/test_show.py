@@ -13,7 +13,7 @@ from scipy import stats
 from creditscope.auditing import Audit, Thresholds, audit
 from creditscope.commands._printing import show_audit
 from creditscope.errors import CreditscopeError
-from creditscope.words import number
+from creditscope.text import number
 
 COS = (0.14, 0.25, 0.03, -0.05, 0.06)
 Z = (6.8, 9.3, 1.0, -1.8, 2.1)

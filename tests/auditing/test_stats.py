@@ -33,6 +33,7 @@ def test_t_interval_is_scipys(values):
     assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
 
 
+@pytest.mark.slow
 @given(SEVERAL, st.floats(0.6, 0.999))
 def test_t_bounds_are_one_sided(values, confidence):
     low, high = t_bounds(values, confidence=confidence)

@@ -33,6 +33,7 @@ def finding(outcome: Outcome, code: str = "CS001", **others) -> Finding:
 
 
 class TestWord:
+    @pytest.mark.slow
     @given(st.lists(st.sampled_from(Outcome), min_size=len(CODES), max_size=len(CODES)), st.booleans(), st.booleans())
     def test_any_outcomes_give_the_right_word_and_codes(self, outcomes, diverged, idle):
         """Not judged comes first, then walk back, not measured, undecided, and trustworthy."""
@@ -54,6 +55,7 @@ class TestWord:
         assert verdict.muted == by_outcome[MUTED]
         assert set(verdict.not_tested) == {*by_outcome[MUTED], *by_outcome[NOT_APPLICABLE]}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("line", LINES)
     def test_every_combination_within_a_line(self, line):
         """Yes needs a pass or a tip of what is sufficient, and nothing open (but the tip's check) or wrong."""
@@ -283,6 +285,7 @@ class TestMethod:
 
 
 class TestSource:
+    @pytest.mark.slow
     def test_a_folder_records_and_runs_are_one(self, tmp_path):
         records = make_family()
         for record in records:

@@ -3,6 +3,8 @@
 import pytest
 from looking import PHONE, clipped, opened, outside, printed, violations
 
+pytestmark = pytest.mark.slow
+
 HEAD = "<!doctype html><html lang=en><meta charset=utf-8><title>t</title><style>%s</style><main><h1>t</h1>"
 
 

@@ -5,6 +5,8 @@ import re
 import pytest
 from looking import DESKTOP, PHONE, clipped, outside, violations
 
+pytestmark = pytest.mark.slow
+
 LOADED = """() => [...document.querySelectorAll('[src], [srcset], link[href], object[data], use[href], image[href]')]
   .map(e => e.getAttribute('src') || e.getAttribute('srcset') || e.getAttribute('data') || e.getAttribute('href'))"""
 GROUND = (

@@ -13,6 +13,8 @@ from creditscope.auditing import Thresholds
 from creditscope.record import load_records
 from creditscope.report import judge_records, write_report
 
+pytestmark = pytest.mark.slow
+
 OVER_SEEDS = {"cos": fmean, "rho": fmean, "g_norm": geometric_mean, "h_norm": geometric_mean}
 TAPS = 5
 CELLS = [(0, 0), (0, TAPS - 1), (len(EPOCHS) - 1, 0), (len(EPOCHS) - 1, TAPS - 1), (3, 2)]

@@ -5,6 +5,8 @@ import re
 import pytest
 from looking import WHITE, outside, printed
 
+pytestmark = pytest.mark.slow
+
 ROWS = """() => [...document.querySelectorAll('tr')].filter(e => e.checkVisibility())
   .map(e => e.innerText.replace(/\\s+/g, ' ').trim()).filter(t => t)"""
 WHOLE = """() => [...document.querySelectorAll('tr, [data-heatmap], figure, svg')]

@@ -1,6 +1,9 @@
 """A click answers on a page of many records about as fast as on a small one; nothing here is held to seconds."""
 
+import pytest
 from looking import DESKTOP
+
+pytestmark = pytest.mark.slow
 
 CLICKS = """(clicks) => {
   const heats = [...document.querySelectorAll('[data-heatmap]')];

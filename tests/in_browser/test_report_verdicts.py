@@ -11,6 +11,8 @@ from creditscope.auditing import Thresholds
 from creditscope.record import RuleFacts
 from creditscope.report import judge_records, write_report
 
+pytestmark = pytest.mark.slow
+
 SHOWN = "rows => rows.map(e => [e.dataset.method, e.dataset.verdict, e.innerText])"
 
 

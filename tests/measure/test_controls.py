@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from subjects import make_net, make_subject, seen_of
 
-from creditscope.measure import twin
+from creditscope.measure import functional_net
 from creditscope.measure.common_direction import batch_drift, common_share
 from creditscope.measure.facts import gather_facts
-from creditscope.measure.fresh import _redrawn_weights, fresh_cosines, measure_fresh
-from creditscope.measure.needs import Needs
+from creditscope.measure.fresh_feedback import _redrawn_weights, fresh_cosines, measure_fresh
+from creditscope.measure.instrument_inputs import Needs
 from creditscope.measure.nulls import haar_rotation, turned_rows
 from creditscope.measure.numerics import UnitRows
 from creditscope.measure.permuted import permuted_cosine
@@ -160,7 +160,7 @@ class TestFresh:
         gradients = gradients_of(subject, seen)
         found = []
         for entries in (1, 2**24):
-            monkeypatch.setitem(twin.TOGETHER, "cpu", entries)
+            monkeypatch.setitem(functional_net.TOGETHER, "cpu", entries)
             streams = [generator(0, "fresh feedback", draw) for draw in range(5)]
             found.append(fresh_cosines(subject, seen, gradients, streams))
         torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)

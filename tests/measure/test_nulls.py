@@ -27,6 +27,7 @@ def correlated_rows(n: int, d: int, seed: int) -> tuple[torch.Tensor, torch.Tens
     return a, g
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "d"), [(60, 24), (12, 40)])
 def test_z_is_standard_normal_over_random_orientations(n, d):
     a, g = correlated_rows(n, d, seed=0)
@@ -124,6 +125,7 @@ def simulated(a: torch.Tensor, g: torch.Tensor, axis: int | None, count: int = 2
     return cos, products.sum(-1) / (credit.flatten(1).norm(dim=1) * gradient.norm())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alike", [True, False])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_the_null_is_the_wider_of_simulated_rotations(shape, alike):
@@ -137,6 +139,7 @@ def test_the_null_is_the_wider_of_simulated_rotations(shape, alike):
     assert float(found["z"]) == float(found["cos"] / found["null_sd"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(16, 4, 8), (8, 4, 16)], ids=str)
 def test_feedback_that_places_share_stays_within_the_null(shape):
     """Channels of an image turned alike at every place, on gradients that places share."""
@@ -150,6 +153,7 @@ def test_feedback_that_places_share_stays_within_the_null(shape):
     assert float(found["cos"].std() / narrow["null_sd"].square().mean().sqrt()) > 3
 
 
+@pytest.mark.slow
 def test_the_last_axis_of_an_image_is_not_its_features():
     """Columns that differ in width, and not in channels: the null is that of few numbers alike at every place."""
     shape = (16, 4, 4)
@@ -166,6 +170,7 @@ def test_places_and_features():
     assert places_and_features((1, 4, 4)) == (16, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [*range(2, 16), 16, 24])
 def test_the_99_percent_point_against_rotations(d):
     """Rank one, the hard case: |z| is at most √d, and a normal law is far off in few dimensions."""

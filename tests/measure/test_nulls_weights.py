@@ -5,11 +5,11 @@ import pytest
 import torch
 from subjects import make_net, make_subject
 
-from creditscope.measure import twin as twin_module
+from creditscope.measure import functional_net as twin_module
 from creditscope.measure.descent import Slope, measure_descent, measure_stage_descent
+from creditscope.measure.functional_net import make_twin
 from creditscope.measure.nulls import turned_rows
 from creditscope.measure.numerics import flat_rows
-from creditscope.measure.twin import make_twin
 from creditscope.measure.weights import Products, stage_alignment, turned_weight
 from creditscope.record.schema import DESCENT_TURNS
 from creditscope.rng import generator
@@ -53,6 +53,7 @@ class TestStages:
         expected = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
         np.testing.assert_allclose(float(stage_alignment(products(a, g))[0]), expected, rtol=1e-12)
 
+    @pytest.mark.slow
     def test_the_null_is_that_of_rotations_of_each_weight(self):
         a, g = gradients(2), gradients(3)
         rng, other = np.random.default_rng(4), joined(g)
@@ -96,6 +97,7 @@ class TestTurnedWeights:
         moment = np.einsum("tij,tkj->ik", scaled, scaled) / scaled.shape[0] / scaled.shape[2]
         np.testing.assert_allclose(moment, np.eye(len(moment)) / len(moment), atol=0.03)
 
+    @pytest.mark.slow
     def test_their_spread_is_the_null_of_a_weight(self):
         a, g = gradients(8), gradients(9)
         stream = torch.Generator().manual_seed(2)
@@ -125,6 +127,7 @@ class TestDescent:
             torch.testing.assert_close(found["descent_null"][tap], shares.mean(), rtol=1e-9, atol=1e-12)
             torch.testing.assert_close(found["descent_null_sd"][tap], shares.std(), rtol=1e-7, atol=1e-12)
 
+    @pytest.mark.slow
     def test_how_many_go_together_does_not_matter(self, twin, monkeypatch):
         together = measure_descent(twin) | measure_stage_descent(twin)
         monkeypatch.setattr(twin_module, "TOGETHER", {"cpu": 1})

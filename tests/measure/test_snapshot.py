@@ -100,6 +100,7 @@ def rescaled(net: ResMLP, factor: float) -> ResMLP:
     return big
 
 
+@pytest.mark.slow
 def test_rescaling_the_stream_by_1e8_changes_no_verdict_and_no_cosine():
     net, x, y = trained_net()
     for layer in net.modules():

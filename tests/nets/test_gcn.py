@@ -139,6 +139,7 @@ def test_skipping_a_residual_layer_is_the_net_without_its_branch():
         assert float(found[tap]) == pytest.approx(float(right.double().mean()))
 
 
+@pytest.mark.slow
 @EVERY_VARIANT
 @pytest.mark.parametrize("rule", ["bp", "fa", "dfa"])
 def test_variants_train_under_rules(options, rule):
@@ -184,6 +185,7 @@ def test_pair_norm_is_differentiated_forwards_too():
     torch.testing.assert_close(found, wanted, rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["grape", "kaft"])
 def test_feedback_is_learned_through_pair_norm_alone_and_in_a_stack(rule):
     shape = {"depth": 4, "width": 8, "norm": "pair"}
@@ -198,6 +200,7 @@ def test_feedback_is_learned_through_pair_norm_alone_and_in_a_stack(rule):
             torch.testing.assert_close(together.tensors(place)[name], tensor, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_twenty_stacked_seeds_are_twenty_single_runs():
     shape = {"depth": 6, "width": 8}
     fields = {"task": "sbm", "task_options": {"nodes": 160}, "net": "gcn", "net_options": shape, "rule": "bp"}

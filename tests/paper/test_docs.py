@@ -29,6 +29,8 @@ from creditscope.paper.studies._study import find_missing
 from creditscope.record import Record
 from creditscope.registry import FIGURES, STUDIES
 
+pytestmark = pytest.mark.slow
+
 IMAGES = ROOT / "docs" / "images"
 ALL_IMAGES = 3_000_000
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

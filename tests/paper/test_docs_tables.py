@@ -14,6 +14,8 @@ from creditscope.paper.figures._words import half_width
 from creditscope.paper.studies import collect, resolve_study
 from creditscope.record import Record
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = load_script(ROOT / "docs" / "make_tables.py")
 PAPER, RESULTS = ROOT / "results" / "paper", ROOT / "bench" / "results"
 

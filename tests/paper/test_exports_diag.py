@@ -119,6 +119,7 @@ def test_the_command_writes_and_says(bottleneck, tmp_path, capsys):
     assert "diag_section23" in EXPORTS.names()
 
 
+@pytest.mark.slow
 def test_figure_and_export_need_no_torch(bottleneck, tmp_path):
     where = ["--records", str(bottleneck), "--out", str(tmp_path), "--scale", "test"]
     code = (

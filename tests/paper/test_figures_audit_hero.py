@@ -18,13 +18,15 @@ from pages import assert_clear, texts
 
 from creditscope.auditing import audit
 from creditscope.errors import CreditscopeError
-from creditscope.looks import LOOKS
 from creditscope.paper.commands.demo import plot_demo
 from creditscope.paper.figures import FIGURES, save_figure
 from creditscope.paper.figures._architecture import shown_taps
 from creditscope.paper.figures.audit_hero import mean_sd, plot_audit_hero
 from creditscope.paper.studies.demo import RULES as DEMO_RULES
 from creditscope.record import Facts, Provenance, Record, RuleFacts, RunSpec, Snapshot, TapMeasures
+from creditscope.rule_styles import LOOKS
+
+pytestmark = pytest.mark.slow
 
 TAPS = 5
 EXACT = {"bp": (0, 1, 2, 3, 4), "block_fa": (4,), "dfa": (), "fa": (), "mine": ()}

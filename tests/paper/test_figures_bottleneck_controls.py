@@ -137,6 +137,7 @@ class TestStudy:
             changes += ["normalisation"] * (spec.task_options != baseline.task_options)
             assert len(changes) == 1 or changes == ["norm", "normalisation"]  # PairNorm is held against the row alone
 
+    @pytest.mark.slow
     def test_it_is_trained_and_drawn(self, tmp_path):
         study = bottleneck_controls("test", seeds=(1,))
         problems: list[str] = []
@@ -393,6 +394,7 @@ class TestPage:
         assert cell(fig, 10, "PairNorm on row-normalised Â", "accuracy") == ".7681 ± .0003"
         assert_clear(fig)
 
+    @pytest.mark.slow
     def test_no_text_leaves_the_page_or_covers_another(self, tmp_path):
         fig = plot_bottleneck_controls(list(make_study(depths=(6, 10, 20)).values()))
         assert len(save_figure(fig, tmp_path, "bottleneck_controls")) == 2

@@ -21,6 +21,8 @@ from creditscope.paper.studies.bp_bottleneck import bp_bottleneck
 from creditscope.record import LayerMeasures, Record, WeightMeasures, load_records
 from creditscope.registry import STUDIES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def records(bottleneck) -> list[Record]:

@@ -16,6 +16,7 @@ def records(bottleneck) -> list[Record]:
     return load_records(bottleneck)
 
 
+@pytest.mark.slow
 def test_sizes_of_states_follow_the_records(records):
     fig = plot_forward_magnitude(records)
     for letter, depth in (("A", 3), ("B", 5)):
@@ -30,6 +31,7 @@ def test_sizes_of_states_follow_the_records(records):
     assert_clear(zero)
 
 
+@pytest.mark.slow
 def test_states_that_are_not_measured_are_not_zero(records):
     lost = altered(records, 3, layers=lambda m: {"rms": (0.5, 2.0, None, 8.0), "dispersion": (0.2, 1.0, None, 2.0)})
     said = texts(plot_forward_magnitude(lost))

@@ -36,6 +36,8 @@ from creditscope.paper.studies.graph_depth import BP_VARIANTS, METHODS, RULES, S
 from creditscope.registry import STUDIES
 from creditscope.train.plan import plan_run
 
+pytestmark = pytest.mark.slow
+
 
 class TestStudy:
     def test_its_runs(self):

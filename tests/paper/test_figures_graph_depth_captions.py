@@ -33,6 +33,7 @@ from creditscope.paper.studies.graph_depth import METHODS, RULES, SQRT2, Method,
 class TestSubject:
     """The depth that the matrix and the captions speak of."""
 
+    @pytest.mark.slow
     def test_it_is_where_bp_by_the_recipe_first_fails(self):
         found = make_grid()
         fig = plot_graph_depth(changed(found, "citeseer", 8, RECIPE, accuracy=0.3))
@@ -149,6 +150,7 @@ class TestCaptions:
         assert rules.startswith(f"KAFT ({words(accuracies(FAILS, KAFT))}), GrAPE (")
         assert rules.endswith(" at L = 12")
 
+    @pytest.mark.slow
     def test_diverged_runs_are_counted_in_panel_caption_and_table(self):
         found = make_grid(tasks=("cora",))
         records = diverged(found, ("cora", 16, KAFT), ("cora", 16, RULES[0], 1), ("cora", 8, RULES[0], 2))

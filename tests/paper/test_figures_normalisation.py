@@ -23,6 +23,8 @@ from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 from creditscope.train.training import train_run
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (1, 2, 3)
 RATES = {"adamw": {"lr": 1e-3}, "sgd": {"lr": 0.02, "weight_decay": 5e-4}}
 

@@ -19,6 +19,8 @@ from creditscope.paper.figures._penalty_bars import COLUMNS, METRICS
 from creditscope.paper.figures.penalty_rescue import describe, plot_penalty_rescue
 from creditscope.paper.studies.penalty_rescue import STRONG, WEAK, penalty_rescue
 
+pytestmark = pytest.mark.slow
+
 
 def panel(fig: Figure, letter: str) -> Axes:
     return next(ax for ax in fig.axes if ax.get_label() == letter)

@@ -27,6 +27,8 @@ from creditscope.registry import STUDIES
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (1, 2)
 
 

@@ -26,6 +26,8 @@ from creditscope.paper.figures.snapshot_vit import plot_snapshot_vit
 from creditscope.paper.reproduction._readers import first_epoch, grows
 from creditscope.record import Record, RuleFacts
 
+pytestmark = pytest.mark.slow
+
 
 def panel(fig: Figure, label: str) -> Axes:
     return next(ax for ax in fig.axes if ax.get_label() == label)

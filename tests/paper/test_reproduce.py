@@ -20,6 +20,8 @@ from creditscope.paper.studies._union import drop_served, plan_union
 from creditscope.record import load_records
 from creditscope.train.plan import plan_run
 
+pytestmark = pytest.mark.slow
+
 RUN = {
     "task": "mnist1d",
     "net": "resmlp",

@@ -200,6 +200,7 @@ class TestSelectors:
             assert by_input == ({"input"} if name == "published" else {None})
             assert {spec.targets for spec in specs} == {"true", "redrawn" if name == "published" else "random"}
 
+    @pytest.mark.slow
     def test_of_frozen_blocks_the_index_changes_nothing(self, tmp_path):
         """So one run serves the published conventions and credit norm sample."""
         net, quick = {"depth": 2, "width": 8}, {"tier": "quick", "eval_rows": 32, "snapshot_every": 0}

@@ -12,6 +12,8 @@ import pytest
 
 from creditscope.paper.exports import write_exports
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SEEDS = (42, 123, 456)
 PAIRS = {

@@ -29,6 +29,8 @@ from creditscope.paper.studies.rescaling import FACTORS, rescaling
 from creditscope.record import Provenance, Record, load_records, write_bundle
 from creditscope.registry import FIGURES, STUDIES
 
+pytestmark = pytest.mark.slow
+
 
 def write_study(root: Path, study) -> list[Record]:
     """Records of all its runs; accuracies scatter over seeds and rules."""

@@ -116,6 +116,7 @@ class TestRoundTrip:
         (kept,) = thin(make_record(snapshots=[make_snapshot(correct="AA==")]))
         assert (kept.correct, kept.weights is None) == ("AA==", False)
 
+    @pytest.mark.slow
     def test_verdicts_are_the_same(self, tmp_path):
         """Of a method that passes and of one that does not, with numbers that have more digits than are kept."""
         rng = np.random.default_rng(0)
@@ -277,6 +278,7 @@ class TestDamage:
         with pytest.raises(CreditscopeError, match=re.escape(problem[:60])):
             read_bundle(bundle)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("damage", DAMAGED_FILES)
     def test_a_damaged_file_is_named_and_the_others_kept(self, bundle, damage):
         spoil, message = DAMAGED_FILES[damage]

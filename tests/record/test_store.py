@@ -307,6 +307,7 @@ SNAPSHOTS = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.lists(SNAPSHOTS, min_size=1, max_size=3))
 def test_any_numbers_survive_exactly(snapshots):

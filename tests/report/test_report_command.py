@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from builders import make_facts, make_family, make_record, make_snapshot, write_record
 from reading import Page
 
@@ -58,6 +59,7 @@ def test_an_unknown_threshold_is_refused(call, tmp_path):
     assert (code, "Expected the name of a threshold" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_it_needs_no_torch(tmp_path):
     for record in make_family("dfa"):
         write_record(tmp_path / "records", record)
@@ -67,6 +69,7 @@ def test_it_needs_no_torch(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_deep_net_over_many_epochs_and_seeds_stays_small(tmp_path):
     """Every number differs, at two moments of 33 taps and three seeds, so that nothing can be said once for many."""
     rng, taps, methods = np.random.default_rng(0), 33, 8
@@ -95,11 +98,13 @@ def test_a_deep_net_over_many_epochs_and_seeds_stays_small(tmp_path):
     assert (size - fixed) / (methods - 1) < 45_000
 
 
+@pytest.mark.slow
 def test_the_shipped_records_fit_into_six_megabytes(tmp_path):
     main(["report", "--records", str(SHIPPED), "--out", str(tmp_path / "r.html")])
     assert (tmp_path / "r.html").stat().st_size < 6_000_000
 
 
+@pytest.mark.slow
 def test_many_epochs_become_two_dozen_columns(tmp_path):
     facts = make_facts()
     snapshots = [make_snapshot(facts, epoch=e) for e in range(401)]

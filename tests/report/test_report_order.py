@@ -7,8 +7,8 @@ from builders import make_facts, make_family, make_record, make_snapshot
 from reading import Page
 
 from creditscope.auditing import Thresholds
-from creditscope.looks import LOOKS
 from creditscope.report import build_report, judge_records, render
+from creditscope.rule_styles import LOOKS
 
 
 def text_of(records, *, against=None) -> str:

@@ -189,6 +189,7 @@ def angle_to_weights(applied, hand: ByHand, inputs, *, steps: int) -> list[float
     return found[::-1]
 
 
+@pytest.mark.slow
 @EVERY_GRAPH
 def test_kaft_finds_the_jacobian_of_a_linear_gcn(how):
     _, applied, inputs, _, _, hand = build("kaft", how, linear=True, rate=1.0, probes=8)
@@ -199,6 +200,7 @@ def test_kaft_finds_the_jacobian_of_a_linear_gcn(how):
     assert min(lower) > 1e-4
 
 
+@pytest.mark.slow
 def test_with_relu_kaft_is_exact_at_the_last_hidden_layer_alone():
     net, applied, inputs, y, mask, hand = build("kaft", "row", rate=1.0, probes=8)
     *lower, top = angle_to_weights(applied, hand, inputs, steps=25)
@@ -209,6 +211,7 @@ def test_with_relu_kaft_is_exact_at_the_last_hidden_layer_alone():
     torch.testing.assert_close(a / a.norm(), g / g.norm(), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_grape_turns_towards_the_jacobian_of_its_own_rows():
     _, applied, inputs, _, _, hand = build("grape", rate=0.05)
     jacobians = [np.zeros((CLASSES, WIDTH)) for _ in range(DEPTH - 1)]

@@ -247,6 +247,7 @@ class TestNetOfAFile:
         path.write_text(NET)
         return path
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("jobs", [1, 2])
     def test_trained_here_and_by_workers(self, file, tmp_path, jobs):
         asked = {"task": "digits", "epochs": 1, "tier": "quick", "engine": "loop", "width": 5}

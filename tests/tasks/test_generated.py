@@ -91,6 +91,7 @@ def test_the_block_model_takes_memory_in_proportion_to_its_edges():
     assert peak(80_000) / peak(20_000) == pytest.approx(4, rel=0.1)
 
 
+@pytest.mark.slow
 def test_generated_tasks_repeat():
     from creditscope.tasks.sbm import sbm
     from creditscope.tasks.teacher import teacher

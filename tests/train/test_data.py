@@ -197,6 +197,7 @@ def test_credit_is_normalised_by_the_rows_that_a_steps_loss_is_over():
     assert [run.application.applied.batch for run in (rows, graph)] == [32, labelled]
 
 
+@pytest.mark.slow
 def test_students_learn_from_their_teacher():
     spec = plan_run(task="teacher", net="student", rule="bp", epochs=3, snapshot_every=0, tier="quick")
     taken = []

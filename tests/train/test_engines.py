@@ -146,6 +146,7 @@ class TestEngines:
             products.allow_tf32 = found
 
 
+@pytest.mark.slow
 def test_workers_stack_too_and_end_with_the_same_bytes(tmp_path):
     specs = recorded(range(CPU_SEEDS), epochs=1)
     one = run_all(specs, tmp_path / "one", jobs=1, device="cpu", engine="stacked")

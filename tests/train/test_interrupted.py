@@ -16,6 +16,8 @@ from creditscope.train.progress import Silent
 from creditscope.train.runner import run_all
 from creditscope.train.stopping import STOPPING
 
+pytestmark = pytest.mark.slow
+
 LONG = 200_000
 WAITS = """
 import time

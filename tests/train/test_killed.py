@@ -14,6 +14,8 @@ from creditscope.record import RunSpec, read_record, run_folder
 from creditscope.train.plan import plan_run
 from creditscope.train.recording import record_runs
 
+pytestmark = pytest.mark.slow
+
 FILES = ("spec.json", "snapshots.jsonl", "weights.safetensors")
 KILLS = 12
 CODE = """

@@ -23,6 +23,7 @@ TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 3,
 GRAPH = {"task": "sbm", "net": "gcn", "net_options": {"depth": 3, "width": 8, "dropout": 0.2}, "epochs": 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "fields"),
     [(rule, TINY | {"penalty": 0.01}) for rule in ("bp", "fa", "block_fa", "dfa", "grape")]
@@ -81,6 +82,7 @@ def test_seeds_differ_and_repeat():
     assert not torch.equal(runs[0].net.stem.weight, runs[2].net.stem.weight)
 
 
+@pytest.mark.slow
 def test_building_and_training_leave_the_global_stream_alone():
     load_task("mnist1d")
     torch.manual_seed(3)

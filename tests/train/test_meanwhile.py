@@ -16,6 +16,8 @@ from creditscope.train.events import Done, Ended, Epoch, Event, Planned, Recorde
 from creditscope.train.plan import plan_run
 from creditscope.train.runner import run_all
 
+pytestmark = pytest.mark.slow
+
 TINY = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "batch": 700, "eval_rows": 32, "tier": "quick"}
 LONG = 200_000
 

@@ -88,6 +88,7 @@ class TestPlan:
             again = plan_run(**{name: value for name, value in asdict(spec).items() if name not in left_out})
             assert (again.digest(), again.name(), again) == (spec.digest(), record.name, spec)
 
+    @pytest.mark.slow
     def test_a_later_option_is_written_out_where_it_is_not_the_default(self):
         usual, typed = plan_run(rule="dfa"), plan_run(rule="dfa", rule_options={"index": "own"})
         assert usual.rule_options == {"tokens": "all"}
@@ -197,6 +198,7 @@ def crowd(tmp_path_factory) -> Crowd:
 
 
 class TestWorkers:
+    @pytest.mark.slow
     def test_the_good_runs_finish(self, crowd):
         for spec in (crowd.first, crowd.second, crowd.talks):
             assert crowd.heard.ended[spec.digest()] == "complete"

@@ -13,6 +13,8 @@ from creditscope.train.recording import StoppedError
 from creditscope.train.run import build_run
 from creditscope.train.runner import UnfinishedError, run_all
 
+pytestmark = pytest.mark.slow
+
 
 def spec_of(rule: str = "dfa", **others) -> RunSpec:
     given = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 8, "eval_rows": 64, "tier": "quick"}

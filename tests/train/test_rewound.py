@@ -15,6 +15,8 @@ from creditscope.train.recording import StoppedError
 from creditscope.train.run import Run
 from creditscope.train.snapshots import evaluate
 
+pytestmark = pytest.mark.slow
+
 LEARNS = {"epochs": 4, "lr": 1e-2, "snapshot_every": 0, "noise": False}
 
 

@@ -15,6 +15,8 @@ from creditscope.train.plan import plan_run
 from creditscope.train.runner import run_all
 from creditscope.train.stopping import Stopping
 
+pytestmark = pytest.mark.slow
+
 TINY = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "epochs": 1, "tier": "quick", "noise": False}
 RULE = """
 from pathlib import Path

@@ -31,6 +31,8 @@ from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import CannotStackError, StackedRun, stack_runs
 from creditscope.train.training import Diverged, Measured, Trained, train_epochs
 
+pytestmark = pytest.mark.slow
+
 GRADIENTS = stacked._gradients
 
 

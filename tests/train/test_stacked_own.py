@@ -16,6 +16,8 @@ from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 from creditscope.train.stacked import CannotStackError, stack_runs
 
+pytestmark = pytest.mark.slow
+
 
 class Shuffles(Normed):
     """With a tensor of its own that is no buffer: the inputs in an order drawn for each net."""

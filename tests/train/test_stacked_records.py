@@ -115,6 +115,7 @@ class TestMemory:
     def stacks(self, specs: Sequence[RunSpec], root: Path) -> set[tuple[int, ...]]:
         return {read_record(run_folder(root, spec)).provenance.stack for spec in specs}
 
+    @pytest.mark.slow
     def test_too_little_to_make_the_stack(self, tmp_path, monkeypatch, whole):
         specs = recorded((1, 2, 3, 4, 5), epochs=1)
         root = whole(specs)
@@ -144,6 +145,7 @@ class TestMemory:
         assert train_on(specs, tmp_path) == ["complete"] * 3
         assert self.stacks(specs, tmp_path) == {(1,), (2, 3)}
 
+    @pytest.mark.slow
     def test_too_little_in_the_middle_of_training(self, tmp_path, monkeypatch, whole):
         specs = recorded((1, 2, 3, 4))
         root = whole(specs)
@@ -175,6 +177,7 @@ class TestMemory:
         ended = [event.run for event in events if isinstance(event, Ended)]
         assert sorted(ended) == sorted(spec.digest() for spec in specs)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("times", [1, 2, 3], ids=["enough", "later", "still too little"])
     def test_a_stack_is_tried_again_when_others_have_made_room(self, tmp_path, monkeypatch, whole, times):
         specs = recorded((1, 2, 3), epochs=1)
@@ -213,6 +216,7 @@ class TestMemory:
         with pytest.raises(recording.StoppedError):
             recording.record_runs(specs, tmp_path, engine="stacked", should_stop=lambda: bool(asked_to_stop))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("said", ["Triton Error [CUDA]: out of memory", "CUBLAS_STATUS_ALLOC_FAILED when calling"])
     def test_whoever_says_that_memory_ran_out_is_heard(self, tmp_path, monkeypatch, said):
         specs = recorded((1, 2), epochs=1)

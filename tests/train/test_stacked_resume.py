@@ -8,11 +8,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from stacking import assert_snapshots_agree, recorded, same_bytes, stop, train_on
 
-from creditscope.measure import battery
+from creditscope.measure import instruments
 from creditscope.record import RecordWriter, RunSpec, Snapshot, read_record, run_folder
 from creditscope.train import recording, stacked
 from creditscope.train.checkpoint import NAME
 from creditscope.train.run import build_run
+
+pytestmark = pytest.mark.slow
 
 RESUMED = (
     ("dfa", {}),
@@ -80,8 +82,8 @@ class TestResuming:
     ):
         specs, taken = recorded((1, 2, 3), tier="full"), []
         wanted = whole(specs)
-        measure = battery.measure_battery
-        monkeypatch.setattr(battery, "measure_battery", lambda *given: taken.append(measure(*given)))
+        measure = instruments.measure_battery
+        monkeypatch.setattr(instruments, "measure_battery", lambda *given: taken.append(measure(*given)))
         monkeypatch.setattr(recording, "LONG_SNAPSHOT", long)
         monkeypatch.setattr(recording, "CHECKPOINT_SECONDS", checkpoints)
         monkeypatch.setattr(recording, "CHECKPOINT_SHARE", 0)

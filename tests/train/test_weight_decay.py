@@ -70,6 +70,7 @@ def test_a_stack_decays_as_each_seed_alone():
         assert not torch.allclose(everywhere.tensors()["head.linear.weight"], alone.tensors()["head.linear.weight"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["loop", "stacked"])
 def test_a_stopped_run_goes_on_with_its_own_decay(tmp_path: Path, engine):
     specs = [spec_of(GRAPH, seed=seed, epochs=4) for seed in (1, 2)]

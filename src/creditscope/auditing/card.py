@@ -16,7 +16,7 @@ from creditscope.auditing.pitfalls import Pitfall, list_pitfalls
 from creditscope.auditing.rewinding import TrainedDepth
 from creditscope.auditing.stats import Interval, t_interval
 from creditscope.auditing.verdict import Verdict
-from creditscope.words import name_options, with_options
+from creditscope.text import name_options, with_options
 
 if TYPE_CHECKING:
     from creditscope.auditing.audit import Audit

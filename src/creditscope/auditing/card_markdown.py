@@ -8,7 +8,7 @@ from creditscope.auditing.manual import what_to_do
 from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.stats import DRAWS, write_interval
 from creditscope.auditing.symbols import OF_ANSWER
-from creditscope.words import DASH, number
+from creditscope.text import DASH, number
 
 TAP_COLUMNS: dict[str, Callable[[TapAudit], str]] = {
     "tap": lambda t: f"{t.tap} {t.name}{' (exact)' if t.exact else ''}",

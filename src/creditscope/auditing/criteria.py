@@ -10,7 +10,7 @@ from creditscope.auditing.moment import Moment, first_epoch
 from creditscope.auditing.stats import known_mean
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GAIN, PUBLISHED_GROWTH, USUAL_GAMMA
 from creditscope.record import Record
-from creditscope.words import amount, number
+from creditscope.text import amount, number
 
 Judged = tuple[Conclusion, float | None]
 """What a criterion concludes, and the number it looked at."""

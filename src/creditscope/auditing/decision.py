@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from creditscope.words import span
+from creditscope.text import span
 
 Conclusion = Literal["accepts", "walks back", "open", "not applicable", "no verdict", "muted"]
 Kind = Literal["usual", "published", "check", "protocol"]

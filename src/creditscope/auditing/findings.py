@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from creditscope.words import span
+from creditscope.text import span
 
 
 class Outcome(StrEnum):

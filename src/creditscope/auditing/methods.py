@@ -9,7 +9,7 @@ from creditscope.record import Record, RunSpec, Snapshot
 from creditscope.record.spec import RULE_FIELDS
 from creditscope.record.view import richness
 from creditscope.registry import NETS, TASKS, Registry
-from creditscope.words import count, name_options, span, with_options
+from creditscope.text import count, name_options, span, with_options
 
 SIZES = ("depth", "width")
 """Options of a net that its title always has."""

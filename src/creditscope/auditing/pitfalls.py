@@ -10,7 +10,7 @@ from creditscope.auditing.findings import Outcome
 from creditscope.auditing.methods import Method, accuracies
 from creditscope.auditing.symbols import OF_ANSWER
 from creditscope.record import Snapshot
-from creditscope.words import amount, count, number, points, span
+from creditscope.text import amount, count, number, points, span
 
 State = Literal["avoided", "met", "not measured", "not applicable"]
 

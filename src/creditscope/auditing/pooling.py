@@ -12,7 +12,7 @@ from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import share_bounds, t_bounds
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.words import amount, first_few
+from creditscope.text import amount, first_few
 
 NAMED = 4
 """Seeds that a message names."""

@@ -8,7 +8,7 @@ from creditscope.auditing.depth import paired_interval
 from creditscope.auditing.methods import Method
 from creditscope.auditing.stats import Interval
 from creditscope.record import Facts, Snapshot
-from creditscope.words import number
+from creditscope.text import number
 
 
 def rank_notes(methods: Sequence[Method]) -> list[str]:

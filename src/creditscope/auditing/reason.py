@@ -3,7 +3,7 @@
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.verdict import Verdict
-from creditscope.words import count
+from creditscope.text import count
 
 NOT_SETTLED = {Outcome.SKIPPED: "? Not measured", Outcome.UNDECIDED: "? Undecided"}
 

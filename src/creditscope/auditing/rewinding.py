@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from creditscope.auditing.stats import t_bounds
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Record, Snapshot
-from creditscope.words import count, span
+from creditscope.text import count, span
 
 
 @dataclass(frozen=True)

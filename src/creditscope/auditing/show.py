@@ -24,7 +24,7 @@ from creditscope.auditing.tables import WIDE, fit_tables, make_console, note, pl
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
 from creditscope.memory import collection_paused
-from creditscope.words import DASH, number
+from creditscope.text import DASH, number
 
 __all__ = ["make_console", "print_audit", "render_audit"]
 

@@ -8,7 +8,7 @@ from rich.text import Text
 from creditscope.auditing.decision import PROTOCOL, Decision, Decisions
 from creditscope.auditing.symbols import OF_CONCLUSION
 from creditscope.auditing.tables import Cell, fit_tables, make_console, note, render_plain
-from creditscope.words import number
+from creditscope.text import number
 
 LEGEND = (
     "✓ accepts · ✗ walks back · ? open (an input is missing, or the data allow both) · – not applicable · ◌ muted · a "

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.stats import write_points
 from creditscope.auditing.tables import fit_tables, note
-from creditscope.words import DASH, number, points
+from creditscope.text import DASH, number, points
 
 
 def depth_table(methods: Sequence[MethodAudit], width: int) -> Group | None:

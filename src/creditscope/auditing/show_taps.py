@@ -11,7 +11,7 @@ from creditscope.auditing.symbols import OF_ANSWER
 from creditscope.auditing.tables import fit_tables, note
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.told import POWER, seen_above
-from creditscope.words import DASH, number, span
+from creditscope.text import DASH, number, span
 
 SIZES: dict[str, Callable[[TapAudit], Interval | None]] = {
     "‖h_l‖": lambda tap: tap.h_norm,

@@ -14,7 +14,7 @@ from creditscope.auditing.manual import what_to_do
 from creditscope.auditing.reason import explain, explain_briefly, rests_on_checks
 from creditscope.auditing.stats import write_interval
 from creditscope.auditing.tables import LONGEST, STYLES, WIDE, note, plain_table
-from creditscope.words import count, span
+from creditscope.text import count, span
 
 Setting = Sequence[MethodAudit]
 """The methods of one setting."""

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 
-from creditscope.words import DASH, number, points
+from creditscope.text import DASH, number, points
 
 Kind = Literal["t", "bootstrap"]
 CONFIDENCE = 0.95

@@ -16,7 +16,7 @@ from creditscope.auditing.stats import below_p, holm, t_bounds, t_point, z_limit
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Snapshot
 from creditscope.record.schema import OWN_DRAWS
-from creditscope.words import number
+from creditscope.text import number
 
 Answer = Literal["carries", "below", "open"]
 POWER = 0.8

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from creditscope.errors import CreditscopeError
-from creditscope.words import first_few
+from creditscope.text import first_few
 
 NAMED = 4
 """Missing parameters that a refusal names."""

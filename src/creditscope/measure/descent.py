@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from creditscope.measure.fresh import fresh_credits, fresh_streams, has_feedback
+from creditscope.measure.fresh_feedback import fresh_credits, fresh_streams, has_feedback
+from creditscope.measure.functional_net import Twin
 from creditscope.measure.nulls import turned_rows
 from creditscope.measure.numerics import flat_rows
-from creditscope.measure.twin import Twin
 from creditscope.measure.weights import Direction, turned_weight
 from creditscope.record.schema import DESCENT_TURNS, FRESH_MOVES
 from creditscope.rng import generator

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from creditscope.measure.alignment import measure_alignment
-from creditscope.measure.fresh import of_feedback
+from creditscope.measure.fresh_feedback import of_feedback
 from creditscope.measure.numerics import flat_rows
 from creditscope.measure.observation import Observation
 from creditscope.measure.subject import Subject

@@ -7,9 +7,9 @@ For isotropic v the products ⟨a, v⟩ and ⟨g, v⟩ correlate as a and g do, 
 import torch
 from torch import Tensor
 
-from creditscope.measure.fresh import fresh_credits, fresh_streams, has_feedback
+from creditscope.measure.fresh_feedback import fresh_credits, fresh_streams, has_feedback
+from creditscope.measure.functional_net import Twin
 from creditscope.measure.numerics import flat_rows, row_norms
-from creditscope.measure.twin import Twin
 from creditscope.record.schema import FRESH_MOVES
 from creditscope.rng import generator
 

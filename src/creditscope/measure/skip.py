@@ -5,8 +5,8 @@ from torch import Tensor
 
 from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
+from creditscope.measure.functional_net import replaced_states
 from creditscope.measure.subject import Subject
-from creditscope.measure.twin import replaced_states
 from creditscope.stack import call_net
 
 

@@ -6,8 +6,8 @@ from itertools import combinations
 import numpy as np
 from matplotlib.axes import Axes
 
-from creditscope.looks import Look
 from creditscope.plots._style import BODY, GREY, MARK, SMALL, line_height, text_width, wrap_text
+from creditscope.rule_styles import Look
 
 
 def settle(ax: Axes) -> None:

@@ -9,11 +9,11 @@ from matplotlib.colors import to_hex, to_rgb
 
 from creditscope.auditing.methods import Method, group_methods
 from creditscope.errors import CreditscopeError
-from creditscope.looks import Look, rule_looks
 from creditscope.plots._quantities import of_taps
 from creditscope.plots._style import text_width
 from creditscope.record import Facts, Record
-from creditscope.words import first_few, span
+from creditscope.rule_styles import Look, rule_looks
+from creditscope.text import first_few, span
 
 DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 """Of the methods of one rule, the one with the shortest name first."""

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from creditscope.plots._labels import settle
 from creditscope.plots._lines import Line, name_room
 from creditscope.plots._style import FAINT, line_height, styled
-from creditscope.words import subscript
+from creditscope.text import subscript
 
 SIZE = (2.9, 2.4)
 """Of a panel that is a figure of its own, without names beside it; inches."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from creditscope.words import count, number
+from creditscope.text import count, number
 
 SCHEMA_VERSION = 3
 READABLE = (2, 3)

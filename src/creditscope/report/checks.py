@@ -11,7 +11,7 @@ from creditscope.auditing.thresholds import Thresholds, table
 from creditscope.auditing.verdict import QUESTIONS
 from creditscope.record import Facts
 from creditscope.report.model import CheckFacts, CheckRow
-from creditscope.words import amount
+from creditscope.text import amount
 
 
 def check_rows(found: MethodAudit, facts: Facts, limits: Thresholds) -> tuple[CheckRow, ...]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from functools import cache
 
-from creditscope.looks import LOOKS, OTHERS, rule_looks
+from creditscope.rule_styles import LOOKS, OTHERS, rule_looks
 
 DIVERGING_LEVELS, SEQUENTIAL_LEVELS = 33, 32
 BLUE, ORANGE = 255.0, 50.0

@@ -10,7 +10,7 @@ from creditscope.auditing.symbols import OF_WORD
 from creditscope.report.gather import Material
 from creditscope.report.identity import differences, identity, name_apart
 from creditscope.report.model import Change, Comparison
-from creditscope.words import DASH, number
+from creditscope.text import DASH, number
 
 Place = tuple[MethodAudit, Method]
 """A method by the name that tells it from the others of its folder, and its records."""

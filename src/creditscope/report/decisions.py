@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from creditscope.auditing.decision import PROTOCOL, Decision
 from creditscope.auditing.symbols import OF_CONCLUSION
 from creditscope.report.model import DecisionTable, Mark
-from creditscope.words import number
+from creditscope.text import number
 
 
 def decision_table(rows: Sequence[Sequence[Decision]]) -> DecisionTable:

@@ -11,7 +11,7 @@ from creditscope.report.heatmap import draw_heatmap
 from creditscope.report.model import Heat, LayerRow, Legend
 from creditscope.report.numbers import counted
 from creditscope.report.scales import Scale, log_scale
-from creditscope.words import DASH, count, name_all, number
+from creditscope.text import DASH, count, name_all, number
 
 NAMES: tuple[str, ...] = (
     "tap",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from creditscope.report.scales import decades, power
-from creditscope.words import amount, number
+from creditscope.text import amount, number
 
 WIDTH, HEIGHT = 440, 225
 """Of a chart whose labels fit beside it; more lines make it taller."""

@@ -9,7 +9,7 @@ from creditscope.auditing.symbols import OF_WORD
 from creditscope.record import Record
 from creditscope.report.model import Row
 from creditscope.report.numbers import counted
-from creditscope.words import DASH, count, first_few, span
+from creditscope.text import DASH, count, first_few, span
 
 MOST_SEEDS = 12
 """That the top of the page names; the others are counted."""

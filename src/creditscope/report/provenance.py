@@ -10,7 +10,7 @@ from creditscope.auditing.methods import Method
 from creditscope.record import Record, RunSpec
 from creditscope.record.spec import FREE_FIELDS, RULE_FIELDS
 from creditscope.report.model import CardText, ProvenanceRow
-from creditscope.words import DASH, first_few, name_options, option_text, span
+from creditscope.text import DASH, first_few, name_options, option_text, span
 
 CARD_BYTES = 50_000
 """Cards beyond so many bytes are left to `creditscope audit --card`, so that the page stays one that can be mailed."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from creditscope.report.colours import DIVERGING_LEVELS, SEQUENTIAL_LEVELS
-from creditscope.words import superscript
+from creditscope.text import superscript
 
 SIGNED_TICKS = ((-1.0, "−1"), (-0.25, "−.25"), (0.0, "0"), (0.25, ".25"), (1.0, "1"))
 MOST_TICKS = 4

@@ -12,14 +12,14 @@ from creditscope.record import RunSpec, keep_failure, stored_record
 from creditscope.registry import NETS, RULES, TASKS
 from creditscope.rng import global_stream
 from creditscope.tasks import load_task
+from creditscope.text import count
 from creditscope.train.data import check_data
 from creditscope.train.engines import Group, choose_device, group_runs
 from creditscope.train.events import NO_MEMORY, Done, Ended, EngineEvent, Event, Note, Planned, Recorded
-from creditscope.train.order import longest_first
 from creditscope.train.pool import choose_jobs, launch_workers, train_in_workers
 from creditscope.train.recording import StoppedError, record_group
+from creditscope.train.schedule import longest_first
 from creditscope.train.stopping import Stopping
-from creditscope.words import count
 
 
 def execute(

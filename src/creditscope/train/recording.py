@@ -14,10 +14,10 @@ from creditscope.record import Provenance, RecordWriter, RunSpec, Snapshot
 from creditscope.tasks import AnyTask, load_task
 from creditscope.train.checkpoint import NAME, Position, load_checkpoint, save_checkpoint, save_tensors
 from creditscope.train.data import Data, place_data
+from creditscope.train.device_memory import forget_peak, peak_bytes, release_memory, wait_for_room
 from creditscope.train.engines import Group
 from creditscope.train.events import NO_MEMORY, Ended, Epoch
 from creditscope.train.provenance import begin_provenance, now
-from creditscope.train.room import forget_peak, peak_bytes, release_memory, wait_for_room
 from creditscope.train.run import Run, build_run
 from creditscope.train.stacked import CannotStackError, stack_runs
 from creditscope.train.training import Diverged, Measured, Trained, train_epochs

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from creditscope.batch import Batch
 from creditscope.losses import errors_function
-from creditscope.measure.battery import complete_snapshots
+from creditscope.measure.instruments import complete_snapshots
 from creditscope.measure.layers import layer_names, measure_layers
 from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import LastStep, take_snapshots

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from creditscope.auditing.moment import Moment
 from creditscope.record import Facts
-from creditscope.words import name_all
+from creditscope.text import name_all
 
 
 def asked_taps(facts: Facts) -> list[int]:

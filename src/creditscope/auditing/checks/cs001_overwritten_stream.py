@@ -8,7 +8,7 @@ from creditscope.auditing.growth import comparable_taps, growths
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.pooling import pool_sizes
 from creditscope.auditing.thresholds import PUBLISHED_GROWTH, Thresholds
-from creditscope.words import amount, name_all
+from creditscope.text import amount, name_all
 
 
 @register_check("cs001_overwritten_stream")

@@ -8,7 +8,7 @@ from creditscope.auditing.moment import Moment
 from creditscope.auditing.pooling import pool_sizes
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, Thresholds
 from creditscope.record import Snapshot
-from creditscope.words import amount, name_all
+from creditscope.text import amount, name_all
 
 UNDER_FLOOR = "so it is resolved, although ‖g_L‖ is under the published floor in most seeds"
 

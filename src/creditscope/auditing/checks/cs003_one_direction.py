@@ -4,7 +4,7 @@ from creditscope.auditing.checks import RunCheck, register_check
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.words import number
+from creditscope.text import number
 
 
 @register_check("cs003_one_direction")

@@ -6,7 +6,7 @@ from creditscope.auditing.findings import Finding
 from creditscope.auditing.methods import Method, accuracies
 from creditscope.auditing.stats import t_bounds
 from creditscope.auditing.thresholds import PUBLISHED_GAIN, Thresholds
-from creditscope.words import count, number, points
+from creditscope.text import count, number, points
 
 
 @register_check("cs004_depth_not_used")

@@ -9,7 +9,7 @@ from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import known_mean
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.told import TapAnswer, judge_taps, seen_with_power, what_would_decide
-from creditscope.words import first_few, name_all, number
+from creditscope.text import first_few, name_all, number
 
 MOST = 6
 """Taps that a message gives the numbers of."""

@@ -9,7 +9,7 @@ from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import z_limit
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.told import judge_taps, null_of_mean
-from creditscope.words import name_all, number
+from creditscope.text import name_all, number
 
 
 @register_check("cs006_hidden_layers")

@@ -5,7 +5,7 @@ from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts
-from creditscope.words import first_few
+from creditscope.text import first_few
 
 NAMED = 3
 """Weights that a message names; the others are counted."""

@@ -10,7 +10,7 @@ from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.told import Estimate, TapAnswer, judge_taps
 from creditscope.record import Facts
-from creditscope.words import name_all, number
+from creditscope.text import name_all, number
 
 NO_MORE = "no more than a random orientation"
 

@@ -7,7 +7,7 @@ from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import share_bounds
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts, Snapshot
-from creditscope.words import name_all
+from creditscope.text import name_all
 
 
 @register_check("cs009_information_without_gradient")

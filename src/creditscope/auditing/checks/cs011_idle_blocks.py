@@ -6,7 +6,7 @@ from creditscope.auditing.methods import Method
 from creditscope.auditing.rewinding import TrainedDepth, rewound_blocks, trained_depth
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts
-from creditscope.words import count, first_few, points
+from creditscope.text import count, first_few, points
 
 MOST = 6
 """Blocks that a message gives the numbers of."""

@@ -7,7 +7,7 @@ from creditscope.auditing.descending import descent_estimate
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.words import first_few, name_all, number
+from creditscope.text import first_few, name_all, number
 
 MOST = 6
 """Stages that a message gives the numbers of."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from creditscope.commands._printing import say
 from creditscope.errors import CreditscopeError
-from creditscope.words import count
+from creditscope.text import count
 
 if TYPE_CHECKING:
     from creditscope.paper.studies import Study

@@ -6,7 +6,7 @@ from pathlib import Path
 from creditscope.commands import register_command
 from creditscope.commands._options import Folder, Name, Records, RecordsByName, choose_records
 from creditscope.commands._printing import say
-from creditscope.words import count
+from creditscope.text import count
 
 
 @register_command("pack")

@@ -15,7 +15,7 @@ from creditscope.commands import register_command
 from creditscope.commands._options import DataRoot, Folder, HowToTrain, Name
 from creditscope.commands._printing import say
 from creditscope.errors import UnfinishedError
-from creditscope.words import count
+from creditscope.text import count
 
 if TYPE_CHECKING:
     from creditscope.paper.studies import Study

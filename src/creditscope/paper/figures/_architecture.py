@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from creditscope.paper.figures._style import BODY, FAINT, GREY, INK, SMALL, fit_size, wrap_text
-from creditscope.words import subscript
+from creditscope.text import subscript
 
 FORWARD, LANE, HEADING = 0.55, 0.40, 0.16
 """Heights of the forward pass, of one lane and of the heading, inches."""

@@ -14,7 +14,7 @@ from creditscope.auditing.told import TapAnswer, judge_taps
 from creditscope.paper.figures._selection import Group, Selection, spec_of
 from creditscope.paper.figures._stats import mean_sd
 from creditscope.paper.figures._words import number, seed_words, with_spread
-from creditscope.words import name_options, power, subscript
+from creditscope.text import name_options, power, subscript
 
 REFERENCE = "bp"
 ORDER = 0.95

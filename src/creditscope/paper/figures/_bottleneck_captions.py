@@ -9,7 +9,7 @@ from creditscope.paper.figures._depths import DepthGroup, Depths
 from creditscope.paper.figures._measures import decay_ratio
 from creditscope.paper.figures._stats import median, quartiles
 from creditscope.paper.figures._words import number
-from creditscope.words import join_words, power, subscript, with_options
+from creditscope.text import join_words, power, subscript, with_options
 
 
 def title_gradients(found: Depths) -> str:

@@ -8,7 +8,7 @@ from creditscope.paper.figures._depths import DepthGroup, Depths
 from creditscope.paper.figures._measures import count_all_zero, count_zero_norms
 from creditscope.paper.figures._stats import median
 from creditscope.paper.figures._words import spread_cell
-from creditscope.words import power
+from creditscope.text import power
 
 HEADINGS = (
     "depth",

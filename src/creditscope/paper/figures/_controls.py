@@ -16,7 +16,7 @@ from creditscope.paper.studies.bottleneck_controls import BASELINE, CONTROLS, FI
 from creditscope.record import Facts, Record, RunSpec, Snapshot
 from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.view import richest
-from creditscope.words import count
+from creditscope.text import count
 
 MARGIN = 0.05
 """Accuracy over the majority class, and over the runs compared with, that counts as learning: 5 pp."""

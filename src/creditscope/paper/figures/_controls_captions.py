@@ -14,7 +14,7 @@ from creditscope.paper.figures._controls import (
     count_collapsed,
 )
 from creditscope.paper.figures._words import OPTIMISERS, accuracy_words, seed_words, share
-from creditscope.words import DASH, join_words, power
+from creditscope.text import DASH, join_words, power
 
 
 def explain(block: Block) -> str:

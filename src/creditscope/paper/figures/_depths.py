@@ -11,7 +11,7 @@ from creditscope.paper.figures._selection import require_one_setting, spec_of
 from creditscope.paper.studies.bp_bottleneck import DEPTHS
 from creditscope.record import Facts, LayerMeasures, Record, RunSpec, Snapshot
 from creditscope.record.view import richest
-from creditscope.words import count, name_all
+from creditscope.text import count, name_all
 
 COLOURS = ("#5b8def", "#cc6677", "#882255")
 MARKERS = ("o", "s", "D")

@@ -25,7 +25,7 @@ from creditscope.paper.figures._words import (
     with_spread,
 )
 from creditscope.paper.studies.graph_depth import BP_VARIANTS, METHODS, RULES, Method
-from creditscope.words import join_words, span
+from creditscope.text import join_words, span
 
 SAID = {
     "trains": ("trains", "train"),

@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from creditscope.looks import rule_looks
 from creditscope.paper.figures import _style
 from creditscope.paper.figures._graph_depth_captions import title
 from creditscope.paper.figures._graph_grid import Grid, gain_word
@@ -15,7 +14,8 @@ from creditscope.paper.figures._graph_learning import RECIPE, compare, find_subj
 from creditscope.paper.figures._style import BAND, BLUE, FAINT, GREY, INK, SMALL
 from creditscope.paper.figures._words import number
 from creditscope.paper.studies.graph_depth import BP_VARIANTS, RULES, SQRT2, Method
-from creditscope.words import DASH
+from creditscope.rule_styles import rule_looks
+from creditscope.text import DASH
 
 STARTS = {
     (1.0, False): ("o", 3.4, BLUE),

@@ -13,7 +13,7 @@ from creditscope.paper.figures._graph_grid import Grid, changes, graph_name
 from creditscope.paper.figures._graph_learning import find_subject
 from creditscope.paper.figures._words import half_width, spread_cell
 from creditscope.paper.studies.graph_depth import BP_VARIANTS, METHODS, RULES, Method
-from creditscope.words import DASH
+from creditscope.text import DASH
 
 
 def write_grid(grid: Grid) -> str:

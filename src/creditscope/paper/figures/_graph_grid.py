@@ -13,7 +13,7 @@ from creditscope.paper.studies.graph_depth import BP_VARIANTS, METHODS, RULES, S
 from creditscope.record import Facts, Record, RunSpec
 from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.view import richest
-from creditscope.words import count
+from creditscope.text import count
 
 FREE = ("task", "task_options", "data_version", "net_options", "rule", "rule_options", "rule_source", "seed")
 NAMES = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "sbm": "SBM"}

@@ -8,7 +8,7 @@ from creditscope.auditing.stats import t_bounds
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.paper.figures._conditions import NORMS, Condition, Grid, Setting
 from creditscope.paper.figures._words import interval_words, seed_words
-from creditscope.words import name_options, power
+from creditscope.text import name_options, power
 
 
 def caption(grid: Grid) -> str:

@@ -12,7 +12,7 @@ from creditscope.paper.figures._stats import mean_sd, take_log
 from creditscope.paper.figures._words import interval_words, number, seed_words, signed, with_spread
 from creditscope.paper.studies.penalty_rescue import STRONG
 from creditscope.record.schema import DESCENT_ROWS, FRESH_MOVES
-from creditscope.words import count, join_words, power, span, subscript, with_options
+from creditscope.text import count, join_words, power, span, subscript, with_options
 
 TRACED = ("dfa", "strong")
 """Conditions whose trajectories are drawn."""

@@ -11,7 +11,7 @@ from creditscope.paper.figures._penalty import Rescue
 from creditscope.paper.figures._penalty_bars import COLUMNS, EXACT, METRICS, NULL, measure_bar
 from creditscope.paper.figures._penalty_captions import TRACED
 from creditscope.paper.figures._style import BLUE, FAINT, GREY, INK, RED
-from creditscope.words import power, subscript
+from creditscope.text import power, subscript
 
 COLOURS = {"dfa": RED, "early": RED, "weak": "#e58a82", "strong": "#4a0610", NULL: "#b5b5b5", EXACT: BLUE}
 COLOURS |= {"bp": BLUE, "bp strong": "#0b2d52", "frozen dfa": INK, "frozen bp": FAINT}

@@ -15,7 +15,7 @@ from creditscope.paper.figures._penalty_captions import (
 )
 from creditscope.paper.figures._stats import mean_sd
 from creditscope.paper.figures._words import spread_cell
-from creditscope.words import DASH
+from creditscope.text import DASH
 
 ROWS = ("early", NULL, EXACT, *(key for key in KINDS if key != "early"))
 

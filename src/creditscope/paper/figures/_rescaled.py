@@ -13,7 +13,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.paper.figures._selection import require_one_setting
 from creditscope.paper.studies import DerivedRecord
 from creditscope.record import Record, Snapshot
-from creditscope.words import name_all
+from creditscope.text import name_all
 
 BLOCKS = ("CS011",)
 """Not asked: no block of a rescaled net was put back."""

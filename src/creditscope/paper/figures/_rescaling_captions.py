@@ -7,7 +7,7 @@ from creditscope.paper.figures._rescaled import BLOCKS, Rescaled
 from creditscope.paper.figures._selection import spec_of
 from creditscope.paper.figures._stats import take_log
 from creditscope.paper.figures._words import number, seed_words
-from creditscope.words import count, drift, power, subscript, with_options
+from creditscope.text import count, drift, power, subscript, with_options
 
 
 def at_last_tap(text: str, found: Rescaled) -> str:

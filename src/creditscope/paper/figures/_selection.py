@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from creditscope.errors import CreditscopeError
-from creditscope.looks import Look, rule_looks
 from creditscope.paper.figures._stats import take_log
 from creditscope.record import Facts, Record, RunSpec
 from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.view import richest
-from creditscope.words import name_all
+from creditscope.rule_styles import Look, rule_looks
+from creditscope.text import name_all
 
 VARIANT_FIELDS = ("rule_options", "rule_source", "credit_norm")
 FREE_FIELDS = ("rule", "seed", *VARIANT_FIELDS, *MEASURING_FIELDS)

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.patches import FancyBboxPatch
 
-from creditscope.looks import LOOKS, Look
 from creditscope.plots._labels import find_places
 from creditscope.plots._style import (
     AMBER,
@@ -26,6 +25,7 @@ from creditscope.plots._style import (
     text_width,
     wrap_text,
 )
+from creditscope.rule_styles import LOOKS, Look
 
 __all__ = [
     "AMBER",

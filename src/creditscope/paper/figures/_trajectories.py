@@ -11,11 +11,11 @@ import numpy as np
 from creditscope.auditing.criteria import CRITERIA, Criterion
 from creditscope.auditing.moment import Moment, first_epoch
 from creditscope.errors import CreditscopeError
-from creditscope.looks import Look, rule_looks
 from creditscope.paper.figures._selection import require_one_setting, spec_of
 from creditscope.record import Facts, Record, RunSpec, Snapshot
 from creditscope.record.view import richest
-from creditscope.words import name_all, subscript
+from creditscope.rule_styles import Look, rule_looks
+from creditscope.text import name_all, subscript
 
 REFERENCE = "bp"
 PUBLISHED = tuple(criterion for criterion in CRITERIA if criterion.kind == "published")

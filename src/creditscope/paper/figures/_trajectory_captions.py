@@ -19,7 +19,7 @@ from creditscope.paper.figures._trajectories import (
     Trajectories,
 )
 from creditscope.paper.figures._words import number, seed_words, share, with_spread
-from creditscope.words import join_words, power, span, with_options
+from creditscope.text import join_words, power, span, with_options
 
 NEVER = "never"
 GROWTH = next(criterion for criterion in PUBLISHED if criterion.name.startswith("growth"))

@@ -21,7 +21,7 @@ from creditscope.paper.figures._stats import mean_sd
 from creditscope.paper.figures._style import GREY, PAD, SMALL, WIDTH, line_height
 from creditscope.paper.figures._trajectories import Group, Quantity, Row, Trajectories
 from creditscope.paper.figures._words import number
-from creditscope.words import power
+from creditscope.text import power
 
 AXIS_ROOM, RIGHT, BELOW, HEADING, BETWEEN = 0.47, 0.07, 0.36, 0.26, 0.1
 """Room left and right of a panel, between a panel and its caption, over a panel, and under a caption; inches."""

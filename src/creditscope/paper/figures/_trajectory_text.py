@@ -21,7 +21,7 @@ from creditscope.paper.figures._trajectories import (
 )
 from creditscope.paper.figures._trajectory_captions import when
 from creditscope.paper.figures._words import spread_cell
-from creditscope.words import DASH, number
+from creditscope.text import DASH, number
 
 
 def write_trajectories(found: Trajectories, gradient: Quantity, *, captions: Sequence[str], footer: str) -> str:

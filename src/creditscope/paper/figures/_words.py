@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from creditscope.auditing.stats import Interval
-from creditscope.words import DASH, name_all
-from creditscope.words import number as formatted
+from creditscope.text import DASH, name_all
+from creditscope.text import number as formatted
 
 OPTIMISERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD"}
 """As they are written."""

@@ -31,7 +31,7 @@ from creditscope.paper.figures._stats import mean_sd
 from creditscope.paper.figures._style import FAINT, GREY, INK, PAD, SMALL, WIDTH, line_height
 from creditscope.paper.figures._words import number
 from creditscope.record import Record
-from creditscope.words import subscript
+from creditscope.text import subscript
 
 RULE_LABEL = "rule label"
 """Marks the names that are written beside the points of panel A."""

@@ -20,7 +20,7 @@ from creditscope.paper.figures._normalisation_captions import caption, footer
 from creditscope.paper.figures._page import GAP, LETTERS, MARGIN, add_axes, draw_footer, wrap_footer
 from creditscope.paper.figures._style import BLUE, BODY, FAINT, GREY, INK, PAD, RED, SMALL, WIDTH, line_height
 from creditscope.record import Record
-from creditscope.words import power
+from creditscope.text import power
 
 LOOKS = (("o", "white"), ("^", "#f4c7c3"), ("s", "#e58a82"), ("D", RED), ("v", "#5c0a14"))
 """Marker and face by rank of λ, light to dark; the edge is always dark."""

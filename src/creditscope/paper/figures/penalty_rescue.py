@@ -31,7 +31,7 @@ from creditscope.paper.figures._style import GREY, INK, SMALL
 from creditscope.paper.figures._words import number, share
 from creditscope.paper.studies.penalty_rescue import STRONG
 from creditscope.record import Record
-from creditscope.words import power, subscript
+from creditscope.text import power, subscript
 
 HALF = 1.12
 """Share of the other axis' range that a curve's axis is extended by, so that states stay above gradients."""

@@ -26,7 +26,7 @@ from creditscope.paper.figures._rescaling_captions import (
 from creditscope.paper.figures._stats import mean_sd, take_log
 from creditscope.paper.figures._style import AMBER, BAND, BLUE, GREY, INK, RED, SMALL
 from creditscope.record import Record
-from creditscope.words import power
+from creditscope.text import power
 
 SERIES = {
     "h": ("‖h_L‖, the state before the head", INK, "s", "-"),

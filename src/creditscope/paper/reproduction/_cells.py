@@ -6,7 +6,7 @@ from creditscope.paper.reproduction._shelf import Shelf
 from creditscope.paper.reproduction._words import size
 from creditscope.paper.reproduction.compare import Comparison, Published, compare
 from creditscope.paper.reproduction.joint import Row
-from creditscope.words import DASH, count, number
+from creditscope.text import DASH, count, number
 
 DECIMALS = 4
 

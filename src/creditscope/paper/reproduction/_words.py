@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from creditscope.auditing.stats import geometric_interval, t_interval
 from creditscope.record import Record
-from creditscope.words import number
+from creditscope.text import number
 
 
 def size(value: float) -> str:

@@ -11,7 +11,7 @@ from creditscope.paper.reproduction._shelf import Shelf
 from creditscope.paper.reproduction._words import mean_of, name_of
 from creditscope.paper.studies import DerivedRecord
 from creditscope.record import Record
-from creditscope.words import amount, count, drift, number
+from creditscope.text import amount, count, drift, number
 
 CLAMP = 1e-8
 NOT_ON_RECORD = "Not on record."

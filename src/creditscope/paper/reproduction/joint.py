@@ -7,7 +7,7 @@ from creditscope.paper.reproduction._readings import Values, shared_seeds
 from creditscope.paper.reproduction._settings import SETTINGS, Setting
 from creditscope.paper.reproduction._shelf import Shelf
 from creditscope.paper.reproduction.compare import Comparison, Published, compare
-from creditscope.words import count
+from creditscope.text import count
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from creditscope.paper.reproduction.claims import list_claims
 from creditscope.paper.reproduction.joint import Joint, Row, compare_settings, join, lead_lines
 from creditscope.paper.reproduction.published import NOT_COMPARED, PUBLISHED, WHERE
 from creditscope.record import Record
-from creditscope.words import DASH, count
+from creditscope.text import DASH, count
 
 COMMAND = "creditscope reproduction --records results/paper --out docs/reproduction.md"
 HEAD = """# Reproduction of published numbers

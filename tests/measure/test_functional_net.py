@@ -12,8 +12,8 @@ from torch import nn
 from creditscope.measure import rho as rho_module
 from creditscope.measure.alignment import measure_alignment
 from creditscope.measure.descent import SIZES, measure_descent, measure_stage_descent
+from creditscope.measure.functional_net import Twin, first_rows, held_states, make_twin, replaced_states, row_losses
 from creditscope.measure.rho import measure_rho, pearson
-from creditscope.measure.twin import Twin, first_rows, held_states, make_twin, replaced_states, row_losses
 from creditscope.record.schema import DESCENT_ROWS, FRESH_MOVES
 from creditscope.rng import generator
 
@@ -127,6 +127,7 @@ def test_losses_keep_their_digits_where_rows_are_fitted():
     np.testing.assert_allclose(masked, [float(found[0]), 0, 0])
 
 
+@pytest.mark.slow
 def test_descent_of_the_gradient_is_exactly_one_and_of_its_negative_zero(learnt):
     twin = twin_of(*learnt)
     assert measure_descent(twin)["descent"].tolist() == [1.0] * 4
@@ -181,6 +182,7 @@ def test_descent_of_random_credit_is_its_null(learnt):
     assert float(found["descent_null"].max()) < 0.3
 
 
+@pytest.mark.slow
 def test_descent_does_not_change_with_the_scale_of_the_stream(learnt):
     net, x, y = learnt
     small, large = (twin_of(rescaled(net, factor), x[:64], y[:64], "dfa") for factor in (1.0, 1e8))
@@ -297,6 +299,7 @@ def fresh_by_hand(twin: Twin, draws: int):
         yield [error @ (torch.randn(h.shape[-1], 4, generator=stream) / 2).double().T for h in twin.seen.states]
 
 
+@pytest.mark.slow
 def test_the_nulls_of_rho_and_descent_are_those_of_credit_from_fresh_feedback(learnt):
     twin = twin_of(*learnt, "dfa")
     rho, descent = measure_rho(twin), measure_descent(twin)

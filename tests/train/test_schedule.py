@@ -3,8 +3,8 @@
 from typing import Any
 
 from creditscope.train.engines import Group
-from creditscope.train.order import longest_first
 from creditscope.train.plan import plan_run
+from creditscope.train.schedule import longest_first
 
 MLP: dict[str, Any] = {"task": "mnist1d", "net": "resmlp", "net_options": {"depth": 2, "width": 8}, "epochs": 10}
 QUICK = {"snapshot_every": 0, "tier": "quick", "noise": False}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from creditscope.looks import LOOKS, OTHERS, rule_looks
 from creditscope.registry import RULES
+from creditscope.rule_styles import LOOKS, OTHERS, rule_looks
 from creditscope.rules import rule_class
 
 

@@ -1,4 +1,4 @@
-"""The battery: what each tier fills, on every net and engine, and that nothing is left on the model."""
+"""What each tier measures, on every net and engine, and that nothing is left on the model."""
 
 from dataclasses import fields, replace
 
@@ -9,8 +9,8 @@ from torch import nn
 
 import creditscope as cs
 from creditscope.errors import CreditscopeError
-from creditscope.measure import battery, rho
-from creditscope.measure.battery import INSTRUMENTS, instruments_due
+from creditscope.measure import instruments, rho
+from creditscope.measure.instruments import INSTRUMENTS, instruments_due
 from creditscope.record import Snapshot, TapMeasures, WeightMeasures
 from creditscope.tasks import ImageSettings, Task
 from creditscope.train.plan import plan_run
@@ -18,6 +18,8 @@ from creditscope.train.run import build_run
 from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import stack_runs
 from creditscope.train.training import train_run
+
+pytestmark = pytest.mark.slow
 
 TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 2, "eval_rows": 300}
 GRAPH = {"task": "sbm", "task_options": {"nodes": 200}, "net": "gcn", "net_options": {"depth": 3, "width": 8}}
@@ -266,7 +268,7 @@ def test_an_instrument_that_cannot_be_mapped_is_read_seed_by_seed(monkeypatch):
         return permuted.measure(gradients, credits, keys)
 
     broken = [replace(i, measure=reads) if i is permuted else i for i in INSTRUMENTS]
-    monkeypatch.setattr(battery, "INSTRUMENTS", broken)
+    monkeypatch.setattr(instruments, "INSTRUMENTS", broken)
     found = snapshot_run(stack_runs([build_run(spec) for spec in specs]), 1)
     assert len(read) == 2
     for one, other in zip(found, usual, strict=True):
@@ -371,7 +373,7 @@ class TestWatch:
             raise RuntimeError("no such luck")
 
         broken = [replace(i, measure=fails) if i.name == "skip_one" else i for i in INSTRUMENTS]
-        monkeypatch.setattr(battery, "INSTRUMENTS", broken)
+        monkeypatch.setattr(instruments, "INSTRUMENTS", broken)
         x, y = self.data()
         net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
         taken = cs.watch(net, taps="1", rule="dfa").snapshot(x, y, tier="full")

@@ -5,10 +5,10 @@ from functools import cached_property
 
 from torch import Tensor
 
+from creditscope.measure.functional_net import Twin, first_rows, make_twin
 from creditscope.measure.numerics import UnitRows, flat_rows
 from creditscope.measure.observation import Observation, fitted_rows
 from creditscope.measure.subject import Subject
-from creditscope.measure.twin import Twin, first_rows, make_twin
 from creditscope.measure.weights import Products
 from creditscope.record.schema import DESCENT_ROWS, Facts
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from creditscope.words import amount, number
+from creditscope.text import amount, number
 
 NUMBERS = st.floats(1e-30, 1e30) | st.floats(-1e30, -1e-30)
 RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")

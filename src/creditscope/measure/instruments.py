@@ -1,4 +1,4 @@
-"""The battery: what a snapshot measures beyond the observation, by instruments that say what they need.
+"""What a snapshot measures beyond the observation, by instruments that say what they need.
 
 Cheap instruments are made of the observation alone, and are taken of all seeds of a stack at once; dear ones run the
 net again, and are taken seed by seed. The tier says when: quick the cheap ones after training, standard the cheap ones
@@ -18,8 +18,8 @@ from creditscope.measure.alignment import measure_reading
 from creditscope.measure.common_direction import batch_drift, common_share
 from creditscope.measure.descent import measure_descent, measure_stage_descent
 from creditscope.measure.draws import measure_draws
-from creditscope.measure.fresh import measure_fresh
-from creditscope.measure.needs import Needs
+from creditscope.measure.fresh_feedback import measure_fresh
+from creditscope.measure.instrument_inputs import Needs
 from creditscope.measure.numerics import UnitRows
 from creditscope.measure.observation import (
     Observation,
@@ -52,7 +52,7 @@ class Instrument:
 
     What it gives without an axis is a field of the snapshot; nothing at all, if it has no meaning here.
 
-    >>> from creditscope.measure.battery import INSTRUMENTS
+    >>> from creditscope.measure.instruments import INSTRUMENTS
     >>> {instrument.name: instrument.needs for instrument in INSTRUMENTS}["drift"]
     ('gradient_rows', 'facts')
     """
@@ -137,7 +137,7 @@ INSTRUMENTS = (
 
 @dataclass
 class Fields:
-    """What the battery adds to a snapshot."""
+    """What instruments add to a snapshot."""
 
     taps: dict[str, Any] = field(default_factory=dict)
     weights: dict[str, Any] = field(default_factory=dict)
