@@ -5,11 +5,11 @@ import importlib.util
 import pytest
 from _pytest.doctest import DoctestItem
 
-from creditscope.registry import CHECKS, EXPORTS, FIGURES, NETS, RULES, STUDIES, TASKS
+from creditscope.registry import CHECKS, COMMANDS, EXPORTS, FIGURES, NETS, RULES, STUDIES, TASKS
 
 collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["src/creditscope/stacked_functions/_*_kernels.py"]
 """Doctests import every module; kernels can be imported only where Triton is."""
-REGISTRIES = (CHECKS, EXPORTS, FIGURES, NETS, RULES, STUDIES, TASKS)
+REGISTRIES = (CHECKS, COMMANDS, EXPORTS, FIGURES, NETS, RULES, STUDIES, TASKS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -80,3 +80,30 @@ class TestWithoutThePaper:
         assert done.returncode == 0, done.stderr
         assert (without_paper / "page.html").stat().st_size > 10_000
         assert (without_paper / "runs.png").stat().st_size > 10_000
+
+
+BROKEN = """
+import warnings
+warnings.simplefilter("error")
+from creditscope.registry import RULES
+try:
+    RULES.names()
+except UserWarning as warning:
+    print(warning)
+warnings.simplefilter("ignore")
+assert "bp" in RULES.names()
+RULES.register("broken")(type("Broken", (), {}))
+assert RULES.is_local("broken")  # the entry point of that name is a package, and no rule
+"""
+
+
+def test_a_broken_package_costs_no_other(tmp_path):
+    about = tmp_path / "broken-1.dist-info"
+    about.mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "__init__.py").write_text("raise RuntimeError('no library')\n", encoding="utf-8")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n", encoding="utf-8")
+    (about / "entry_points.txt").write_text("[creditscope.rules]\nbroken = broken.rules\n", encoding="utf-8")
+    done = run_python("-c", BROKEN, cwd=tmp_path, path=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Expected a package broken.rules with entries, but it fails: RuntimeError" in done.stdout

@@ -14,6 +14,7 @@ import inspect
 import pkgutil
 import secrets
 import sys
+import warnings
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
@@ -146,7 +147,7 @@ class Registry:
 
     def is_local(self, name: str) -> bool:
         """Whether `name` is known in this process alone, through a decorator in the user's own code."""
-        installed = name in self._homes() or entry_points(group=self.package, name=name)
+        installed = name in self._homes() or any(p.attr for p in entry_points(group=self.package, name=name))
         return ":" not in name and not installed
 
     def summary(self, name: str) -> str:
@@ -228,10 +229,12 @@ def _modules(package: str) -> list[str]:
 
 
 def _folder(package: str) -> Path | None:
-    """Where a package lies, if it is there; only the packages above it are imported."""
+    """Where a package lies, if it is there and can be found; only the packages above it are imported."""
     try:
         found = importlib.util.find_spec(package) if package else None
-    except ModuleNotFoundError:  # a package above it
+    except Exception as error:  # of a package above it: one that is broken shall not cost all others
+        if not isinstance(error, ModuleNotFoundError):
+            warnings.warn(f"Expected a package {package} with entries, but it fails: {error!r}.", stacklevel=2)
         found = None
     return Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else None
 

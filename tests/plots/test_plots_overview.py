@@ -54,6 +54,13 @@ class TestOverview:
         fig = plots.overview([make_record(accuracy=None)])
         assert "values of accuracy, but got none" in texts(fig)
 
+    def test_panels_without_text_and_without_rungs(self):
+        records = [make_record()]
+        assert len(plots.overview(records, panels=(lambda records, ax: ax,)).axes) == 1
+        assert "Expected records with values of accuracy with only" in texts(plots.overview(records, panels=["ladder"]))
+        with pytest.raises(CreditscopeError, match=r"Expected at least one panel, but got none\. Choose among pair"):
+            plots.overview(records, panels=())
+
     def test_several_settings_are_named(self):
         records = [make_record(rule="bp", task=task) for task in ("mnist1d", "digits")]
         with pytest.raises(

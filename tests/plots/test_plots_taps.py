@@ -135,7 +135,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("draw", [plots.credit, plots.sizes])
     def test_what_nobody_measured(self, runs, draw):
-        with pytest.raises(CreditscopeError, match=r"Expected records with .* rho, but got none\. Measure it"):
+        with pytest.raises(CreditscopeError, match=r"Expected records with .* rho, but got none\. Draw another"):
             draw(runs, quantity="rho")
 
     @pytest.mark.parametrize("draw", [plots.credit, plots.sizes])

@@ -197,6 +197,7 @@ def crowd(tmp_path_factory) -> Crowd:
     return Crowd(tmp_path_factory.mktemp("crowd"))
 
 
+@pytest.mark.slow
 class TestWorkers:
     @pytest.mark.slow
     def test_the_good_runs_finish(self, crowd):

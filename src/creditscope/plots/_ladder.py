@@ -8,11 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from creditscope.auditing.methods import accuracies
-from creditscope.errors import CreditscopeError
 from creditscope.plots._labels import label_ends, settle, write_note
 from creditscope.plots._lines import Line, lines_of, say_seeds
 from creditscope.plots._panel import draw_series, panel
-from creditscope.plots._quantities import mean_and_half, title
+from creditscope.plots._quantities import NotMeasuredError, mean_and_half, title
 from creditscope.record import Record
 
 
@@ -23,9 +22,9 @@ def ladder(records: Any, *, ax: Axes | None = None, labels: bool = True) -> Axes
     """
     climbed = [(line, rungs) for line in lines_of(records) if len(rungs := _rungs(line)) > 1]
     if not climbed:
-        raise CreditscopeError(
-            "Expected runs with only the last blocks trained beside full ones, with their accuracies, but got none. "
-            "Train them by creditscope.run(..., ladder=True) or baselines=True."
+        raise NotMeasuredError(
+            "accuracy with only the last blocks trained beside full runs",
+            remedy="Train them by creditscope.run(..., ladder=True) or baselines=True.",
         )
     drawn, ends = [line for line, _ in climbed], []
     with panel(ax, drawn, labels=labels) as ax:

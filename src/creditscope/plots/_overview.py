@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from creditscope.errors import UnknownNameError
+from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.plots._credit import credit
 from creditscope.plots._epochs import over_epochs
 from creditscope.plots._ladder import ladder
@@ -42,6 +42,8 @@ def overview(records: Any, *, panels: Sequence[str | Draw] = ("pair", "credit", 
     """
     found = gather(records)
     lines = lines_of_one_setting(found)
+    if not panels:
+        raise CreditscopeError(f"Expected at least one panel, but got none. Choose among {', '.join(PANELS)}.")
     for name in panels:
         if isinstance(name, str) and name not in PANELS:
             raise UnknownNameError("panel", name, PANELS)
@@ -62,7 +64,7 @@ def overview(records: Any, *, panels: Sequence[str | Draw] = ("pair", "credit", 
             except NotMeasuredError as error:
                 _say_instead(ax, str(error))
         fig.draw_without_rendering()
-        right = max(text.get_window_extent().x1 for ax in fig.axes for text in ax.texts) / fig.dpi if fig.axes else 0
+        right = max((text.get_window_extent().x1 for ax in fig.axes for text in ax.texts), default=0) / fig.dpi
         if right > width:
             fig.set_figwidth(right + 0.1)
             fig.draw_without_rendering()

@@ -31,11 +31,10 @@ TITLES = {
 class NotMeasuredError(CreditscopeError):
     """A quantity that is in none of the records."""
 
-    def __init__(self, quantity: str, *, form: str = "values of"):
-        super().__init__(
-            f"Expected records with {form} {quantity}, but got none. Measure it (tier standard or full has more than "
-            "quick), or draw another quantity."
-        )
+    REMEDY = "Draw another quantity, or measure it (tier standard or full); a run that diverged has no last values."
+
+    def __init__(self, quantity: str, *, form: str = "values of", remedy: str = REMEDY):
+        super().__init__(f"Expected records with {form} {quantity}, but got none. {remedy}")
 
 
 def title(quantity: str) -> str:
