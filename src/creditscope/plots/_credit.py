@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from creditscope.auditing.stats import NULL_SDS
-from creditscope.plots._labels import label_ends, settle, write_note
+from creditscope.plots._labels import label_ends, write_note
 from creditscope.plots._lines import Line, lines_of, say_diverged, say_missing, say_seeds
 from creditscope.plots._panel import dodge, draw_series, draw_tap_axis, last_known, panel
-from creditscope.plots._quantities import NotMeasuredError, check_per_tap, mean_and_half, mean_and_sd, title
+from creditscope.plots._quantities import NotMeasuredError, check_per_tap, mean_and_half, mean_sd, title
 from creditscope.plots._style import BAND, INK
 
 NULLS = {
@@ -52,10 +52,7 @@ def credit(records: Any, *, quantity: str = "cos", ax: Axes | None = None, label
             ax.set_ylim(max(min(low, -0.25), -1.12), 1.12)
         ax.set_ylabel(title(quantity))
         draw_tap_axis(ax, drawn)
-        settle(ax)
-        if labels:
-            label_ends(ax, ends)
-            settle(ax)
+        label_ends(ax, ends if labels else [])
         write_note(
             ax,
             say_seeds(drawn, marks="mean, 95 % t interval over"),
@@ -73,7 +70,7 @@ def null_band(lines: Sequence[Line], quantity: str) -> tuple[np.ndarray, np.ndar
     centre, sd = NULLS.get(quantity, ("", ""))
     means = [_inexact(line, centre, taps) for line in lines] if centre else [np.zeros((1, taps))]
     sds = [_inexact(line, sd, taps) for line in lines] if sd else [np.full((1, taps), np.nan)]
-    return mean_and_sd(np.concatenate(means))[0], NULL_SDS * mean_and_sd(np.concatenate(sds))[0]
+    return mean_sd(np.concatenate(means))[0], NULL_SDS * mean_sd(np.concatenate(sds))[0]
 
 
 def _inexact(line: Line, field: str, taps: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from creditscope.errors import CreditscopeError, UnknownNameError
-from creditscope.plots._labels import label_ends, settle, write_note
+from creditscope.plots._labels import label_ends, write_note
 from creditscope.plots._lines import Line, lines_of, say_missing, say_seeds
 from creditscope.plots._panel import panel
 from creditscope.plots._quantities import PER_TAP, SCALARS, NotMeasuredError, is_size, of_taps, title
@@ -58,10 +58,7 @@ def over_epochs(
         where = "" if tap is None else f", tap {_tap_name(drawn[0][0].facts, tap)}"
         ax.set(xlabel="epoch", ylabel=title(quantity) + where)
         ax.margins(x=0.03)
-        settle(ax)
-        if labels:
-            label_ends(ax, ends)
-            settle(ax)
+        label_ends(ax, ends if labels else [])
         several = any(len(found) > 1 for _, found in drawn)
         write_note(
             ax,

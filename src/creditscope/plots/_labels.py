@@ -23,7 +23,11 @@ def write_note(ax: Axes, *parts: str) -> None:
 
 
 def label_ends(ax: Axes, ends: Sequence[tuple[Look, float]]) -> None:
-    """Write each label right of the axes at the height where its line ends, moved apart where they would touch."""
+    """Write each label right of the axes at the height where its line ends, moved apart where they would touch.
+
+    The figure is laid out before and after, so that heights can be measured and a note is as wide as is left.
+    """
+    settle(ax)
     ends = sorted((end for end in ends if np.isfinite(end[1])), key=lambda end: end[1])
     heights = [ax.transData.transform((0, y))[1] * 72 / ax.figure.dpi for _, y in ends]
     for (look, y), at, moved in zip(ends, heights, spread(heights, 72 * line_height()), strict=True):
@@ -46,6 +50,8 @@ def label_ends(ax: Axes, ends: Sequence[tuple[Look, float]]) -> None:
                 "relpos": (0, 0.5),
             },
         )
+    if ends:
+        settle(ax)
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:

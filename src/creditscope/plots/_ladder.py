@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from creditscope.auditing.methods import accuracies
-from creditscope.plots._labels import label_ends, settle, write_note
+from creditscope.plots._labels import label_ends, write_note
 from creditscope.plots._lines import Line, lines_of, say_seeds
 from creditscope.plots._panel import draw_series, panel
 from creditscope.plots._quantities import NotMeasuredError, mean_and_half, title
@@ -36,10 +36,7 @@ def ladder(records: Any, *, ax: Axes | None = None, labels: bool = True) -> Axes
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set(xlabel="last blocks trained (0: frozen)", ylabel=title("accuracy"))
         ax.margins(x=0.06, y=0.1)
-        settle(ax)
-        if labels:
-            label_ends(ax, ends)
-            settle(ax)
+        label_ends(ax, ends if labels else [])
         write_note(ax, say_seeds(drawn, marks="mean, 95 % t interval over"))
     return ax
 

@@ -84,7 +84,7 @@ def take_log(values: np.ndarray) -> np.ndarray:
     return np.log10(np.where(values > 0, values, np.nan))
 
 
-def mean_and_sd(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def mean_sd(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and sd (ddof 1) over the first axis of the values there are; NaN where undefined."""
     masked = np.ma.masked_invalid(values)
     mean, sd = masked.mean(axis=0), masked.std(axis=0, ddof=1)

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from creditscope.plots._labels import label_ends, settle, write_note
+from creditscope.plots._labels import label_ends, write_note
 from creditscope.plots._lines import lines_of, say_diverged, say_missing, say_seeds
 from creditscope.plots._panel import dodge, draw_series, draw_tap_axis, last_known, panel
-from creditscope.plots._quantities import NotMeasuredError, check_per_tap, mean_and_sd, take_log, title
+from creditscope.plots._quantities import NotMeasuredError, check_per_tap, mean_sd, take_log, title
 
 
 def sizes(records: Any, quantity: str = "g_norm", *, ax: Axes | None = None, labels: bool = True) -> Axes:
@@ -24,7 +24,7 @@ def sizes(records: Any, quantity: str = "g_norm", *, ax: Axes | None = None, lab
         raise NotMeasuredError(quantity, form="values above 0 of")
     with panel(ax, drawn, labels=labels) as ax:
         ax.set_yscale("log")
-        found = [mean_and_sd(take_log(line.per_tap(quantity))) for line in drawn]
+        found = [mean_sd(take_log(line.per_tap(quantity))) for line in drawn]
         reach = np.concatenate([mean + sign * np.nan_to_num(sd) for mean, sd in found for sign in (-1, 1)])
         ax.set_ylim(10 ** (np.nanmin(reach) - 0.3), 10 ** (np.nanmax(reach) + 0.3))
         ends = []
@@ -34,10 +34,7 @@ def sizes(records: Any, quantity: str = "g_norm", *, ax: Axes | None = None, lab
             ends.append((line.look, last_known(y)))
         ax.set_ylabel(title(quantity))
         draw_tap_axis(ax, drawn)
-        settle(ax)
-        if labels:
-            label_ends(ax, ends)
-            settle(ax)
+        label_ends(ax, ends if labels else [])
         zeros = sum(int((line.per_tap(quantity) <= 0).sum()) for line in lines)
         write_note(
             ax,

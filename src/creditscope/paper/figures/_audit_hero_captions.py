@@ -12,8 +12,8 @@ from creditscope.auditing.stats import t_interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.told import TapAnswer, judge_taps
 from creditscope.paper.figures._selection import Group, Selection, spec_of
-from creditscope.paper.figures._stats import mean_sd
 from creditscope.paper.figures._words import number, seed_words, with_spread
+from creditscope.plots._quantities import mean_sd
 from creditscope.text import name_options, power, subscript
 
 REFERENCE = "bp"

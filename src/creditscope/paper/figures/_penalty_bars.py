@@ -7,7 +7,7 @@ import numpy as np
 
 from creditscope.auditing.stats import Interval, t_interval
 from creditscope.paper.figures._penalty import DEEP, KINDS, Rescue
-from creditscope.paper.figures._stats import mean_sd
+from creditscope.plots._quantities import mean_sd
 from creditscope.record import Snapshot
 
 NULL, EXACT = "null", "exact"

@@ -8,9 +8,9 @@ from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS, Thr
 from creditscope.paper.figures._penalty import DEEP, KINDS, Rescue
 from creditscope.paper.figures._penalty_bars import METRICS, Metric, over_null, paired
 from creditscope.paper.figures._selection import spec_of
-from creditscope.paper.figures._stats import mean_sd, take_log
 from creditscope.paper.figures._words import interval_words, number, seed_words, signed, with_spread
 from creditscope.paper.studies.penalty_rescue import STRONG
+from creditscope.plots._quantities import mean_sd, take_log
 from creditscope.record.schema import DESCENT_ROWS, FRESH_MOVES
 from creditscope.text import count, join_words, power, span, subscript, with_options
 

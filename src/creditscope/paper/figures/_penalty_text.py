@@ -13,8 +13,8 @@ from creditscope.paper.figures._penalty_captions import (
     footer,
     title_cost,
 )
-from creditscope.paper.figures._stats import mean_sd
 from creditscope.paper.figures._words import spread_cell
+from creditscope.plots._quantities import mean_sd
 from creditscope.text import DASH
 
 ROWS = ("early", NULL, EXACT, *(key for key in KINDS if key != "early"))

@@ -5,8 +5,8 @@ import numpy as np
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, Thresholds, table
 from creditscope.paper.figures._rescaled import BLOCKS, Rescaled
 from creditscope.paper.figures._selection import spec_of
-from creditscope.paper.figures._stats import take_log
 from creditscope.paper.figures._words import number, seed_words
+from creditscope.plots._quantities import take_log
 from creditscope.text import count, drift, power, subscript, with_options
 
 

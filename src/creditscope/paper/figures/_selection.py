@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from creditscope.errors import CreditscopeError
-from creditscope.paper.figures._stats import take_log
+from creditscope.plots._quantities import take_log
 from creditscope.record import Facts, Record, RunSpec
 from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.view import richest

@@ -5,13 +5,6 @@ from collections.abc import Iterable
 import numpy as np
 
 
-def mean_sd(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd (ddof 1) over seeds, the first axis, of the values there are; NaN where undefined."""
-    masked = np.ma.masked_invalid(values)
-    mean, sd = masked.mean(axis=0), masked.std(axis=0, ddof=1)
-    return np.asarray(np.ma.filled(mean, np.nan)), np.asarray(np.ma.filled(sd, np.nan))
-
-
 def quartiles(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Lower quartile, median and upper quartile over seeds (the first axis) of the values there are."""
     found = np.full((3, values.shape[1]), np.nan)
@@ -31,8 +24,3 @@ def median(values: Iterable[float | None]) -> float:
     found = np.array(list(values), dtype=float)
     known = found[~np.isnan(found)]
     return float(np.median(known)) if len(known) else float("nan")
-
-
-def take_log(values: np.ndarray) -> np.ndarray:
-    """log10; NaN for an exact zero, too."""
-    return np.log10(np.where(values > 0, values, np.nan))

@@ -7,7 +7,6 @@ import numpy as np
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH, Thresholds
 from creditscope.paper.figures._page import LETTERS
 from creditscope.paper.figures._selection import spec_of
-from creditscope.paper.figures._stats import mean_sd
 from creditscope.paper.figures._trajectories import (
     ACCURACY,
     PUBLISHED,
@@ -19,6 +18,7 @@ from creditscope.paper.figures._trajectories import (
     Trajectories,
 )
 from creditscope.paper.figures._words import number, seed_words, share, with_spread
+from creditscope.plots._quantities import mean_sd
 from creditscope.text import join_words, power, span, with_options
 
 NEVER = "never"

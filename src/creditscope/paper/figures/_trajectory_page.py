@@ -17,10 +17,10 @@ from creditscope.auditing.thresholds import PUBLISHED_FLOOR, table
 from creditscope.paper.figures import _style
 from creditscope.paper.figures._log_axis import LogScale, draw_log_axis
 from creditscope.paper.figures._page import GAP, LETTERS, MARGIN, add_axes, draw_footer, wrap_footer
-from creditscope.paper.figures._stats import mean_sd
 from creditscope.paper.figures._style import GREY, PAD, SMALL, WIDTH, line_height
 from creditscope.paper.figures._trajectories import Group, Quantity, Row, Trajectories
 from creditscope.paper.figures._words import number
+from creditscope.plots._quantities import mean_sd
 from creditscope.text import power
 
 AXIS_ROOM, RIGHT, BELOW, HEADING, BETWEEN = 0.47, 0.07, 0.36, 0.26, 0.1

@@ -8,7 +8,6 @@ from rich.text import Text
 
 from creditscope.auditing.tables import fit_tables, render_plain
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
-from creditscope.paper.figures._stats import mean_sd
 from creditscope.paper.figures._trajectories import (
     ACCURACY,
     PUBLISHED,
@@ -21,6 +20,7 @@ from creditscope.paper.figures._trajectories import (
 )
 from creditscope.paper.figures._trajectory_captions import when
 from creditscope.paper.figures._words import spread_cell
+from creditscope.plots._quantities import mean_sd
 from creditscope.text import DASH, number
 
 

@@ -27,9 +27,9 @@ from creditscope.paper.figures._audit_hero_captions import (
 )
 from creditscope.paper.figures._page import AXIS_ROOM, COLUMN, GAP, MARGIN, PANEL, add_axes, draw_footer, wrap_footer
 from creditscope.paper.figures._selection import Group, Selection, select_runs
-from creditscope.paper.figures._stats import mean_sd
 from creditscope.paper.figures._style import FAINT, GREY, INK, PAD, SMALL, WIDTH, line_height
 from creditscope.paper.figures._words import number
+from creditscope.plots._quantities import mean_sd
 from creditscope.record import Record
 from creditscope.text import subscript
 

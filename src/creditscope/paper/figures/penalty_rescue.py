@@ -26,10 +26,10 @@ from creditscope.paper.figures._penalty_captions import (
 )
 from creditscope.paper.figures._penalty_keys import COLOURS, COST, MARKERS, cost_keys, metric_keys, trajectory_keys
 from creditscope.paper.figures._penalty_text import write_rescue
-from creditscope.paper.figures._stats import mean_sd, take_log
 from creditscope.paper.figures._style import GREY, INK, SMALL
 from creditscope.paper.figures._words import number, share
 from creditscope.paper.studies.penalty_rescue import STRONG
+from creditscope.plots._quantities import mean_sd, take_log
 from creditscope.record import Record
 from creditscope.text import power, subscript
 

@@ -23,8 +23,8 @@ from creditscope.paper.figures._rescaling_captions import (
     factor_words,
     footer,
 )
-from creditscope.paper.figures._stats import mean_sd, take_log
 from creditscope.paper.figures._style import AMBER, BAND, BLUE, GREY, INK, RED, SMALL
+from creditscope.plots._quantities import mean_sd, take_log
 from creditscope.record import Record
 from creditscope.text import power
 
