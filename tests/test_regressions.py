@@ -269,7 +269,7 @@ def test_wrong_targets_are_explained():
 
 
 def test_views_of_mixed_settings_are_refused():
-    from creditscope.record.view import to_xarray
+    from creditscope.record.table import to_xarray
 
     with pytest.raises(CreditscopeError, match="2 settings"):
         to_xarray([make_record(), make_record(lr=0.5)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from creditscope.auditing import Audit, audit
 from creditscope.errors import CreditscopeError
 from creditscope.record import Record
-from creditscope.record.view import to_xarray
+from creditscope.record.table import to_xarray
 
 if TYPE_CHECKING:
     from creditscope.rules import Rule
@@ -21,9 +21,9 @@ class Runs:
     >>> import creditscope as cs
     >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
     >>> dict(runs.to_xarray().sizes)
-    {'rule': 1, 'seed': 1, 'epoch': 2, 'layer': 2}
+    {'method': 1, 'seed': 1, 'epoch': 2, 'tap': 2}
     >>> runs.frame().columns[:4].tolist()
-    ['rule', 'seed', 'epoch', 'layer']
+    ['method', 'seed', 'epoch', 'tap']
     """
 
     records: list[Record]
@@ -40,11 +40,11 @@ class Runs:
         return audit(self, **options)
 
     def to_xarray(self):
-        """Named axes: rule, seed, epoch, layer."""
+        """Named axes: method, seed, epoch, tap."""
         return to_xarray(self.records)
 
     def frame(self):
-        """A long pandas table, one row per rule, seed, epoch and layer."""
+        """A long pandas table, one row per method, seed, epoch and tap."""
         return self.to_xarray().to_dataframe().reset_index()
 
     def plot(self):

@@ -7,7 +7,7 @@ from typing import Any
 
 from creditscope.record import Record, RunSpec, Snapshot
 from creditscope.record.spec import RULE_FIELDS
-from creditscope.record.view import richness
+from creditscope.record.table import richness
 from creditscope.registry import NETS, TASKS, Registry
 from creditscope.text import count, name_options, span, with_options
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from creditscope.plots._caption import Caption, Statement
     from creditscope.plots._credit import credit
     from creditscope.plots._epochs import over_epochs
     from creditscope.plots._ladder import ladder
@@ -15,9 +16,22 @@ if TYPE_CHECKING:
     from creditscope.plots._sizes import sizes
     from creditscope.plots._verdicts import verdicts
 
-__all__ = ["credit", "ladder", "over_epochs", "overview", "pair", "save_figure", "sizes", "verdicts"]
+__all__ = [
+    "Caption",
+    "Statement",
+    "credit",
+    "ladder",
+    "over_epochs",
+    "overview",
+    "pair",
+    "save_figure",
+    "sizes",
+    "verdicts",
+]
 
 _HOMES = {
+    "Caption": "_caption",
+    "Statement": "_caption",
     "credit": "_credit",
     "ladder": "_ladder",
     "over_epochs": "_epochs",
@@ -34,8 +48,11 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"creditscope.plots.{_HOMES[name]}"), name)
 
 
-def save_figure(fig: "Figure", folder: str | Path, name: str) -> list[Path]:
-    """Write NAME.png and NAME.pdf (Type-42 fonts, no date, so equal figures are equal files)."""
+def save_figure(fig: "Figure", folder: str | Path, name: str, *, caption: "Caption | None" = None) -> list[Path]:
+    """Write NAME.png and NAME.pdf (Type-42 fonts, no date, so equal figures are equal files).
+
+    With a caption NAME.md and NAME.tex, too, which show the figure above its words and numbers.
+    """
     from creditscope.plots._style import styled
 
     folder = Path(folder)
@@ -44,4 +61,4 @@ def save_figure(fig: "Figure", folder: str | Path, name: str) -> list[Path]:
     with styled():
         fig.savefig(png)
         fig.savefig(pdf, metadata={"CreationDate": None})
-    return [png, pdf]
+    return [png, pdf, *(caption.save(folder, name) if caption else [])]

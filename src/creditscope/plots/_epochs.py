@@ -11,8 +11,9 @@ from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.plots._labels import label_ends, write_note
 from creditscope.plots._lines import Line, lines_of, say_missing, say_seeds
 from creditscope.plots._panel import panel
-from creditscope.plots._quantities import PER_TAP, SCALARS, NotMeasuredError, is_size, of_taps, title
+from creditscope.plots._quantities import HEAD, NotMeasuredError, is_size, of_taps, title
 from creditscope.record import Facts, Record
+from creditscope.record.table import PER_TAP, SCALARS
 
 Course = dict[int, float]
 """Value by epoch, of one run."""
@@ -28,9 +29,10 @@ def over_epochs(
 ) -> Axes:
     """A quantity over epochs: a thin line per seed, a thick one for the mean of each method.
 
-    `quantity` is a number of a snapshot (accuracy, gamma, loss, …), or with `tap` (its number or name) one of its taps.
-    Norms are on a log axis, with geometric means. A mean is over the seeds that did not diverge, at the epochs that all
-    of them have. `labels` writes names.
+    `quantity` is a number of a snapshot (accuracy, gamma, loss, …), or with `tap` one of its taps: its number, from the
+    last on as -1, or its name. "head_taps.h_norm" is that of the class token alone, where there is one. Norms are on a
+    log axis, with geometric means. A mean is over the seeds that did not diverge, at the epochs that all of them have.
+    `labels` writes names.
     """
     _check(quantity, tap)
     lines, log = lines_of(records), tap is not None and is_size(quantity)
@@ -70,9 +72,9 @@ def over_epochs(
 
 
 def _check(quantity: str, tap: int | str | None) -> None:
-    if quantity not in SCALARS + PER_TAP:
+    if quantity.removeprefix(HEAD) not in SCALARS + PER_TAP:
         raise UnknownNameError("quantity", quantity, SCALARS + PER_TAP)
-    if tap is None and quantity in PER_TAP:
+    if tap is None and quantity not in SCALARS:
         raise CreditscopeError(
             f"Expected the tap of which to draw {quantity}, but got none. Add tap=, its number or its name."
         )
@@ -104,14 +106,14 @@ def _mean(courses: Sequence[Mapping[int, float]], *, log: bool) -> Course:
 
 
 def _tap_number(facts: Facts, tap: int | str) -> int:
-    names = [str(i) for i in range(len(facts.taps))]
+    taps = len(facts.taps)
     if isinstance(tap, str) and tap in facts.taps:
         return facts.taps.index(tap)
-    if isinstance(tap, str) or tap not in range(len(names)):
+    if isinstance(tap, str) or tap not in range(-taps, taps):
         raise CreditscopeError(
-            f"Expected a tap from 0 to {len(names) - 1} or among {', '.join(facts.taps)}, but got {tap!r}."
+            f"Expected a tap from 0 to {taps - 1} or among {', '.join(facts.taps)}, but got {tap!r}."
         )
-    return tap
+    return tap % taps
 
 
 def _tap_name(facts: Facts, tap: int | str) -> str:

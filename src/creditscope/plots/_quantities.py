@@ -1,20 +1,16 @@
 """What can be drawn of a snapshot: its numbers, those of its taps, and growth over blocks."""
 
 from collections.abc import Iterable
-from dataclasses import fields
 
 import numpy as np
 
-from creditscope.auditing.growth import growths
 from creditscope.auditing.stats import t_interval
 from creditscope.errors import CreditscopeError, UnknownNameError
-from creditscope.record import Facts, Snapshot, TapMeasures
-from creditscope.record.schema import Number
+from creditscope.record import Facts, Snapshot
+from creditscope.record.table import PER_TAP, read
 
-SCALARS = tuple(f.name for f in fields(Snapshot) if f.type == Number)
-"""Numbers of the whole net."""
-PER_TAP = (*(f.name for f in fields(TapMeasures)), "growth")
-"""Numbers of every tap."""
+HEAD = "head_taps."
+"""Before the name of a quantity: of what the head reads, the class token in a net that has one."""
 TITLES = {
     "accuracy": "accuracy",
     "gamma": "Γ, mean cosine over blocks",
@@ -39,6 +35,7 @@ class NotMeasuredError(CreditscopeError):
 
 def title(quantity: str) -> str:
     """The name on an axis."""
+    quantity = quantity.removeprefix(HEAD)
     return TITLES.get(quantity, quantity.replace("_", " "))
 
 
@@ -53,16 +50,13 @@ def is_size(quantity: str) -> bool:
 
 def check_per_tap(quantity: str) -> None:
     """Refuse what taps do not have."""
-    if quantity not in PER_TAP:
+    if quantity.removeprefix(HEAD) not in PER_TAP:
         raise UnknownNameError("quantity of a tap", quantity, PER_TAP)
 
 
 def of_taps(facts: Facts, snapshot: Snapshot, quantity: str) -> np.ndarray:
     """One number per tap; NaN where there is none."""
-    if quantity == "growth":
-        found = growths(facts, snapshot)
-        return np.array([found.get(tap, np.nan) for tap in range(len(facts.taps))])
-    values = getattr(snapshot.taps, quantity)
+    values = read(facts, snapshot, quantity)
     return np.array(values or [None] * len(facts.taps), dtype=float)
 
 

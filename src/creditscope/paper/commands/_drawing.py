@@ -38,7 +38,7 @@ def draw_figures(
     Nothing is trained; with `measure`, what a study derives from its runs is measured where it is missing. Returns how
     many were drawn.
     """
-    from creditscope.paper.figures import save_figure
+    from creditscope.paper.figures import describe_figure, save_figure
     from creditscope.paper.studies import collect, find_missing
     from creditscope.registry import FIGURES
 
@@ -51,7 +51,7 @@ def draw_figures(
             found = collect(
                 study, root, records=records, train=False, measure=measure and not missing, problems=notes, **how
             )
-            paths = save_figure(plot(found), out, name)
+            paths = save_figure(plot(found), out, name, caption=describe_figure(plot, found))
         except CreditscopeError as error:
             say([f"{name}: not drawn. {error}"])
             continue

@@ -35,7 +35,7 @@ class Figure:
     records: Records = None
     by_name: RecordsByName = None
     out: Folder = Path("out/figures")
-    """NAME.png and NAME.pdf go here."""
+    """NAME.png and NAME.pdf go here, and the caption as NAME.md and NAME.tex."""
     scale: Annotated[
         str, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the largest that has records, else demo)")
     ] = ""
@@ -60,8 +60,9 @@ class Figure:
         records = load_records(source, problems=problems) if source.exists() else []
         study = resolve_study(self.name, self._choose_scales([self.name], records)[self.name])
         found = collect(study, source, records=records, train=self.train, problems=problems, **self.training.options())
-        say(describe_figure(plot, found).splitlines())
-        say([f"wrote {path}" for path in save_figure(plot(found), self.out, self.name)])
+        caption = describe_figure(plot, found)
+        say(caption.text().splitlines() if caption else [])
+        say([f"wrote {path}" for path in save_figure(plot(found), self.out, self.name, caption=caption)])
         say([f"note: {problem}" for problem in problems])
 
     def _choose_scales(self, names: list[str], records: Sequence["Record"]) -> dict[str, str]:

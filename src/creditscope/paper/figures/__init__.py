@@ -10,16 +10,17 @@ from creditscope.registry import FIGURES
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from creditscope.plots import Caption
     from creditscope.record import Record
 
 
 register_figure = FIGURES.register
 
 
-def describe_figure(plot: Callable[..., "Figure"], records: Sequence["Record"]) -> str:
-    """What a figure says in plain text, where its file has a function `describe(records)`; else nothing."""
+def describe_figure(plot: Callable[..., "Figure"], records: Sequence["Record"]) -> "Caption | None":
+    """What a figure states, where its file has a function `describe(records)`."""
     describe = getattr(sys.modules[plot.__module__], "describe", None)
-    return describe(records) if describe else ""
+    return describe(records) if describe else None
 
 
 __all__ = ["FIGURES", "describe_figure", "register_figure", "save_figure"]

@@ -15,7 +15,7 @@ from creditscope.paper.figures._stats import median
 from creditscope.paper.studies.bottleneck_controls import BASELINE, CONTROLS, FIELDS, NET, Control
 from creditscope.record import Facts, Record, RunSpec, Snapshot
 from creditscope.record.spec import MEASURING_FIELDS
-from creditscope.record.view import richest
+from creditscope.record.table import richest
 from creditscope.text import count
 
 MARGIN = 0.05

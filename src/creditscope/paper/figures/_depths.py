@@ -10,7 +10,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.paper.figures._selection import require_one_setting, spec_of
 from creditscope.paper.studies.bp_bottleneck import DEPTHS
 from creditscope.record import Facts, LayerMeasures, Record, RunSpec, Snapshot
-from creditscope.record.view import richest
+from creditscope.record.table import richest
 from creditscope.text import count, name_all
 
 COLOURS = ("#5b8def", "#cc6677", "#882255")

@@ -12,7 +12,7 @@ from creditscope.paper.figures._selection import require_one_setting
 from creditscope.paper.studies.graph_depth import BP_VARIANTS, METHODS, RULES, SQRT2, Method, method_of
 from creditscope.record import Facts, Record, RunSpec
 from creditscope.record.spec import MEASURING_FIELDS
-from creditscope.record.view import richest
+from creditscope.record.table import richest
 from creditscope.text import count
 
 FREE = ("task", "task_options", "data_version", "net_options", "rule", "rule_options", "rule_source", "seed")

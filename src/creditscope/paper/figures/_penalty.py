@@ -12,7 +12,7 @@ from creditscope.paper.figures._selection import require_one_setting
 from creditscope.paper.studies.penalty_rescue import STRONG, WEAK
 from creditscope.record import Record, RunSpec, Snapshot
 from creditscope.record.spec import MEASURING_FIELDS
-from creditscope.record.view import richness
+from creditscope.record.table import richness
 from creditscope.text import name_all, power
 
 FREE = ("rule", "seed", "frozen", "penalty", "credit_norm", "rule_options", "rule_source", *MEASURING_FIELDS)

@@ -9,7 +9,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.plots._quantities import take_log
 from creditscope.record import Facts, Record, RunSpec
 from creditscope.record.spec import MEASURING_FIELDS
-from creditscope.record.view import richest
+from creditscope.record.table import richest
 from creditscope.rule_styles import Look, rule_looks
 from creditscope.text import name_all
 

@@ -1,37 +1,24 @@
-"""BP, FA and DFA over training in three architectures: the size of the stream, of BP's gradient, and accuracy.
-
-Figure F4. Every number, also those in the captions, comes from the snapshots of the records; one set of seeds serves
-all panels.
-"""
+"""BP, FA and DFA over the training of three nets: the stream, BP's gradient at the last tap, and accuracy."""
 
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
 from creditscope.paper.figures import register_figure
-from creditscope.paper.figures._trajectories import ACCURACY, STREAM, TOP_GRADIENT, Trajectories, Wanted
-from creditscope.paper.figures._trajectory_captions import caption_row
-from creditscope.paper.figures._trajectory_figure import TrajectoryFigure
+from creditscope.paper.figures._over_training import ACCURACY, STREAM, TOP_GRADIENT, Net, OverTraining
 from creditscope.record import Record
 
-ROWS = (
-    Wanted("ViT-Mini with terminal LayerNorm, class token", "vit", terminal_norm=True),
-    Wanted("ResMLP without terminal LayerNorm", "resmlp", terminal_norm=False),
-    Wanted("StudentNet, no LayerNorm", "student"),
-)
-
-
-def _captions(found: Trajectories) -> list[str]:
-    return [caption_row(row, TOP_GRADIENT, accuracy=True) for row in found.rows]
-
-
-FIGURE = TrajectoryFigure(
-    rows=ROWS,
+FIGURE = OverTraining(
+    heading="Stream, reference gradient and accuracy over training in three nets.",
+    nets=(
+        Net("ViT-Mini with terminal LayerNorm, class token", "vit", terminal_norm=True),
+        Net("ResMLP without terminal LayerNorm", "resmlp", terminal_norm=False),
+        Net("StudentNet, no LayerNorm", "student"),
+    ),
     rules=("bp", "fa", "dfa"),
-    quantities=(STREAM, TOP_GRADIENT, ACCURACY),
+    columns=(STREAM, TOP_GRADIENT, ACCURACY),
     gradient=TOP_GRADIENT,
-    panel_height=1.3,
-    captions=_captions,
+    row_height=1.45,
 )
 describe = FIGURE.describe
 

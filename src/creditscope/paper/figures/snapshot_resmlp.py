@@ -1,39 +1,22 @@
-"""BP and DFA over training, with and without a terminal LayerNorm: the size of the stream and of BP's gradient.
-
-Figure F3. Every number, also those in the captions, comes from the snapshots of the records; one set of seeds serves
-all panels.
-"""
+"""BP and DFA over training, with and without a terminal LayerNorm: the size of the stream and of BP's gradient."""
 
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
 from creditscope.paper.figures import register_figure
-from creditscope.paper.figures._trajectories import SECOND_GRADIENT, STREAM, Trajectories, Wanted
-from creditscope.paper.figures._trajectory_captions import caption_row, contrast_norms
-from creditscope.paper.figures._trajectory_figure import TrajectoryFigure
+from creditscope.paper.figures._over_training import SECOND_GRADIENT, STREAM, Net, OverTraining
 from creditscope.record import Record
 
-ROWS = (
-    Wanted("ResMLP with terminal LayerNorm", "resmlp", terminal_norm=True),
-    Wanted("ResMLP without terminal LayerNorm", "resmlp", terminal_norm=False),
-)
-
-
-def _captions(found: Trajectories) -> list[str]:
-    """One per net; the second also holds the two against each other."""
-    said = [caption_row(row, SECOND_GRADIENT) for row in found.rows]
-    with_norm, without = found.rows
-    return [said[0], f"{said[1]} {contrast_norms(with_norm, without, SECOND_GRADIENT, rule='dfa')}".strip()]
-
-
-FIGURE = TrajectoryFigure(
-    rows=ROWS,
+FIGURE = OverTraining(
+    heading="Stream and reference gradient over training, with and without a terminal LayerNorm.",
+    nets=(
+        Net("ResMLP with terminal LayerNorm", "resmlp", terminal_norm=True),
+        Net("ResMLP without terminal LayerNorm", "resmlp", terminal_norm=False),
+    ),
     rules=("bp", "dfa"),
-    quantities=(STREAM, SECOND_GRADIENT),
+    columns=(STREAM, SECOND_GRADIENT),
     gradient=SECOND_GRADIENT,
-    panel_height=1.55,
-    captions=_captions,
 )
 describe = FIGURE.describe
 

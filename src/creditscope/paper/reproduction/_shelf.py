@@ -7,7 +7,7 @@ from typing import Any
 
 from creditscope.paper.studies._study import fits
 from creditscope.record import Record
-from creditscope.record.view import richness
+from creditscope.record.table import richness
 
 Wanted = Mapping[str, Any]
 """Fields of a run's spec but the seed; what is left out is the default."""

@@ -13,7 +13,7 @@ from creditscope.options import declared_options
 from creditscope.record import Record, RunSpec, load_records
 from creditscope.record.complete import lacks
 from creditscope.record.spec import MEASURING_FIELDS
-from creditscope.record.view import richness
+from creditscope.record.table import richness
 from creditscope.registry import TASKS
 
 NOT_ASKED = ("data_version", "net_source", "rule_source", *MEASURING_FIELDS)

@@ -1,0 +1,130 @@
+"""What a figure states, as data, and its one writer each for text, Markdown, TeX and tables."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from creditscope.auditing.stats import Interval, geometric_interval, t_interval
+from creditscope.text import DASH, number
+
+TEX = str.maketrans(
+    {
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One number that a figure shows: of which group, with its interval over seeds, and what it means.
+
+    >>> Statement.over("accuracy", "DFA", [0.33, 0.35], verdict="above chance").text
+    '0.34 ± 0.127'
+    """
+
+    quantity: str
+    group: str
+    value: Interval | float | str | None
+    """A word where there is no number, such as "diverged"."""
+    verdict: str = ""
+    """The word that a check or the figure's own rule gives: "below", "learns", "CS005"."""
+    panel: str = ""
+    form: str = ".3g"
+
+    @classmethod
+    def over(
+        cls, quantity: str, group: str, values: Iterable[float], *, log: bool = False, **others: str
+    ) -> "Statement":
+        """The mean and its 95 % t interval over seeds, of the values there are; `log`: of their logarithms."""
+        known = [float(value) for value in values if np.isfinite(value)]
+        found = (geometric_interval(known) if log else t_interval(known)) if known else None
+        return cls(quantity, group, found, **others)
+
+    @property
+    def text(self) -> str:
+        """The number and how far its interval reaches."""
+        if isinstance(self.value, Interval):
+            return self.value.text(self.form).removesuffix(f" (n = {self.value.n})")
+        return (
+            DASH if self.value is None else self.value if isinstance(self.value, str) else number(self.value, self.form)
+        )
+
+    @property
+    def n(self) -> str:
+        """How many seeds, where it is an interval."""
+        return str(self.value.n) if isinstance(self.value, Interval) else ""
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What stands beside a figure: what it shows and how to read it, by a person; the rest is computed."""
+
+    title: str
+    reading: str
+    """What the marks are."""
+    setting: str = ""
+    statements: tuple[Statement, ...] = ()
+    gaps: tuple[str, ...] = ()
+    """What is missing."""
+
+    def sentences(self) -> list[str]:
+        """One for each quantity of a panel: its groups with their numbers."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for one in self.statements:
+            extra = ", ".join(filter(None, [one.n and f"n = {one.n}", one.verdict]))
+            said = f"{one.group} {one.text}{f' ({extra})' if extra else ''}"
+            found.setdefault((one.panel, one.quantity), []).append(said)
+        return [
+            f"{f'{panel}, ' if panel else ''}{name}: {'; '.join(groups)}." for (panel, name), groups in found.items()
+        ]
+
+    def rows(self) -> list[list[str]]:
+        """The statements as a table, its heading first; columns that say nothing are left out."""
+        heading = ["panel", "quantity", "group", "value", "n", "says"]
+        cells = [[s.panel, s.quantity, s.group, s.text, s.n, s.verdict] for s in self.statements]
+        kept = [i for i in range(len(heading)) if any(row[i] for row in cells)]
+        return [[row[i] for i in kept] for row in [heading, *cells]]
+
+    def notes(self) -> list[str]:
+        """Of what runs it is, and what is missing of them."""
+        missing = [f"Missing: {'; '.join(self.gaps)}."] if self.gaps else []
+        return [f"{self.setting}."] * bool(self.setting) + missing
+
+    def text(self) -> str:
+        """Plain lines, for a terminal."""
+        return "\n".join([self.title, *self.notes(), *self.sentences()])
+
+    def markdown(self, name: str) -> str:
+        """The picture, the words and the table."""
+        heading, *rows = self.rows()
+        table = [heading, ["---"] * len(heading), *rows] if rows else []
+        lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table]
+        words = " ".join([f"**{self.title}**", self.reading, *self.notes()])
+        return "\n".join([f"![{self.title}]({name}.png)", "", words, "", *lines, ""])
+
+    def tex(self, name: str) -> str:
+        """A float with the picture and the caption."""
+        words = " ".join([self.reading, *self.notes(), *self.sentences()]).translate(TEX)
+        title = self.title.translate(TEX)
+        lines = [
+            r"\begin{figure}",
+            r"  \centering",
+            rf"  \includegraphics[width=\linewidth]{{{name}.pdf}}",
+            rf"  \caption{{\textbf{{{title}}} {words}}}",
+            rf"  \label{{fig:{name}}}",
+            r"\end{figure}",
+        ]
+        return "\n".join([*lines, ""])
+
+    def save(self, folder: Path, name: str) -> list[Path]:
+        """Write NAME.md and NAME.tex."""
+        texts = {"md": self.markdown(name), "tex": self.tex(name)}
+        paths = [folder / f"{name}.{ending}" for ending in texts]
+        for path, text in zip(paths, texts.values(), strict=True):
+            path.write_text(text, encoding="utf-8")
+        return paths

@@ -1,0 +1,285 @@
+"""Which runs a question is about: those that are equal in all but what varies, by seed, and what is missing of them."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from creditscope.errors import CreditscopeError
+from creditscope.record.spec import MEASURING_FIELDS, RunSpec
+from creditscope.record.store import Record
+from creditscope.record.table import read, richness
+from creditscope.text import join_words, name_all
+
+PLAIN = {"frozen": False, "train_last": -1}
+"""What is picked unless it is asked for or varies: all blocks are trained."""
+OWN = ("rule_options", "rule_source")
+"""Fields that rules may differ in when the rule varies; the runs of one rule may not."""
+
+Wanted = Any
+"""Of a field: a value, a collection of values, or a function that says whether a value is wanted."""
+Axis = str | Callable[[RunSpec], Any]
+"""A field of the spec, as "credit_norm" or "net_options.depth", or a function of it; None: the run is not wanted."""
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs of one group by seed; `lost` says of other seeds why they have none."""
+
+    key: Key
+    runs: dict[int, Record]
+    lost: dict[int, str]
+    diverged: dict[int, Record]
+
+    def __bool__(self) -> bool:
+        return bool(self.runs)
+
+    @property
+    def records(self) -> list[Record]:
+        """In the order of seeds."""
+        return list(self.runs.values())
+
+    @property
+    def first(self) -> Record:
+        """Any of them: all but the seed is the same."""
+        return next(iter((self.runs or self.diverged).values()))
+
+    def values(self, quantity: str, *, tap: int | None = None, untrained: bool = False) -> np.ndarray:
+        """At the end (or of the first snapshot), (seeds,) or (seeds, taps); NaN where it was not measured."""
+        rows = [read(r.facts, r.snapshots[0] if untrained else r.last, quantity) for r in self.records]
+        return _array(rows) if tap is None else _array(rows)[:, tap]
+
+    def by_seed(self, quantity: str, *, tap: int | None = None) -> dict[int, float]:
+        """The same of one number, without the seeds that lack it."""
+        found = zip(self.runs, self.values(quantity, tap=tap), strict=True)
+        return {seed: float(value) for seed, value in found if np.isfinite(value)}
+
+    def course(self, quantity: str, *, tap: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Epochs that all runs were measured at, and (seeds, epochs) or (seeds, epochs, taps)."""
+        known = [{s.epoch: s for s in r.snapshots} for r in self.records]
+        epochs = sorted(set.intersection(*map(set, known))) if known else []
+        rows = [[read(r.facts, own[e], quantity) for e in epochs] for r, own in zip(self.records, known, strict=True)]
+        found = np.array([_array(row) for row in rows], dtype=float)
+        return np.array(epochs), found if tap is None else found[:, :, tap]
+
+
+def _array(rows: Sequence[Any]) -> np.ndarray:
+    """Numbers, or series that may be empty or of several lengths."""
+    if not any(isinstance(row, Sequence) for row in rows):
+        return np.array(rows, dtype=float)
+    length = max(len(row) for row in rows if row is not None)
+    return np.array([[*(row or ()), *[None] * (length - len(row or ()))] for row in rows], dtype=float)
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Cells by what varies, one key for each of `axes`; a cell without runs is a gap."""
+
+    axes: tuple[str, ...]
+    cells: dict[Key, Cell]
+    seeds: tuple[int, ...]
+    """All that any cell has."""
+
+    def __iter__(self) -> Iterator[Cell]:
+        return iter(self.cells.values())
+
+    def __getitem__(self, key: Any) -> Cell:
+        """The runs there, maybe none."""
+        key = key if isinstance(key, tuple) else (key,)
+        return self.cells.get(key) or Cell(key, {}, dict.fromkeys(self.seeds, "not on record"), {})
+
+    def along(self, axis: str) -> list[Any]:
+        """The values of an axis."""
+        place = self.axes.index(axis)
+        return list(dict.fromkeys(key[place] for key in self.cells))
+
+    @property
+    def drawn(self) -> list[Cell]:
+        """Those that have runs."""
+        return [cell for cell in self if cell]
+
+    @property
+    def records(self) -> list[Record]:
+        """All runs."""
+        return [record for cell in self for record in cell.records]
+
+    @property
+    def first(self) -> Record:
+        """Any of them: what does not vary is the same."""
+        return self.records[0]
+
+    @property
+    def spec(self) -> RunSpec:
+        """Of any of them."""
+        return spec_of(self.first)
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What is missing, in words: a line for each group and reason."""
+        said = []
+        for cell in self:
+            name = ", ".join(map(str, cell.key))
+            reasons: dict[str, list[int]] = {}
+            for seed, why in sorted(cell.lost.items()):
+                reasons.setdefault(why, []).append(seed)
+            for why, seeds in reasons.items():
+                which = "" if len(seeds) == len(self.seeds) and not cell.runs else f", {name_all('seed', seeds)}"
+                said.append(f"{name}{which}: {why}")
+        return tuple(said)
+
+    def shared(self) -> "Picked":
+        """On the seeds that every cell with runs has; the others are lost as "not shared"."""
+        held = [set(cell.runs) for cell in self.drawn]
+        seeds = set.intersection(*held) if held else set()
+        if not seeds:
+            said = join_words([f"{', '.join(map(str, c.key))} has {name_all('seed', sorted(c.runs))}" for c in self])
+            raise CreditscopeError(
+                f"Expected at least one seed that all have, but {said}. Run the missing seeds, or pass fewer records."
+            )
+        cells = {}
+        for key, cell in self.cells.items():
+            others = {seed: "not every group has it" for seed in cell.runs if seed not in seeds}
+            kept = {seed: record for seed, record in cell.runs.items() if seed in seeds}
+            cells[key] = replace(cell, runs=kept, lost={**cell.lost, **others})
+        return Picked(self.axes, cells, tuple(sorted(seeds)))
+
+
+def pick(
+    records: Iterable[Record],
+    *,
+    vary: Mapping[str, Axis],
+    where: Mapping[str, Wanted] | None = None,
+    free: Collection[str] = (),
+    choose: Callable[[Record], Any] | None = None,
+) -> Picked:
+    """The runs for which `where` holds, grouped by what may `vary` besides the seed.
+
+    All else must be equal, but for how they were measured, fields that are `free`, and, where the rule varies, options
+    of the rule. Of several records of one run the richest is taken, or the one that `choose` puts last. An axis whose
+    field `where` lists has all values listed, in that order; those without runs are gaps.
+
+    >>> import creditscope as cs
+    >>> runs = cs.run(rule=["bp", "dfa"], task="digits", seeds=2, epochs=1, depth=1, width=8, tier="quick")
+    >>> found = pick(runs.records, vary={"rule": "rule"}, where={"rule": ("bp", "dfa", "fa")})
+    >>> found["dfa"].values("cos").shape, found.gaps
+    ((2, 2), ('fa: not on record',))
+    """
+    records, worth = list(records), choose or richness
+    asked = {**{name: value for name, value in PLAIN.items() if name not in vary.values()}, **(where or {})}
+    groups: dict[Key, dict[int, Record]] = {}
+    specs: list[tuple[Key, RunSpec]] = []
+    for record in records:
+        spec = record.spec
+        if spec is None or not record.snapshots or not all(_holds(w, field_of(spec, n)) for n, w in asked.items()):
+            continue
+        key = tuple(axis(spec) if callable(axis) else field_of(spec, axis) for axis in vary.values())
+        if None in key:
+            continue
+        specs.append((key, spec))
+        runs = groups.setdefault(key, {})
+        if spec.seed not in runs or worth(record) > worth(runs[spec.seed]):
+            runs[spec.seed] = record
+    if not any(r.provenance.status == "complete" for runs in groups.values() for r in runs.values()):
+        held = "none" if not specs else "diverged or unfinished ones only"
+        wanted = ", ".join(f"{name} {_say(value)}" for name, value in asked.items() if PLAIN.get(name) != value)
+        raise CreditscopeError(
+            f"Expected complete runs{' with ' * bool(wanted)}{wanted}, but got {held} among {len(records)} records. "
+            "Train them first, or pass other records."
+        )
+    _require_equal(specs, vary, free)
+    listed = [_listed(asked, axis) for axis in vary.values()]
+    keys: list[Key] = [()]
+    for place, values in enumerate(listed):
+        found = values or _ordered({key[place] for key in groups})
+        keys = [(*key, value) for key in keys for value in found]
+    if not any(listed) and len(vary) > 1:
+        keys = [key for key in keys if key in groups]
+    seeds = tuple(sorted({seed for runs in groups.values() for seed in runs}))
+    return Picked(tuple(vary), {key: _cell(key, groups.get(key, {}), seeds) for key in keys}, seeds)
+
+
+def _cell(key: Key, runs: Mapping[int, Record], seeds: Sequence[int]) -> Cell:
+    status = {seed: record.provenance.status for seed, record in runs.items()}
+    lost = {seed: _why_lost(runs.get(seed)) for seed in seeds if status.get(seed) != "complete"}
+    complete = {seed: runs[seed] for seed in sorted(runs) if status[seed] == "complete"}
+    return Cell(key, complete, lost, {seed: runs[seed] for seed in sorted(runs) if status[seed] == "diverged"})
+
+
+def _why_lost(record: Record | None) -> str:
+    if record is None:
+        return "not on record"
+    epoch = record.provenance.diverged_epoch
+    return f"diverged in epoch {epoch}" if record.provenance.status == "diverged" else "unfinished"
+
+
+def field_of(spec: RunSpec, name: str) -> Any:
+    """A field of a spec, or an option ("net_options.depth"), None if it is not set."""
+    field, _, option = name.partition(".")
+    return getattr(spec, field).get(option) if option else getattr(spec, field)
+
+
+def _holds(wanted: Wanted, value: Any) -> bool:
+    if callable(wanted):
+        return bool(wanted(value))
+    return value in wanted if _is_collection(wanted) else value == wanted
+
+
+def _is_collection(wanted: Wanted) -> bool:
+    return isinstance(wanted, Collection) and not isinstance(wanted, str | Mapping)
+
+
+def _listed(asked: Mapping[str, Wanted], axis: Axis) -> list[Any]:
+    """The values of an axis that were asked for one by one."""
+    wanted = asked.get(axis) if isinstance(axis, str) else None
+    return list(wanted) if wanted is not None and _is_collection(wanted) else []
+
+
+def _ordered(values: set[Any]) -> list[Any]:
+    try:
+        return sorted(values)
+    except TypeError:
+        return sorted(values, key=str)
+
+
+def _say(wanted: Wanted) -> str:
+    return "as asked" if callable(wanted) else " or ".join(map(str, wanted)) if _is_collection(wanted) else str(wanted)
+
+
+def _require_equal(specs: Sequence[tuple[Key, RunSpec]], vary: Mapping[str, Axis], free: Collection[str]) -> None:
+    """Refuse runs that differ in more than they may: over all, and one group in options of its rule."""
+    varied = {axis for axis in vary.values() if isinstance(axis, str)}
+    allowed = {"seed", *MEASURING_FIELDS, *varied, *free, *(OWN if "rule" in varied else ())}
+    _refuse_differences([spec for _, spec in specs], allowed, "one setting")
+    for key in dict.fromkeys(key for key, _ in specs):
+        own = [spec for other, spec in specs if other == key]
+        _refuse_differences(own, allowed - set(OWN), f"one variant of {', '.join(map(str, key))}")
+
+
+def _refuse_differences(specs: Sequence[RunSpec], allowed: Collection[str], what: str) -> None:
+    """Options are compared one by one."""
+    flat = [_flatten(spec, allowed) for spec in specs]
+    found = {name: list(dict.fromkeys(own.get(name, "absent") for own in flat)) for own in flat for name in own}
+    differing = {name: values for name, values in found.items() if len(values) > 1}
+    if differing:
+        said = "; ".join(f"{name} ({', '.join(values)})" for name, values in differing.items())
+        name, values = next(iter(differing.items()))
+        raise CreditscopeError(
+            f"Expected records of {what}, but they differ in {said}. Pass those of one only, for example with {name} = "
+            f"{values[0]}."
+        )
+
+
+def _flatten(spec: RunSpec, allowed: Collection[str]) -> dict[str, str]:
+    """Fields and options ("net_options.width") that must be equal, as text."""
+    found = {name: value for name, value in vars(spec).items() if name not in allowed}
+    options = {f"{n}.{k}": v for n, own in found.items() if isinstance(own, dict) for k, v in own.items()}
+    plain = {name: value for name, value in found.items() if not isinstance(value, dict)}
+    return {name: str(value) for name, value in {**plain, **options}.items() if name not in allowed}
+
+
+def spec_of(record: Record) -> RunSpec:
+    """The spec of a run that was picked, which has one."""
+    assert record.spec is not None
+    return record.spec
