@@ -21,9 +21,9 @@ class Runs:
     >>> import creditscope as cs
     >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
     >>> dict(runs.to_xarray().sizes)
-    {'method': 1, 'seed': 1, 'epoch': 2, 'tap': 2}
+    {'rule': 1, 'seed': 1, 'epoch': 2, 'tap': 2}
     >>> runs.frame().columns[:4].tolist()
-    ['method', 'seed', 'epoch', 'tap']
+    ['rule', 'seed', 'epoch', 'tap']
     """
 
     records: list[Record]
@@ -40,11 +40,11 @@ class Runs:
         return audit(self, **options)
 
     def to_xarray(self):
-        """Named axes: method, seed, epoch, tap."""
+        """Named axes: rule, seed, epoch, tap."""
         return to_xarray(self.records)
 
     def frame(self):
-        """A long pandas table, one row per method, seed, epoch and tap."""
+        """A long pandas table, one row per rule, seed, epoch and tap."""
         return self.to_xarray().to_dataframe().reset_index()
 
     def plot(self):

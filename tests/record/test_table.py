@@ -12,7 +12,7 @@ from creditscope.record import RuleFacts
 from creditscope.record.table import to_xarray
 from creditscope.runs import Runs
 
-AXES = ("method", "seed", "epoch", "tap")
+AXES = ("rule", "seed", "epoch", "tap")
 
 
 def record(rule: str, seed: int, epochs: tuple[int, ...], *, depth: int = 2, **others):
@@ -38,7 +38,7 @@ def test_axes():
     assert data["cos"].dims == AXES
     assert data["accuracy"].dims == AXES[:3]
     assert set(data.dims) == set(AXES)
-    assert list(data["method"].values) == ["dfa", "bp"]
+    assert list(data["rule"].values) == ["dfa", "bp"]
     assert list(data["seed"].values) == [1, 2]
     assert list(data["epoch"].values) == [0, 5, 10]
     assert list(data["tap"].values) == ["stem", "blocks.0", "blocks.1"]
@@ -52,12 +52,12 @@ def test_every_cell():
         for seed in (1, 2):
             for epoch in (0, 5, 10):
                 epochs, taps = there.get((rule, seed), ((), 0))
-                here = data.sel(method=rule, seed=seed, epoch=epoch)
+                here = data.sel(rule=rule, seed=seed, epoch=epoch)
                 known = epoch in epochs
                 expected = [seed + epoch / 100 + i / 1000 if known and i < taps else np.nan for i in range(3)]
                 np.testing.assert_array_equal(here["cos"].values, expected)
                 np.testing.assert_array_equal(here["accuracy"].values, seed + epoch / 100 if known else np.nan)
-    assert float(data["rows_used"].sel(method="bp", seed=1, epoch=10, tap="stem")) == 17
+    assert float(data["rows_used"].sel(rule="bp", seed=1, epoch=10, tap="stem")) == 17
 
 
 def test_what_was_not_measured_is_nan():
@@ -75,7 +75,7 @@ def test_frozen_and_variants_are_rules_of_their_own():
         make_record(rule="fa", facts={"rule": RuleFacts(name="fa", label="FA", variant="head exact")}),
     ]
     names = ["dfa", "dfa, frozen", "dfa, norm batch, λ 0.01", "fa, head exact"]
-    assert list(to_xarray(records)["method"].values) == names
+    assert list(to_xarray(records)["rule"].values) == names
 
 
 def test_a_watched_model_has_seed_0():

@@ -88,7 +88,7 @@ class Picked:
     def __getitem__(self, key: Any) -> Cell:
         """The runs there, maybe none."""
         key = key if isinstance(key, tuple) else (key,)
-        return self.cells.get(key) or Cell(key, {}, dict.fromkeys(self.seeds, "not on record"), {})
+        return self.cells.get(key, Cell(key, {}, dict.fromkeys(self.seeds, "not on record"), {}))
 
     def along(self, axis: str) -> list[Any]:
         """The values of an axis."""

@@ -1,4 +1,4 @@
-"""Records as a table with named axes (method, seed, epoch, tap), a quantity being a field of a snapshot.
+"""Records as a table with named axes (rule, seed, epoch, tap), a quantity being a field of a snapshot.
 
 It goes by its name: "accuracy", "cos" (of taps), "head_taps.g_norm", "layers.probe", "weights.exact_norm"; "growth" is
 made of two taps.
@@ -76,9 +76,10 @@ def richest(records: Sequence[Record]) -> list[Record]:
 
 
 def to_xarray(records: Sequence[Record]):
-    """Every per-tap quantity as (method, seed, epoch, tap), the scalars as (method, seed, epoch); gaps are NaN.
+    """Every per-tap quantity as (rule, seed, epoch, tap), the scalars as (rule, seed, epoch); gaps are NaN.
 
-    Records are of one setting. Frozen runs and rungs of the depth ladder are methods of their own, "dfa, frozen".
+    Records are of one setting. Frozen runs and rungs of the depth ladder are rules of their own, "dfa, frozen". (No axis
+    is called method, because that is what `sel` calls its way to fill gaps.)
     """
     import xarray as xr
 
@@ -92,7 +93,7 @@ def to_xarray(records: Sequence[Record]):
             "View them one by one."
         )
     axes = {
-        "method": list(dict.fromkeys(map(method_name, records))),
+        "rule": list(dict.fromkeys(map(method_name, records))),
         "seed": sorted({_seed(r) for r in records}),
         "epoch": sorted({s.epoch for r in records for s in r.snapshots}),
         "tap": list(max((r.facts.taps for r in records), key=len)),
@@ -100,7 +101,7 @@ def to_xarray(records: Sequence[Record]):
     shape = tuple(map(len, axes.values()))
     found = {name: np.full(shape if name in PER_TAP else shape[:3], np.nan) for name in (*PER_TAP, *SCALARS)}
     for record in records:
-        place = axes["method"].index(method_name(record)), axes["seed"].index(_seed(record))
+        place = axes["rule"].index(method_name(record)), axes["seed"].index(_seed(record))
         for snapshot in record.snapshots:
             at = (*place, axes["epoch"].index(snapshot.epoch))
             for name, array in found.items():
