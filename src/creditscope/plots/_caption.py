@@ -9,12 +9,27 @@ import numpy as np
 from creditscope.auditing.stats import Interval, geometric_interval, t_interval
 from creditscope.text import DASH, number
 
+SIGNS = {"±": r"\pm", "×": r"\times", "÷": r"\div", "−": "-", "·": r"\cdot ", "‖": r"\|", "√": r"\surd ", "→": r"\to "}
+SIGNS |= {
+    "Γ": r"\Gamma",
+    "Δ": r"\Delta",
+    "λ": r"\lambda",
+    "ρ": r"\rho",
+    "δ": r"\delta",
+    "α": r"\alpha",
+    "∂": r"\partial ",
+}
+SIGNS |= {"≥": r"\geq", "≤": r"\leq", "Â": r"\hat{A}", "ᵀ": r"^\top", "ₗ": "_l", "₋": "_{-}"}
+SIGNS |= {sign: f"_{digit}" for digit, sign in enumerate("₀₁₂₃₄₅₆₇₈₉")}
+SIGNS |= {sign: f"^{digit}" for digit, sign in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")} | {"⁻": "^-"}
+"""What TeX writes in its mathematics."""
 TEX = str.maketrans(
     {
         **{sign: f"\\{sign}" for sign in "&%$#_{}"},
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
+        **{sign: f"${formula}$" for sign, formula in SIGNS.items()},
     }
 )
 

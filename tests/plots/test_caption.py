@@ -1,0 +1,75 @@
+"""Statements are data; one writer each makes them text, a table and TeX."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from creditscope.plots import Caption, Statement
+
+VALUES = [0.31, 0.35, 0.36]
+
+
+def make_caption(**others):
+    statements = (
+        Statement.over("accuracy", "DFA", VALUES, panel="A", verdict="above chance"),
+        Statement("Γ", "DFA", 0.1, panel="A"),
+        Statement("accuracy", "BP", "diverged", panel="A"),
+    )
+    return Caption("Two numbers.", "Dots are seeds.", "digits · 1 epoch", statements, **others)
+
+
+def test_an_interval_is_that_of_students_t():
+    found = Statement.over("accuracy", "DFA", [*VALUES, np.nan]).value
+    low, high = stats.t.interval(0.95, 2, loc=np.mean(VALUES), scale=stats.sem(VALUES))
+    assert (found.mean, found.low, found.high, found.n) == pytest.approx((np.mean(VALUES), low, high, 3))
+
+
+def test_of_logarithms_the_mean_is_geometric():
+    assert Statement.over("‖g‖", "DFA", [1e-4, 1e-2], log=True).value.mean == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), ("never", "never"), (0.25, "0.25"), (-1e-7, "−1e-7")],
+    ids=["none", "word", "n", "−"],
+)
+def test_what_is_no_interval_is_written_as_it_is(value, text):
+    assert Statement("q", "g", value).text == text
+    assert Statement.over("q", "g", []).text == "–"
+
+
+def test_a_table_has_a_row_for_each_and_no_empty_column():
+    rows = make_caption().rows()
+    assert rows[0] == ["panel", "quantity", "group", "value", "n", "says"]
+    assert [row[2:4] for row in rows[2:]] == [["DFA", "0.1"], ["BP", "diverged"]]
+    assert rows[1][4:] == ["3", "above chance"]
+    assert Caption("", "", statements=(Statement("q", "g", 1.0),)).rows()[0] == ["quantity", "group", "value"]
+
+
+def test_text_groups_by_quantity_and_tells_what_is_missing():
+    lines = make_caption(gaps=("fa: not on record",)).text().splitlines()
+    assert lines[-2].startswith("A, accuracy: DFA 0.34 ±")
+    assert lines[-2].endswith("(n = 3, above chance); BP diverged.")
+    assert any("fa: not on record" in line for line in lines)
+
+
+def test_markdown_shows_the_picture_and_escapes_bars():
+    text = Caption("T.", "R.", statements=(Statement("|x|", "g", 1.0),)).markdown("name")
+    assert "](name.png)" in text
+    assert r"\|x\|" in text
+
+
+def test_tex_escapes_what_tex_would_read():
+    text = Caption("50 % of a_b & c", "", statements=(Statement("q_1", "g", 1.0),)).tex("name")
+    assert r"50 \% of a\_b \& c" in text
+    assert r"\includegraphics[width=\linewidth]{name.pdf}" in text
+    assert r"q\_1: g 1." in text
+
+
+def test_tex_is_plain_letters():
+    said = Caption("Γ and ‖h₄‖", "± 95 %", statements=(Statement("ρ", "λ = 10⁻²", -1e-7),)).tex("name")
+    assert said.isascii()
+
+
+def test_files_lie_beside_the_picture(tmp_path):
+    assert [path.name for path in make_caption().save(tmp_path, "mine")] == ["mine.md", "mine.tex"]
