@@ -30,6 +30,7 @@ TEX = str.maketrans(
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
         **{sign: f"${formula}$" for sign, formula in SIGNS.items()},
+        **{"–": "--", "…": r"\ldots{}", "\u00a0": "~"},
     }
 )
 
