@@ -6,6 +6,7 @@ import pytest
 import torch
 from documents import ROOT, assert_says, read_table
 from scipy.stats import binom
+from trained import train_run
 
 from creditscope.auditing import Thresholds, audit
 from creditscope.auditing.stats import z_limit
@@ -16,7 +17,6 @@ from creditscope.record import Provenance, Record
 from creditscope.train.plan import plan_run
 from creditscope.train.run import Run, build_run
 from creditscope.train.snapshots import snapshot_run
-from creditscope.train.training import train_run
 
 LEVEL = Thresholds().orientation
 SMALL = {"task": "digits", "net_options": {"depth": 3, "width": 16}, "epochs": 3, "eval_rows": 128, "tier": "quick"}

@@ -7,6 +7,7 @@ import pytest
 import torch
 from builders import make_family, make_record, write_record
 from torch import nn
+from trained import train_run
 
 import creditscope as cs
 from creditscope.auditing import audit
@@ -19,7 +20,6 @@ from creditscope.rng import generator
 from creditscope.rules import FeedbackLinear, apply_rule, rule_class
 from creditscope.train.plan import plan_run, plan_runs
 from creditscope.train.run import build_run
-from creditscope.train.training import train_run
 
 
 class Tied(nn.Module):

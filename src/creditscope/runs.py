@@ -92,7 +92,7 @@ def run(
     """
     from creditscope.train.plan import choose_seeds, plan_runs
     from creditscope.train.progress import choose_progress
-    from creditscope.train.runner import run_all
+    from creditscope.train.execute import run_all
 
     rules = [rule] if isinstance(rule, str | type) or not isinstance(rule, Iterable) else list(rule)
     compared = {"baselines": baselines, "ladder": ladder, "controls": controls}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from trained import train_run
 
 import creditscope as cs
 from creditscope.errors import CreditscopeError
@@ -17,7 +18,6 @@ from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import stack_runs
-from creditscope.train.training import train_run
 
 pytestmark = pytest.mark.slow
 

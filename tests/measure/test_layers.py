@@ -211,9 +211,10 @@ class TestManyProbes:
 
 
 def test_records_keep_layers_and_refuse_uneven_ones(tmp_path):
+    from trained import record_runs
+
     from creditscope.record import read_record, run_folder
     from creditscope.record.store import RecordWriter
-    from creditscope.train.recording import record_runs
 
     spec = spec_of(epochs=1)
     record_runs([spec], tmp_path)

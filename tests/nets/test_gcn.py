@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from trained import train_run
 
 from creditscope.anatomy import examine
 from creditscope.errors import CreditscopeError
@@ -18,7 +19,6 @@ from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 from creditscope.train.snapshots import _subjects, snapshot_run
 from creditscope.train.stacked import stack_runs
-from creditscope.train.training import train_run
 
 NODES, FEATURES, CLASSES = 14, 6, 3
 VARIANTS = {

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from trained import train_run
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec
@@ -14,7 +15,6 @@ from creditscope.train.plan import plan_run, plan_runs
 from creditscope.train.run import Run, build_run
 from creditscope.train.snapshots import evaluate
 from creditscope.train.stacked import stack_runs
-from creditscope.train.training import train_run
 
 TINY = {"task": "digits", "net_options": {"depth": 3, "width": 8}, "epochs": 2, "tier": "quick", "snapshot_every": 0}
 DEPTH = 3

@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from trained import train_run
 
 from creditscope.errors import CreditscopeError
 from creditscope.rng import generator
 from creditscope.stack import call_net
 from creditscope.tasks import ImageSettings, Task, load_task
-from creditscope.train.augment import add_border, crop_and_flip, draw_crops, normalise_pixels, pixel_scale
-from creditscope.train.data import RowData, check_data
+from creditscope.train.data import RowData, check_data, crop_and_flip, draw_crops, normalise_pixels, pixel_scale
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
-from creditscope.train.training import train_run
 
 SETTINGS = ImageSettings(mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4), pad=2)
 
@@ -26,7 +25,10 @@ def image_task(rows: int = 40) -> Task:
 def test_crops_and_flips_against_numpy():
     images = torch.from_numpy(image_task(30).x_train)
     crops = draw_crops(30, SETTINGS, generator(0, "augmentation"))
-    bordered, rows = add_border(images, SETTINGS), torch.randperm(30, generator=generator(0, "order"))
+    bordered, rows = (
+        torch.nn.functional.pad(images, [SETTINGS.pad] * 4),
+        torch.randperm(30, generator=generator(0, "order")),
+    )
     found = crop_and_flip(bordered, rows, crops, SETTINGS).numpy()
     for i, (dy, dx, flip) in enumerate(crops.tolist()):
         padded = np.pad(images[rows[i]].numpy(), ((0, 0), (2, 2), (2, 2)))

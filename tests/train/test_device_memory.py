@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from creditscope.train import device_memory
-from creditscope.train.device_memory import wait_for_room
+from creditscope.train import device
+from creditscope.train.device import wait_for_room
 
 GIB = 2**30
 CUDA = torch.device("cuda")
@@ -16,8 +16,8 @@ CUDA = torch.device("cuda")
 def waited(monkeypatch) -> list[float]:
     """Seconds that were slept; the clock shows their sum."""
     slept: list[float] = []
-    monkeypatch.setattr(device_memory.time, "sleep", slept.append)
-    monkeypatch.setattr(device_memory.time, "monotonic", lambda: sum(slept))
+    monkeypatch.setattr(device.time, "sleep", slept.append)
+    monkeypatch.setattr(device.time, "monotonic", lambda: sum(slept))
     return slept
 
 
@@ -48,7 +48,7 @@ def test_what_no_device_of_its_size_could_hold_is_not_waited_for(monkeypatch, wa
 def test_nobody_waits_forever(monkeypatch, waited):
     show(monkeypatch, iter([5] * 1000))
     assert not wait_for_room(CUDA, 10 * GIB, lambda: False)
-    assert device_memory.PATIENCE <= sum(waited) < device_memory.PATIENCE + 2
+    assert device.PATIENCE <= sum(waited) < device.PATIENCE + 2
 
 
 def test_who_is_asked_to_stop_does_not_wait(monkeypatch, waited):
@@ -59,7 +59,7 @@ def test_who_is_asked_to_stop_does_not_wait(monkeypatch, waited):
 
 def test_nothing_is_asked_of_a_cpu():
     cpu = torch.device("cpu")
-    device_memory.forget_peak(cpu)
-    assert device_memory.peak_bytes(cpu) == 0
+    device.forget_peak(cpu)
+    assert device.peak_bytes(cpu) == 0
     assert not wait_for_room(cpu, 0, lambda: False)
-    device_memory.release_memory(cpu)
+    device.release_memory(cpu)

@@ -10,11 +10,11 @@ from stacking import Normed, build, image_task, record_run, recorded, same_bytes
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, run_folder
 from creditscope.registry import NETS
-from creditscope.train import engines
-from creditscope.train.engines import CPU_CHUNK, CPU_SEEDS, CPU_WORK, choose_device, count_parameters, group_runs
+from creditscope.train import groups
+from creditscope.train.device import choose_device, matrix_products
+from creditscope.train.execute import run_all
+from creditscope.train.groups import CPU_CHUNK, CPU_SEEDS, CPU_WORK, count_parameters, group_runs
 from creditscope.train.plan import plan_run
-from creditscope.train.recording import matrix_products
-from creditscope.train.runner import run_all
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -49,7 +49,7 @@ class TestEngines:
         work = count_parameters(specs[0], task) * rows
         assert work <= CPU_WORK
         for limit, engine in ((work, "stacked"), (work - 1, "loop")):
-            monkeypatch.setattr(engines, "CPU_WORK", limit)
+            monkeypatch.setattr(groups, "CPU_WORK", limit)
             assert {group.engine for group in group_runs(specs, tmp_path, device=CPU)} == {engine}
 
     def test_the_engine_can_be_chosen(self, tmp_path):

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from trained import record_runs
 
 from creditscope.record import RunSpec, read_record, run_folder
 from creditscope.train.plan import plan_run
-from creditscope.train.recording import record_runs
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,9 @@ import torch
 torch.set_num_threads(1)
 from pydantic import TypeAdapter
 from creditscope.record import RunSpec
-from creditscope.train import recording
+from creditscope.train import training
+from creditscope.train.events import Ended
+from creditscope.train.groups import RunGroup
 from creditscope.train.run import build_run
 
 root, engine, specs = Path(sys.argv[1]), sys.argv[2], TypeAdapter(list[RunSpec]).validate_json(sys.argv[3])
@@ -33,16 +35,16 @@ build_run(specs[0])  # what is loaded here need not be loaded in every child
 
 
 def train(events):
-    recording.CHECKPOINT_SECONDS = recording.CHECKPOINT_SHARE = 0
-    save = recording.save_checkpoint
+    training.CHECKPOINT_SECONDS = training.CHECKPOINT_SHARE = 0
+    save = training.save_checkpoint
 
     def save_and_tell(*args):
         save(*args)
         os.write(events, b".")
 
-    recording.save_checkpoint = save_and_tell
-    outcomes = recording.record_runs(specs, root, engine=engine)
-    return 0 if set(outcomes.values()) == {"complete"} else 3
+    training.save_checkpoint = save_and_tell
+    events = training.train_group(RunGroup(tuple(specs), engine), root, device=torch.device("cpu"))
+    return 0 if {event.status for event in events if isinstance(event, Ended)} == {"complete"} else 3
 
 
 for line in sys.stdin:  # after so many checkpoints, and so many seconds later, the child is killed

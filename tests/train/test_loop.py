@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from stacking import record_run
+from trained import train_run
 
 from creditscope.errors import CreditscopeError
 from creditscope.losses import row_errors
@@ -15,7 +16,6 @@ from creditscope.rules import feedback_state
 from creditscope.tasks import Task, load_task
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
-from creditscope.train.training import train_run
 
 TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 3, "eval_rows": 64, "tier": "quick"}
 

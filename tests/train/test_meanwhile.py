@@ -13,8 +13,8 @@ from creditscope.record import Record, RunSpec, run_folder
 from creditscope.train import execute
 from creditscope.train.checkpoint import NAME
 from creditscope.train.events import Done, Ended, Epoch, Event, Planned, Recorded, from_line, to_line
+from creditscope.train.execute import run_all
 from creditscope.train.plan import plan_run
-from creditscope.train.runner import run_all
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from creditscope.train.optimiser import make_optimiser
 from creditscope.train.plan import plan_run
+from creditscope.train.run import make_optimiser
 
 SIZES = (1, 3, 5, 10, 31, 40)
 SEEDS, STEPS = 23, 30

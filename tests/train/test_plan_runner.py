@@ -10,10 +10,10 @@ import torch
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import Record, RecordWriter, RunSpec, load_records, read_record, run_folder
+from creditscope.train.execute import run_all
 from creditscope.train.plan import choose_seeds, plan_run, plan_runs
 from creditscope.train.progress import Lines, LiveBar, Silent, choose_progress
 from creditscope.train.run import build_run
-from creditscope.train.runner import run_all
 
 PAPER = Path(__file__).parents[2] / "results" / "paper"
 TINY = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "epochs": 1, "tier": "quick"}

@@ -8,10 +8,10 @@ from stacking import record_run, stop_after
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, read_record, run_folder
 from creditscope.train.checkpoint import NAME, load_checkpoint
+from creditscope.train.execute import UnfinishedError, run_all
 from creditscope.train.plan import plan_run
-from creditscope.train.recording import StoppedError
 from creditscope.train.run import build_run
-from creditscope.train.runner import UnfinishedError, run_all
+from creditscope.train.training import StoppedError
 
 pytestmark = pytest.mark.slow
 

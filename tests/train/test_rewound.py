@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from creditscope.record import Snapshot, TapMeasures, read_record, run_folder
 from creditscope.registry import NETS
 from creditscope.train import snapshots
-from creditscope.train.recording import StoppedError
 from creditscope.train.run import Run
 from creditscope.train.snapshots import evaluate
+from creditscope.train.training import StoppedError
 
 pytestmark = pytest.mark.slow
 

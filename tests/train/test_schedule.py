@@ -2,20 +2,19 @@
 
 from typing import Any
 
-from creditscope.train.engines import Group
+from creditscope.train.groups import RunGroup, longest_first
 from creditscope.train.plan import plan_run
-from creditscope.train.schedule import longest_first
 
 MLP: dict[str, Any] = {"task": "mnist1d", "net": "resmlp", "net_options": {"depth": 2, "width": 8}, "epochs": 10}
 QUICK = {"snapshot_every": 0, "tier": "quick", "noise": False}
 GRAPH = {**QUICK, "task": "sbm", "net": "gcn", "epochs": 10}
 
 
-def group(seeds: int = 1, **fields: Any) -> Group:
-    return Group(tuple(plan_run(seed=seed, **fields) for seed in range(seeds)), "stacked")
+def group(seeds: int = 1, **fields: Any) -> RunGroup:
+    return RunGroup(tuple(plan_run(seed=seed, **fields) for seed in range(seeds)), "stacked")
 
 
-def ordered(*longest_to_shortest: Group) -> bool:
+def ordered(*longest_to_shortest: RunGroup) -> bool:
     """Whether they come so whatever order they are given in."""
     expected = list(longest_to_shortest)
     return longest_first(expected) == expected and longest_first(expected[::-1]) == expected

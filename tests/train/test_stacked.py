@@ -1,7 +1,6 @@
 """The stacked engine: a seed ends as it would alone, whatever its mates, and measuring changes nothing."""
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -29,7 +28,6 @@ from creditscope.train import stacked
 from creditscope.train.run import Run
 from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import CannotStackError, StackedRun, stack_runs
-from creditscope.train.training import Diverged, Measured, Trained, train_epochs
 
 pytestmark = pytest.mark.slow
 
@@ -289,34 +287,6 @@ class TestDropout:
             steps = {name: t for name, t in run.tensors(1).items() if name.endswith(".step")}
             assert len(steps) == 4
             assert all(int(t) == 4 * epoch + 3 for t in steps.values())
-
-
-@pytest.mark.parametrize(("after", "value"), [(0, math.nan), (1, math.inf)])
-def test_a_seed_that_diverges_leaves_the_others_as_they_would_be_without_it(after, value):
-    specs = [spec_of("resmlp", "dfa", seed=seed, epochs=3) for seed in (1, 2, 3)]
-    run, ends, told = stack(specs), [], []
-    taken: list[list[int | None]] = []
-
-    def poison(epoch: int, losses: Sequence[float]) -> None:
-        told.append((epoch, [math.isfinite(loss) for loss in losses]))
-        if epoch == after:
-            next(run.net.parameters()).data[1] = value
-
-    poison(0, [])
-    for stage in train_epochs(run):
-        match stage:
-            case Trained(epoch, losses):
-                poison(epoch, losses)
-            case Measured(snapshots):
-                taken.append([s and s.epoch for s in snapshots])
-            case Diverged(seed, epoch):
-                ends.append((seed, epoch))
-    assert ends == [(1, after + 1)]
-    assert taken == [[epoch, epoch if epoch <= after else None, epoch] for epoch in range(4)]
-    assert told[1:] == [(epoch, [True, epoch <= after, True]) for epoch in (1, 2, 3)]
-    first, third = train(stack([specs[0], specs[2]]), audit=False)
-    for place, wanted in ((0, first), (2, third)):
-        assert_equal(Ended(run.tensors(place), []), wanted)
 
 
 def test_stacking_leaves_the_runs_as_they_were():

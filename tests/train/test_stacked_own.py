@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from creditscope.record import RunSpec, read_record, run_folder
 from creditscope.registry import NETS
-from creditscope.train.engines import group_runs
+from creditscope.train.groups import group_runs
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 from creditscope.train.stacked import CannotStackError, stack_runs

@@ -9,24 +9,25 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from stacking import assert_snapshots_agree, record_run, recorded, same_bytes, stop, train_on
+from trained import record_runs
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, read_record, run_folder
 from creditscope.stack import StackedNet
-from creditscope.train import recording, stacked
+from creditscope.train import stacked, training
 from creditscope.train.checkpoint import NAME
-from creditscope.train.engines import Group
 from creditscope.train.events import NO_MEMORY, Ended, Epoch
-from creditscope.train.recording import record_group
+from creditscope.train.execute import run_all
+from creditscope.train.groups import RunGroup
 from creditscope.train.run import Run
-from creditscope.train.runner import run_all
 from creditscope.train.stacked import StackedRun, stack_runs
+from creditscope.train.training import StoppedError, train_group
 
 
 class TestRecords:
     def test_they_are_complete_and_name_the_stack(self, tmp_path):
         specs = recorded((1, 2, 3))
-        *heard, one, two, three = record_group(Group(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu"))
+        *heard, one, two, three = train_group(RunGroup(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu"))
         assert [one, two, three] == [Ended(spec.digest(), "complete") for spec in specs]
         told = [(event.run, event.done) for event in heard if isinstance(event, Epoch)]
         assert told == [(spec.digest(), epoch) for epoch in range(1, 5) for spec in specs]
@@ -65,15 +66,15 @@ class TestRecords:
         assert read_record(run_folder(tmp_path, spec)).provenance.stack == (2,)
         assert same_bytes([spec], tmp_path, whole(recorded((1, 2, 3))))
 
-    @pytest.mark.parametrize("after", [0, 2])
-    def test_one_that_diverges_says_so_and_the_others_complete(self, tmp_path, monkeypatch, whole, after):
+    @pytest.mark.parametrize(("after", "value"), [(0, math.nan), (2, math.inf)])
+    def test_one_that_diverges_says_so_and_the_others_complete(self, tmp_path, monkeypatch, whole, after, value):
         specs = recorded((1, 2, 3))
         root = whole(specs)
         original = StackedRun.train_epoch
 
         def poisoned(self: StackedRun, epoch: int, **options: Any) -> Any:
             if epoch == after:
-                next(self.net.parameters()).data[1] = math.nan
+                next(self.net.parameters()).data[1] = value
             return original(self, epoch, **options)
 
         monkeypatch.setattr(StackedRun, "train_epoch", poisoned)
@@ -125,8 +126,8 @@ class TestMemory:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
             return stack_runs(runs, **how)
 
-        monkeypatch.setattr(recording, "stack_runs", small)
-        events = record_group(Group(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu"))
+        monkeypatch.setattr(training, "stack_runs", small)
+        events = train_group(RunGroup(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu"))
         ended = [event for event in events if isinstance(event, Ended)]
         assert ended == [Ended(spec.digest(), "complete") for spec in specs]
         assert self.stacks(specs, tmp_path) == {(1, 2), (3,), (4, 5)}
@@ -157,7 +158,7 @@ class TestMemory:
             return original(self, epoch, **options)
 
         monkeypatch.setattr(StackedRun, "train_epoch", small)
-        monkeypatch.setattr(recording, "CHECKPOINT_SECONDS", 0.0)
+        monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
         assert train_on(specs, tmp_path) == ["complete"] * 4
         assert self.stacks(specs, tmp_path) == {(1, 2), (3, 4)}
         assert same_bytes(specs, tmp_path, root)
@@ -172,8 +173,8 @@ class TestMemory:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
             return stack_runs(runs, **how)
 
-        monkeypatch.setattr(recording, "stack_runs", small)
-        events = record_group(Group(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu"))
+        monkeypatch.setattr(training, "stack_runs", small)
+        events = train_group(RunGroup(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu"))
         ended = [event.run for event in events if isinstance(event, Ended)]
         assert sorted(ended) == sorted(spec.digest() for spec in specs)
 
@@ -189,9 +190,9 @@ class TestMemory:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
             return stack_runs(runs, **how)
 
-        monkeypatch.setattr(recording, "stack_runs", small)
-        monkeypatch.setattr(recording, "peak_bytes", lambda device: 7)
-        monkeypatch.setattr(recording, "wait_for_room", lambda device, peak, stop: asked.append(peak) or True)
+        monkeypatch.setattr(training, "stack_runs", small)
+        monkeypatch.setattr(training, "peak_bytes", lambda device: 7)
+        monkeypatch.setattr(training, "wait_for_room", lambda device, peak, stop: asked.append(peak) or True)
         assert train_on(specs, tmp_path) == ["complete"] * 3
         assert tried == {1: [3, 3], 2: [3, 3, 3], 3: [3, 3, 3, 1, 2]}[times]
         assert asked == [7] * min(times, 2)
@@ -211,10 +212,10 @@ class TestMemory:
             assert should_stop()
             return False
 
-        monkeypatch.setattr(recording, "stack_runs", none)
-        monkeypatch.setattr(recording, "wait_for_room", wait)
-        with pytest.raises(recording.StoppedError):
-            recording.record_runs(specs, tmp_path, engine="stacked", should_stop=lambda: bool(asked_to_stop))
+        monkeypatch.setattr(training, "stack_runs", none)
+        monkeypatch.setattr(training, "wait_for_room", wait)
+        with pytest.raises(StoppedError):
+            record_runs(specs, tmp_path, engine="stacked", should_stop=lambda: bool(asked_to_stop))
 
     @pytest.mark.slow
     @pytest.mark.parametrize("said", ["Triton Error [CUDA]: out of memory", "CUBLAS_STATUS_ALLOC_FAILED when calling"])
@@ -237,8 +238,8 @@ class TestMemory:
         def none(runs: Sequence[Run], **how: bool) -> StackedRun:
             raise torch.OutOfMemoryError("CUDA out of memory.")
 
-        monkeypatch.setattr(recording, "stack_runs", none)
-        events = list(record_group(Group(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu")))
+        monkeypatch.setattr(training, "stack_runs", none)
+        events = list(train_group(RunGroup(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu")))
         assert [(event.run, event.status) for event in events] == [(spec.digest(), NO_MEMORY) for spec in specs]
         with pytest.raises(CreditscopeError, match="CUDA out of memory"):
             run_all(specs, tmp_path, jobs=1, engine="stacked")

@@ -7,10 +7,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 from stacking import assert_snapshots_agree, recorded, same_bytes, stop, train_on
+from trained import record_runs
 
 from creditscope.measure import instruments
 from creditscope.record import RecordWriter, RunSpec, Snapshot, read_record, run_folder
-from creditscope.train import recording, stacked
+from creditscope.train import stacked, training
 from creditscope.train.checkpoint import NAME
 from creditscope.train.run import build_run
 
@@ -84,11 +85,11 @@ class TestResuming:
         wanted = whole(specs)
         measure = instruments.measure_battery
         monkeypatch.setattr(instruments, "measure_battery", lambda *given: taken.append(measure(*given)))
-        monkeypatch.setattr(recording, "LONG_SNAPSHOT", long)
-        monkeypatch.setattr(recording, "CHECKPOINT_SECONDS", checkpoints)
-        monkeypatch.setattr(recording, "CHECKPOINT_SHARE", 0)
-        with pytest.raises(recording.StoppedError):  # asked to when the first seed is measured after two epochs
-            recording.record_runs(specs, tmp_path, engine="stacked", should_stop=lambda: len(taken) > 3)
+        monkeypatch.setattr(training, "LONG_SNAPSHOT", long)
+        monkeypatch.setattr(training, "CHECKPOINT_SECONDS", checkpoints)
+        monkeypatch.setattr(training, "CHECKPOINT_SHARE", 0)
+        with pytest.raises(training.StoppedError):  # asked to when the first seed is measured after two epochs
+            record_runs(specs, tmp_path, engine="stacked", should_stop=lambda: len(taken) > 3)
         assert len(taken) == 3 + measured
         assert [epoch_of(tmp_path, spec) for spec in specs] == [1 if measured == 1 else 2] * 3
         monkeypatch.undo()

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from trained import record_runs, train_run
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, run_folder
 from creditscope.record.store import WEIGHTS
 from creditscope.train.plan import plan_run
-from creditscope.train.recording import StoppedError, record_runs
 from creditscope.train.run import build_run
 from creditscope.train.stacked import stack_runs
-from creditscope.train.training import train_run
+from creditscope.train.training import StoppedError
 
 GRAPH = {"task": "sbm", "task_options": {"nodes": 200}, "net": "gcn", "net_options": {"depth": 3, "width": 8}}
 DIGITS = {"task": "digits", "net": "resmlp", "net_options": {"depth": 1, "width": 8}, "batch": 700, "eval_rows": 32}

@@ -6,10 +6,10 @@ from dataclasses import fields
 import numpy as np
 
 from creditscope.errors import CreditscopeError
-from creditscope.record.complete import lacks
 from creditscope.record.schema import TapMeasures
 from creditscope.record.spec import FREE_FIELDS, RULE_FIELDS, TIERS
 from creditscope.record.store import Record
+from creditscope.record.validate import lacks
 
 SCALARS = ("accuracy", "loss", "train_loss", "gamma", "gamma_inexact", "gamma_null_sd")
 

@@ -11,7 +11,7 @@ from typing import Any
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.options import declared_options
 from creditscope.record import Record, RunSpec, load_records
-from creditscope.record.complete import lacks
+from creditscope.record.validate import lacks
 from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.view import richness
 from creditscope.registry import TASKS
@@ -146,7 +146,7 @@ def collect(
     if missing and train:
         from creditscope.train.plan import plan_run
         from creditscope.train.progress import choose_progress
-        from creditscope.train.runner import run_all
+        from creditscope.train.execute import run_all
 
         specs = [plan_run(**wanted) for wanted in missing]
         with choose_progress(quiet=quiet, reused=reused) as progress:

@@ -54,7 +54,7 @@ def train_union(
     if not specs:
         return []
     from creditscope.train.progress import choose_progress
-    from creditscope.train.runner import run_all
+    from creditscope.train.execute import run_all
 
     with choose_progress(quiet=quiet, reused=reused) as progress:
         records = run_all(specs, root, readers=[progress.read, *readers], problems=problems, **how)
