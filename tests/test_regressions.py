@@ -13,8 +13,8 @@ import creditscope as cs
 from creditscope.auditing import audit
 from creditscope.errors import CreditscopeError
 from creditscope.losses import row_errors
-from creditscope.measure.noise import measure_noise
 from creditscope.measure.observation import exact_weight_gradients, observe
+from creditscope.measure.snapshot import measure_noise
 from creditscope.record import load_records
 from creditscope.rng import generator
 from creditscope.rules import FeedbackLinear, apply_rule, rule_class

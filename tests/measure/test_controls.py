@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from subjects import make_net, make_subject, seen_of
 
 from creditscope.measure import functional_net
-from creditscope.measure.common_direction import batch_drift, common_share
-from creditscope.measure.facts import gather_facts
+from creditscope.measure.controls import batch_drift, common_share, permuted_cosine
 from creditscope.measure.fresh_feedback import _redrawn_weights, fresh_cosines, measure_fresh
-from creditscope.measure.instrument_inputs import Needs
-from creditscope.measure.nulls import haar_rotation, turned_rows
+from creditscope.measure.instruments import Needs
+from creditscope.measure.nulls import haar_frame, turned_rows
 from creditscope.measure.numerics import UnitRows
-from creditscope.measure.permuted import permuted_cosine
+from creditscope.measure.observation import gather_facts
 from creditscope.measure.snapshot import take_snapshots
 from creditscope.measure.weights import Products, weight_angle
 from creditscope.rng import generator
@@ -205,7 +204,7 @@ class TestWeights:
         g = torch.randn(shape, generator=stream, dtype=torch.float64) + 0.3 * a
         A, G = (x.reshape(shape[0], -1).numpy() for x in (a, g))
         size = np.linalg.norm(A) * np.linalg.norm(G)
-        turned = [float((haar_rotation(shape[0], stream).numpy() @ A * G).sum()) / size for _ in range(4000)]
+        turned = [float((haar_frame(shape[0], shape[0], stream).numpy() @ A * G).sum()) / size for _ in range(4000)]
         assert abs(np.mean(turned)) < 4 * np.std(turned) / 4000**0.5
         np.testing.assert_allclose(float(Products.of(a, g).z), (A * G).sum() / size / np.std(turned), rtol=0.06)
 

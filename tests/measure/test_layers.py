@@ -11,8 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from creditscope.errors import CreditscopeError
 from creditscope.measure.layers import layer_names, measure_layers
-from creditscope.measure.logistic import fit_logistics, probe_accuracies
-from creditscope.measure.probe import fit_logistic, probe_accuracy
+from creditscope.measure.probe import fit_logistic, fit_logistics, probe_accuracies, probe_accuracy
 from creditscope.tasks import cora, load_task
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run

@@ -11,7 +11,7 @@ from creditscope.measure.nulls import (
     NORMAL_POINT,
     cross_moment_square,
     cross_moment_square_from_grams,
-    haar_rotation,
+    haar_frame,
     places_and_features,
     rotation_null_sd,
 )
@@ -32,7 +32,7 @@ def correlated_rows(n: int, d: int, seed: int) -> tuple[torch.Tensor, torch.Tens
 def test_z_is_standard_normal_over_random_orientations(n, d):
     a, g = correlated_rows(n, d, seed=0)
     stream = torch.Generator().manual_seed(1)
-    z = torch.stack([measure_alignment(a @ haar_rotation(d, stream), g)["z"] for _ in range(2000)])
+    z = torch.stack([measure_alignment(a @ haar_frame(d, d, stream), g)["z"] for _ in range(2000)])
     assert abs(float(z.std()) - 1) < 0.05
     assert abs(float(z.mean())) < 0.08
     share = float((z.abs() > 1.96).double().mean())
@@ -45,7 +45,7 @@ def test_a_per_row_t_test_would_raise_false_alarms():
     stream = torch.Generator().manual_seed(2)
     alarms = 0
     for _ in range(200):
-        unit_a, unit_g = unit_rows(a @ haar_rotation(24, stream))[0], unit_rows(g)[0]
+        unit_a, unit_g = unit_rows(a @ haar_frame(24, 24, stream))[0], unit_rows(g)[0]
         cosines = (unit_a * unit_g).sum(1)
         alarms += float(cosines.mean().abs() / (cosines.std() / 60**0.5)) > 1.96
     assert alarms / 200 > 0.3
@@ -65,9 +65,9 @@ def test_both_ways_to_the_null_agree_with_numpy():
     torch.testing.assert_close(narrow["null_sd"] * 20**0.5, broad["null_sd"] * 35**0.5)
 
 
-def test_haar_rotations_are_orthogonal_and_centred():
+def test_haar_frames_are_orthogonal_and_centred():
     stream = torch.Generator().manual_seed(0)
-    many = torch.stack([haar_rotation(4, stream) for _ in range(4000)])
+    many = torch.stack([haar_frame(4, 4, stream) for _ in range(4000)])
     torch.testing.assert_close(many[0] @ many[0].T, torch.eye(4, dtype=torch.float64))
     np.testing.assert_allclose(many.mean(0), 0, atol=0.04)
     # without the sign fix the diagonal of Q is biased

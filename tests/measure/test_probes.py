@@ -11,8 +11,8 @@ from subjects import make_net, make_subject
 from torch import nn
 
 from creditscope.batch import Batch
+from creditscope.measure.ablation import measure_skips
 from creditscope.measure.probe import fit_logistic, measure_probe, probe_accuracy, spread_rows
-from creditscope.measure.skip import measure_skips
 from creditscope.record import Facts, RuleFacts
 
 
@@ -111,7 +111,7 @@ def test_rows_are_spread():
 def test_skipping_a_block_is_the_net_without_it():
     net, x, y = make_net(depth=3)
     subject = make_subject(net, x, y)
-    found = measure_skips(subject)
+    found = measure_skips(subject)["skip_one"]
     assert found.isnan().tolist() == [True, False, False, False]
     for tap in (1, 2, 3):
         without = copy.deepcopy(net)
@@ -125,7 +125,7 @@ def test_there_is_nothing_to_skip_without_a_residual_block():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
     subject = make_subject(net, torch.randn(20, 8), torch.arange(20) % 4, taps=("0", "1"))
-    assert measure_skips(subject).isnan().all()
+    assert measure_skips(subject)["skip_one"].isnan().all()
 
 
 def test_labels_are_needed():

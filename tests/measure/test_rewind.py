@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from creditscope.auditing.rewinding import rewound_blocks
 from creditscope.batch import Batch
-from creditscope.measure.rewind import measure_rewind
+from creditscope.measure.ablation import measure_rewind
 from creditscope.nets.resmlp import ResMLP
 
 ROWS = 600

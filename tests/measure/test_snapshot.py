@@ -10,8 +10,8 @@ from torch import nn
 import creditscope as cs
 from creditscope.auditing import audit
 from creditscope.measure import snapshot as snapshot_module
-from creditscope.measure.noise import OVERFLOWED, measure_noise
 from creditscope.measure.observation import observe
+from creditscope.measure.snapshot import OVERFLOWED, measure_noise
 from creditscope.nets.resmlp import ResMLP
 from creditscope.rng import generator
 from creditscope.rules import apply_rule, rule_class
@@ -186,7 +186,7 @@ def test_fitted_rows_take_no_part_although_their_gradient_is_not_zero():
 def test_one_transfer_to_the_host(monkeypatch):
     net, x, y = trained_net()
     seen = observed(net, x, y, noise=False)
-    from creditscope.measure.facts import gather_facts
+    from creditscope.measure.observation import gather_facts
 
     taps = resolve_taps(net, ["stem", "blocks.*"])
     application = apply_rule(rule_class("dfa")(), net, taps, x[:8], generator(0, "f"))

@@ -9,8 +9,8 @@ from trained import train_run
 from creditscope.anatomy import examine
 from creditscope.errors import CreditscopeError
 from creditscope.graph import Adjacency
+from creditscope.measure.ablation import measure_skips
 from creditscope.measure.layers import layer_names
-from creditscope.measure.skip import measure_skips
 from creditscope.nets._pair_norm import PairNorm
 from creditscope.nets.gcn import GCN
 from creditscope.stack import StackedNet
@@ -128,7 +128,7 @@ def test_skipping_a_residual_layer_is_the_net_without_its_branch():
     run = build_run(plan_run(task="sbm", task_options={"nodes": 200}, net="gcn", net_options=options, epochs=1))
     run.net.eval()
     (subject,) = _subjects(run, run.data.snapshot_batch())
-    found = measure_skips(subject)
+    found = measure_skips(subject)["skip_one"]
     assert found[0].isnan()
     (batch,) = run.data.test_batches()
     for tap in (1, 2):

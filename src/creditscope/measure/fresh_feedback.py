@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.anatomy import Anatomy
-from creditscope.measure.functional_net import mapped, together
+from creditscope.measure.functional_net import Subject, feedback_names, mapped, together
 from creditscope.measure.numerics import UnitRows, flat_rows, mean_where
 from creditscope.measure.observation import Observation
-from creditscope.measure.subject import Subject, feedback_names
 from creditscope.measure.weights import Direction
 from creditscope.rng import generator
 from creditscope.rules import AppliedTapRule, CreditContext, FeedbackLinear, WeightRule

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from creditscope.measure.alignment import compare_rows
-from creditscope.measure.noise import measure_noise
 from creditscope.measure.numerics import flat_rows, median_where, quartiles_where, row_norms, unit_rows, usable
 from creditscope.measure.observation import Observation, fitted_rows, stacked_tensors, with_tensors
 from creditscope.measure.weights import Direction, gradient_sizes, measure_update, plain_norm
@@ -20,6 +19,8 @@ Measured = dict[str, Tensor]
 Tensors = Sequence[Tensor]
 TOGETHER = 2**21
 """Entries of a state above which taps are measured one by one: more would cost memory and gain nothing."""
+OVERFLOWED = 1e30
+"""Noise of a row whose gradient is not finite."""
 
 
 @dataclass(frozen=True)
@@ -209,3 +210,13 @@ def measure_scale(h: Tensor, g_norms: Tensor, e_norms: Tensor) -> dict[str, Tens
         "g_norm_q75": g_high,
         "g_rel": median_where(g_norms / e_norms * h_norms, usable(g_norms) & usable(e_norms)),
     }
+
+
+def measure_noise(g: Tensor, g64: Tensor, keep: Tensor) -> Tensor:
+    """Median over the rows kept of ‖g − g64‖ / ‖g64‖, both (…, rows, features).
+
+    A row that overflowed although its float64 gradient is finite counts as pure noise.
+    """
+    reference = row_norms(g64)
+    ratio = row_norms(g.double() - g64) / reference
+    return median_where(torch.where(ratio.isfinite(), ratio, OVERFLOWED), usable(reference) & keep)

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from creditscope.batch import Batch
 from creditscope.losses import RowErrors, errors_function
-from creditscope.measure.facts import gather_facts
-from creditscope.measure.observation import exact_weight_gradients
+from creditscope.measure.observation import exact_weight_gradients, gather_facts
 from creditscope.measure.snapshot import LastStep
 from creditscope.nets._dropout import seed_dropout, set_dropout_step
 from creditscope.record.schema import Facts
