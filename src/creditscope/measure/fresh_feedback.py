@@ -61,24 +61,13 @@ def _of_fresh(subject: Subject, seen: Observation, streams: Sequence[torch.Gener
     """What `take` makes of the credits at all taps, for each draw, stacked over draws."""
     entries = sum(h.numel() for h in seen.states)
     chunk = together(seen.output.device, entries)
-    if isinstance(subject.applied, AppliedTapRule):
-        return _tap_rule(subject, subject.applied, seen, streams, take, chunk)
+    applied, anatomy = subject.applied, subject.applied.anatomy
+    if isinstance(applied, AppliedTapRule):
+        drawn = [applied.rule.draw_feedback(anatomy.shapes, anatomy.classes, stream) for stream in streams]
+        return of_feedback(subject, applied, seen, drawn, take, chunk)
     drawn = _redrawn_weights(subject, streams)
     parts = [_weight_rule(subject, seen, drawn[i : i + chunk], take) for i in range(0, len(drawn), chunk)]
     return [torch.cat(found) for found in zip(*parts, strict=True)]
-
-
-def _tap_rule(
-    subject: Subject,
-    applied: AppliedTapRule,
-    seen: Observation,
-    streams: Sequence[torch.Generator],
-    take: Take,
-    chunk: int,
-) -> list[Tensor]:
-    rule, anatomy = applied.rule, applied.anatomy
-    drawn = [rule.draw_feedback(anatomy.shapes, anatomy.classes, stream) for stream in streams]
-    return of_feedback(subject, applied, seen, drawn, take, chunk)
 
 
 def of_feedback(

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map
 
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowErrors, RowLoss, errors_function
-from creditscope.measure.numerics import error_resolution, flat_rows, row_norms
+from creditscope.measure.numerics import flat_rows, row_norms
 from creditscope.options import declared_options
 from creditscope.record.schema import Facts, RuleFacts, WeightFact
 from creditscope.rules import Application, AppliedRule, Rule, transport_of
@@ -94,9 +94,9 @@ def observe_forward(
 
 
 def fitted_rows(errors: RowErrors) -> tuple[Tensor, Tensor]:
-    """‖e‖ of every row, and whether the row is fitted: ‖e‖ is below what its number format resolves."""
+    """‖e‖ of every row, and whether the row is fitted: ‖e‖ is no normal number any more, with all its digits."""
     e_norms = row_norms(flat_rows(errors.error))
-    return e_norms, errors.covered & (e_norms < error_resolution(e_norms.dtype))
+    return e_norms, errors.covered & (e_norms < torch.finfo(e_norms.dtype).tiny)
 
 
 def observation_of_seed(seen: Observation, seed: int) -> Observation:

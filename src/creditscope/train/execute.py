@@ -104,7 +104,7 @@ def execute(
     here = here or len(groups) == 1
     yield from map(Note, problems)
     with launch_workers(root, place, 0 if here else min(cores, len(groups))) as processes:
-        _check_all(missing)  # while the workers get ready
+        _check(missing)  # while the workers get ready
         root.mkdir(parents=True, exist_ok=True)
         stopping, ended = Stopping(time_limit), list[RunSpec]()
         yield Planned(tuple(missing), tuple(record for record in stored.values() if record is not None), root)
@@ -156,23 +156,19 @@ def _train_here(
         torch.set_num_threads(threads)
 
 
-def _check_all(specs: Sequence[RunSpec]) -> None:
+def _check(specs: Sequence[RunSpec]) -> None:
+    """Refuse data that do not fit, and sizes that the net itself refuses; what else goes wrong is its run's failure."""
     different = {str((s.task, s.task_options, s.net, s.net_options, s.batch)): s for s in specs}
     for _, spec in sorted(different.items()):  # by task, so that its data are read once
-        _check(spec)
-
-
-def _check(spec: RunSpec) -> None:
-    """Refuse data that do not fit, and sizes that the net itself refuses; what else goes wrong is its run's failure."""
-    task = load_task(spec.task, **spec.task_options)
-    check_data(task, spec)
-    try:
-        with global_stream(spec.seed, "init"):
-            NETS.get(spec.net)(task.input_shape, task.classes, **spec.net_options)
-    except CreditscopeError:
-        raise
-    except Exception:
-        return
+        task = load_task(spec.task, **spec.task_options)
+        check_data(task, spec)
+        try:
+            with global_stream(spec.seed, "init"):
+                NETS.get(spec.net)(task.input_shape, task.classes, **spec.net_options)
+        except CreditscopeError:
+            raise
+        except Exception:
+            continue
 
 
 def _only_in_this_process(spec: RunSpec) -> bool:
