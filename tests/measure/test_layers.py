@@ -161,7 +161,7 @@ def test_nothing_is_left_behind_and_other_nets_are_passed_by():
 
 def test_names_that_do_not_fit_the_taps_are_refused():
     run, batch = build_run(spec_of()), build_run(spec_of()).data.snapshot_batch()
-    with pytest.raises(CreditscopeError, match=r"Expected pre_activations to name 3 modules, .* but got layers\.0"):
+    with pytest.raises(CreditscopeError, match=r"pre_activations.* 3 .*layers\.0"):
         measure_layers(run.net, ["layers.0", "layers.1"], batch.inputs, batch.target, mask=batch.mask)
 
 
@@ -225,7 +225,7 @@ def test_records_keep_layers_and_refuse_uneven_ones(tmp_path):
         writer.append(record.snapshots[0])
         writer.append(replace(record.last, layers=short))
         writer.write_provenance(record.provenance)
-    with pytest.raises(CreditscopeError, match="but got other lengths"):
+    with pytest.raises(CreditscopeError, match="other lengths"):
         read_record(run_folder(tmp_path, spec))
 
 

@@ -105,15 +105,15 @@ class TestEngines:
         assert not list(tmp_path.iterdir())
 
     def test_unknown_names_are_refused(self, tmp_path, monkeypatch):
-        with pytest.raises(CreditscopeError, match="Expected an engine auto, loop or stacked, but got 'captured'"):
+        with pytest.raises(CreditscopeError, match=r"engine.*'captured'"):
             group_runs(self.specs(1), tmp_path, device=CPU, engine="captured")
-        with pytest.raises(CreditscopeError, match="Expected an engine auto, loop or stacked, but got 'fast'"):
+        with pytest.raises(CreditscopeError, match=r"engine.*'fast'"):
             run_all(self.specs(1), tmp_path, engine="fast")
         for name in ("tpu", "meta", ""):
-            with pytest.raises(CreditscopeError, match=f"Expected a device auto, cpu or cuda, but got '{name}'"):
+            with pytest.raises(CreditscopeError, match=f"auto, cpu or cuda.*'{name}'"):
                 choose_device(name)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-        with pytest.raises(CreditscopeError, match="Expected a CUDA device, but torch finds none"):
+        with pytest.raises(CreditscopeError, match="torch finds none"):
             choose_device("cuda")
 
     def test_devices(self, monkeypatch):
@@ -126,7 +126,7 @@ class TestEngines:
 
     def test_tf32_needs_cuda(self, tmp_path):
         (spec,) = recorded((1,), precision="tf32")
-        message = "Expected a CUDA device for precision 'tf32', but got 'cpu'. Use 'float32'."
+        message = "CUDA.*'tf32'.*'cpu'"
         with pytest.raises(CreditscopeError, match=message):
             record_run(spec, tmp_path, engine="stacked")
         with pytest.raises(CreditscopeError, match=message):

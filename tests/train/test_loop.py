@@ -148,7 +148,7 @@ def test_a_loss_that_stops_being_finite_ends_the_run(tmp_path):
 
 
 def test_batch_larger_than_the_data_is_refused():
-    with pytest.raises(CreditscopeError, match="at most the 1400 training rows of 'digits', but got 5000"):
+    with pytest.raises(CreditscopeError, match=r"1400.*'digits'.*5000"):
         build_run(plan_run(rule="bp", batch=5000, **TINY))
 
 
@@ -157,12 +157,12 @@ def test_penalty_without_a_skip_is_refused():
     from creditscope.rules import apply_rule, rule_class
 
     net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3), torch.nn.Linear(3, 2))
-    with pytest.raises(CreditscopeError, match="Expected a net with residual blocks"):
+    with pytest.raises(CreditscopeError, match="residual blocks"):
         apply_rule(rule_class("dfa")(), net, ("0", "1"), torch.randn(4, 3), generator(0, "f"), penalty=0.1)
 
 
 def test_normalising_a_rule_without_tap_credit_is_refused():
-    with pytest.raises(CreditscopeError, match="Expected credit normalisation 'none' for rule 'fa'"):
+    with pytest.raises(CreditscopeError, match=r"normalisation.*'fa'"):
         build_run(plan_run(rule="fa", credit_norm="sample", **TINY))
 
 

@@ -67,7 +67,7 @@ def test_lines_that_are_gone_make_the_checkpoint_useless(tmp_path):
         record_run(spec, tmp_path, should_stop=stop_after(3))
     lines = run_folder(tmp_path, spec) / "snapshots.jsonl"
     lines.write_text("".join(lines.read_text().splitlines(keepends=True)[:-1]))
-    with pytest.raises(CreditscopeError, match=f"it was set aside as damaged-{NAME}"):
+    with pytest.raises(CreditscopeError, match=f"damaged-{NAME}"):
         record_run(spec, tmp_path)
     record_run(spec, tmp_path)
     assert bytes_of(lines.parent) == whole(tmp_path, spec)
@@ -80,7 +80,7 @@ def test_a_half_written_checkpoint_is_ignored_and_a_damaged_one_named(tmp_path):
     checkpoint = run_folder(tmp_path, spec) / NAME
     checkpoint.with_name(NAME + ".part").write_bytes(b"half")
     checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
-    with pytest.raises(CreditscopeError, match=f"it is damaged; it was set aside as damaged-{NAME}"):
+    with pytest.raises(CreditscopeError, match=f"damaged-{NAME}"):
         record_run(spec, tmp_path)
     record_run(spec, tmp_path)
     assert bytes_of(checkpoint.parent) == whole(tmp_path, spec)
@@ -101,7 +101,7 @@ def test_a_full_disk_fails_the_run_and_keeps_what_was_there(tmp_path, monkeypatc
         original(self, snapshot)
 
     monkeypatch.setattr(RecordWriter, "append", full)
-    with pytest.raises(CreditscopeError, match="No space left on device"):
+    with pytest.raises(CreditscopeError, match="No space left"):
         run_all([spec], tmp_path, jobs=1)
     monkeypatch.undo()
     run_all([spec], tmp_path, jobs=1)
@@ -114,7 +114,7 @@ def test_the_time_limit_stops_cleanly_and_the_same_call_goes_on(tmp_path):
     checkpoints = [run_folder(tmp_path, spec) / NAME for spec in specs]
 
     def stood_after(jobs: int, limit: float) -> list[int]:
-        with pytest.raises(UnfinishedError, match=f"Stopped at the time limit of {limit} s: 0 of 2 runs are finished"):
+        with pytest.raises(UnfinishedError, match=f"{limit} s: 0 of 2"):
             run_all(specs, tmp_path, jobs=jobs, time_limit=limit)
         begun = [(path, spec) for path, spec in zip(checkpoints, specs, strict=True) if path.exists()]
         return [load_checkpoint(path, build_run(spec)).epoch for path, spec in begun]

@@ -140,5 +140,5 @@ def test_a_run_that_finds_no_memory_is_left_to_the_other_workers(tmp_path):
 
 
 def test_a_run_that_finds_no_memory_even_alone_fails_and_says_so(tmp_path):
-    with pytest.raises(CreditscopeError, match="and 1 more failed: too little memory on cpu, with no other worker"):
+    with pytest.raises(CreditscopeError, match=r"1 more.*memory on cpu"):
         train_crowded(tmp_path, times=99, runs=2)

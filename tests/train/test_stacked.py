@@ -148,7 +148,7 @@ class TestMates:
 
     @pytest.mark.parametrize(("net", "width"), [("student", 9), ("gcn", 10)])
     def test_a_seed_s_share_that_is_not_aligned_in_memory_is_not_stacked(self, net, width):
-        with pytest.raises(CannotStackError, match="last bits of a seed would depend on its place in the stack"):
+        with pytest.raises(CannotStackError, match="multiple of 16 bytes"):
             self.check(spec_of(net, "bp", net_options={"width": width}, epochs=3 if net == "gcn" else 1))
 
 
@@ -188,7 +188,7 @@ class TestComparedWithLoneRuns:
         for run, kept in zip(runs, before, strict=True):
             assert all(torch.equal(t, kept[name]) for name, t in run.tensors().items())
         monkeypatch.setattr(stacked, "SLACK", 0)
-        with pytest.raises(CannotStackError, match="a seed learns otherwise than alone"):
+        with pytest.raises(CannotStackError, match="learns otherwise"):
             stack_runs(runs)
 
     def test_weights_are_put_back_whatever_happens(self, monkeypatch, runs):
@@ -203,7 +203,7 @@ class TestComparedWithLoneRuns:
 
     def test_another_seed_s_are_one(self, monkeypatch, runs):
         self.bend(monkeypatch, lambda run: {name: g.flip(0) for name, g in GRADIENTS(run).items()})
-        with pytest.raises(CannotStackError, match="a seed learns otherwise than alone"):
+        with pytest.raises(CannotStackError, match="learns otherwise"):
             stack_runs(runs)
 
 

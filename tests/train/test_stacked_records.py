@@ -241,5 +241,5 @@ class TestMemory:
         monkeypatch.setattr(training, "stack_runs", none)
         events = list(train_group(RunGroup(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu")))
         assert [(event.run, event.status) for event in events] == [(spec.digest(), NO_MEMORY) for spec in specs]
-        with pytest.raises(CreditscopeError, match="CUDA out of memory"):
+        with pytest.raises(CreditscopeError, match="out of memory"):
             run_all(specs, tmp_path, jobs=1, engine="stacked")

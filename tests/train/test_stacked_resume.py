@@ -11,6 +11,7 @@ from trained import record_runs
 
 from creditscope.measure import instruments
 from creditscope.record import RecordWriter, RunSpec, Snapshot, read_record, run_folder
+from creditscope.record.store import BUSY
 from creditscope.train import stacked, training
 from creditscope.train.checkpoint import NAME
 from creditscope.train.run import build_run
@@ -111,8 +112,7 @@ class TestResuming:
         checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
         first, second, third = train_on(specs, tmp_path)
         assert (first, third) == ("complete", "complete")
-        assert second.startswith("Expected a whole checkpoint in ")
-        assert f"it is damaged; it was set aside as damaged-{NAME}" in second
+        assert f"damaged-{NAME}" in second
         assert checkpoint.with_name(f"damaged-{NAME}").exists()
         assert not checkpoint.exists()
         assert train_on(specs, tmp_path) == ["complete"] * 3
@@ -135,8 +135,7 @@ class TestResuming:
         with RecordWriter(tmp_path, specs[1]).open():
             first, second, third = train_on(specs, tmp_path)
         assert (first, third) == ("complete", "complete")
-        assert second.startswith("Expected run ")
-        assert "another process is writing it" in second
+        assert BUSY in second
 
     def test_a_record_that_cannot_be_written_fails_alone(self, tmp_path, monkeypatch, whole):
         specs = recorded((1, 2, 3))
@@ -150,7 +149,7 @@ class TestResuming:
 
         monkeypatch.setattr(RecordWriter, "append", full)
         first, second, third = train_on(specs, tmp_path)
-        assert second.endswith("OSError: [Errno 28] No space left on device\n")
+        assert "[Errno 28]" in second
         assert (first, third) == ("complete", "complete")
         monkeypatch.undo()
         assert train_on(specs, tmp_path) == ["complete"] * 3
