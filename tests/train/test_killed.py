@@ -6,17 +6,16 @@ import signal
 import subprocess
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
+from stacking import same_bytes
 from trained import record_runs
 
-from creditscope.record import RunSpec, read_record, run_folder
+from creditscope.record import read_record, run_folder
 from creditscope.train.plan import plan_run
 
 pytestmark = pytest.mark.slow
 
-FILES = ("spec.json", "snapshots.jsonl", "weights.safetensors")
 KILLS = 12
 CODE = """
 import os, signal, sys, time
@@ -43,8 +42,8 @@ def train(events):
         os.write(events, b".")
 
     training.save_checkpoint = save_and_tell
-    events = training.train_group(RunGroup(tuple(specs), engine), root, device=torch.device("cpu"))
-    return 0 if {event.status for event in events if isinstance(event, Ended)} == {"complete"} else 3
+    told = training.train_group(RunGroup(tuple(specs), engine), root, device=torch.device("cpu"))
+    return 0 if {event.status for event in told if isinstance(event, Ended)} == {"complete"} else 3
 
 
 for line in sys.stdin:  # after so many checkpoints, and so many seconds later, the child is killed
@@ -72,10 +71,6 @@ for line in sys.stdin:  # after so many checkpoints, and so many seconds later, 
     print(os.waitstatus_to_exitcode(status), flush=True)
 """
 """A process that trains in children, one after the other, and kills each when it is told to: one start for all."""
-
-
-def bytes_of(root: Path, spec: RunSpec) -> dict[str, bytes]:
-    return {name: (run_folder(root, spec) / name).read_bytes() for name in FILES}
 
 
 DIGITS = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "batch": 700, "eval_rows": 64, "epochs": 100}
@@ -107,6 +102,5 @@ def test_killed_at_random_moments_they_end_alike(tmp_path, engine, seeds, settin
         process.stdin.close()
     assert ends == [-signal.SIGKILL] * KILLS + [0]
     assert record_runs(specs, tmp_path / "whole", engine=engine) == {spec.digest(): "complete" for spec in specs}
-    for spec in specs:
-        assert (bytes_of(killed, spec) == bytes_of(tmp_path / "whole", spec)) is True, spec.name()
-        assert read_record(run_folder(killed, spec)).provenance.resumes >= 1
+    assert same_bytes(specs, killed, tmp_path / "whole")
+    assert all(read_record(run_folder(killed, spec)).provenance.resumes >= 1 for spec in specs)

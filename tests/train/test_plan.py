@@ -102,6 +102,7 @@ class TestPlan:
             ({"train_last": 1.5}, "Expected train_last to be a whole number, but got 1.5"),
             ({"train_last": 1, "frozen": True}, "but got train_last 1 beside frozen"),
             ({"targets": "shuffled"}, "Expected targets to be one of true, random, redrawn, but got 'shuffled'"),
+            ({"decay_on": "last"}, "decay_on.* all, first, .*'last'"),
             ({"tier": "slow"}, "Expected tier to be one of quick, standard, full, but got 'slow'"),
             ({"snapshot_at": "soon"}, "Expected snapshot_at to be 'log' or epochs such as '1,5,20', but got 'soon'"),
         ],

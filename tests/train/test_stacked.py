@@ -80,6 +80,7 @@ class TestLoopAndStackAgree:
         ("resmlp", "block_fa", {"credit_norm": "sample", "schedule": "constant"}),
         ("resmlp", "block_fa", {"credit_norm": "sample-mean", "targets": "redrawn"}),
         ("resmlp", "dfa", {"credit_norm": "sample-mean", "rule_options": {"index": "input"}}),
+        ("resmlp", "dfa", {"targets": "random"}),
         ("resmlp", "bp", {"frozen": True}),
         ("resmlp", "dfa", {"frozen": True, "net_options": {"terminal_norm": False}}),
         ("resmlp", "fa", {"frozen": True, "optimiser": "sgd", "lr": 0.1, "weight_decay": 0.1}),

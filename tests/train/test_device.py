@@ -1,12 +1,13 @@
-"""Memory of a GPU that others use, too: waiting for it, as far as that helps."""
+"""Which device, how it multiplies, and memory of a GPU that others use, too: waiting for it, as far as that helps."""
 
 from collections.abc import Iterator
 
 import pytest
 import torch
 
+from creditscope.errors import CreditscopeError
 from creditscope.train import device
-from creditscope.train.device import wait_for_room
+from creditscope.train.device import choose_device, matrix_products, wait_for_room
 
 GIB = 2**30
 CUDA = torch.device("cuda")
@@ -63,3 +64,31 @@ def test_nothing_is_asked_of_a_cpu():
     assert device.peak_bytes(cpu) == 0
     assert not wait_for_room(cpu, 0, lambda: False)
     device.release_memory(cpu)
+
+
+def test_devices(monkeypatch):
+    for available, name in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda available=available: available)
+        assert choose_device("auto") == torch.device(name)
+        assert choose_device("cpu") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert choose_device("cuda:1") == torch.device("cuda", 1)
+    for name in ("tpu", "meta", ""):
+        with pytest.raises(CreditscopeError, match=f"auto, cpu or cuda.*'{name}'"):
+            choose_device(name)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(CreditscopeError, match="torch finds none"):
+        choose_device("cuda")
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_the_product_s_precision_is_put_back(before):
+    products = torch.backends.cuda.matmul
+    found, products.allow_tf32 = products.allow_tf32, before
+    try:
+        for precision in ("float32", "float64", "tf32"):
+            with matrix_products(precision, CUDA):
+                assert products.allow_tf32 == (precision == "tf32")
+            assert products.allow_tf32 == before
+    finally:
+        products.allow_tf32 = found
