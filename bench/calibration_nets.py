@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from creditscope.graph import Adjacency
 from creditscope.losses import errors_function
 from creditscope.measure.fresh_feedback import fresh_credits
+from creditscope.measure.functional_net import Subject, subjects_of
 from creditscope.measure.observation import Observation, observe
-from creditscope.measure.subject import Subject, subjects_of
 from creditscope.nets.gcn import GCN
 from creditscope.nets.resmlp import ResMLP
 from creditscope.nets.vit import Attention, ViT

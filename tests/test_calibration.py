@@ -6,17 +6,17 @@ import pytest
 import torch
 from documents import ROOT, assert_says, read_table
 from scipy.stats import binom
+from trained import train_run
 
 from creditscope.auditing import Thresholds, audit
 from creditscope.auditing.stats import z_limit
 from creditscope.measure.alignment import measure_alignment
-from creditscope.measure.nulls import haar_rotation
+from creditscope.measure.nulls import haar_frame
 from creditscope.measure.observation import observe
 from creditscope.record import Provenance, Record
 from creditscope.train.plan import plan_run
 from creditscope.train.run import Run, build_run
 from creditscope.train.snapshots import snapshot_run
-from creditscope.train.training import train_run
 
 LEVEL = Thresholds().orientation
 SMALL = {"task": "digits", "net_options": {"depth": 3, "width": 16}, "epochs": 3, "eval_rows": 128, "tier": "quick"}
@@ -33,7 +33,7 @@ def misses(taps: list[tuple[torch.Tensor, torch.Tensor]], rounds: int) -> tuple[
     """How many null taps are called informed, of how many."""
     stream, found = torch.Generator().manual_seed(0), []
     for a, g in taps:
-        credit = torch.stack([a @ haar_rotation(a.shape[1], stream, a.dtype) for _ in range(rounds)])
+        credit = torch.stack([a @ haar_frame(a.shape[1], a.shape[1], stream).to(a) for _ in range(rounds)])
         measured = measure_alignment(credit, g.expand_as(credit))
         found.append(measured["cos"] > measured["null_q99"])
     called = torch.cat(found)

@@ -29,7 +29,7 @@ class TestAsking:
     )
     def test_seeds_are_a_number_or_a_list_as_in_python(self, call, tmp_path, monkeypatch, words, seeds):
         asked = {}
-        monkeypatch.setattr("creditscope.train.runner.run_all", lambda specs, *_, **__: asked.update(specs=specs) or [])
+        monkeypatch.setattr("creditscope.train.execute.run_all", lambda specs, *a, **k: asked.update(specs=specs) or [])
         call("run", *TINY, "--seeds", *words, "--out", tmp_path)
         assert tuple(spec.seed for spec in asked["specs"]) == seeds
 
@@ -105,7 +105,7 @@ class TestFolders:
 class TestFigures:
     @pytest.mark.slow
     def test_all_trains_nothing(self, call, tmp_path, monkeypatch):
-        monkeypatch.setattr("creditscope.train.runner.run_all", lambda *_, **__: pytest.fail("trained"))
+        monkeypatch.setattr("creditscope.train.execute.run_all", lambda *_, **__: pytest.fail("trained"))
         records = tmp_path / "records"
         write_record(records, make_wanted(audit_hero("demo").runs[0]))
         code, out, _ = call("figure", "all", records, "--out", tmp_path / "figures")

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from trained import record_runs, train_run
 
 from creditscope.measure import snapshot as snapshot_module
 from creditscope.measure.observation import observe
@@ -19,10 +20,9 @@ from creditscope.measure.snapshot import take_snapshots
 from creditscope.record import RunSpec, Snapshot, read_record, run_folder
 from creditscope.tasks import ImageSettings, Task
 from creditscope.train.plan import plan_run
-from creditscope.train.recording import StoppedError, record_runs
 from creditscope.train.run import Run, build_run
 from creditscope.train.stacked import StackedRun, stack_runs
-from creditscope.train.training import train_run
+from creditscope.train.training import StoppedError
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
@@ -340,12 +340,12 @@ def test_tf32_is_near_float32_and_is_put_back(engine, tmp_path):
 def test_a_device_can_be_named_by_its_number(tmp_path):
     """In a process that has not used the device before."""
     code = (
-        "import sys, torch\n"
-        "from pathlib import Path\n"
+        "import sys\n"
+        "from creditscope.train.execute import run_all\n"
         "from creditscope.train.plan import plan_run\n"
-        "from creditscope.train.recording import record_runs\n"
         "specs = [plan_run(task='digits', epochs=1, tier='quick', seed=seed) for seed in (1, 2)]\n"
-        "print(*record_runs(specs, Path(sys.argv[1]), engine='stacked', device=torch.device('cuda:0')).values())\n"
+        "records = run_all(specs, sys.argv[1], engine='stacked', device='cuda:0', jobs=1)\n"
+        "print(*(record.provenance.status for record in records))\n"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["complete"] * 2

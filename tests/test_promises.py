@@ -10,7 +10,7 @@ from creditscope.auditing.moment import Moment
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.told import judge_taps
 from creditscope.measure.alignment import measure_alignment
-from creditscope.measure.nulls import haar_rotation
+from creditscope.measure.nulls import haar_frame
 from creditscope.nets.resmlp import ResMLP
 from creditscope.rng import global_stream
 from creditscope.tasks import load_task
@@ -98,7 +98,7 @@ def test_random_orientations_are_called_informed_at_most_at_the_stated_rate():
         assert not isinstance(taken, str)
         return [one.answer for one in taken]
 
-    turned = [answers(torch.stack([a @ haar_rotation(d, stream) for _ in range(taps)])) for _ in range(400)]
+    turned = [answers(torch.stack([a @ haar_frame(d, d, stream) for _ in range(taps)])) for _ in range(400)]
     called = sum(answer == "carries" for found in turned for answer in found)
     assert called / (400 * taps) <= 0.02
     assert {answer for found in turned for answer in found} <= {"carries", "open"}  # one run is never below

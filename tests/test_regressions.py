@@ -7,19 +7,19 @@ import pytest
 import torch
 from builders import make_family, make_record, write_record
 from torch import nn
+from trained import train_run
 
 import creditscope as cs
 from creditscope.auditing import audit
 from creditscope.errors import CreditscopeError
 from creditscope.losses import row_errors
-from creditscope.measure.noise import measure_noise
 from creditscope.measure.observation import exact_weight_gradients, observe
+from creditscope.measure.snapshot import measure_noise
 from creditscope.record import load_records
 from creditscope.rng import generator
 from creditscope.rules import FeedbackLinear, apply_rule, rule_class
 from creditscope.train.plan import plan_run, plan_runs
 from creditscope.train.run import build_run
-from creditscope.train.training import train_run
 
 
 class Tied(nn.Module):

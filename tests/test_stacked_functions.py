@@ -126,7 +126,7 @@ class TestOneForAll:
 
     def test_what_all_seeds_share_is_refused(self):
         shared = leaf(5).detach()
-        with pytest.raises(RuntimeError, match="differs between seeds, but all seeds share it"):
+        with pytest.raises(RuntimeError, match="seeds share it"):
             torch.vmap(lambda x: x + OneForAll.apply(torch.square, shared))(leaf(SEEDS, 5).detach())
 
 
@@ -196,6 +196,6 @@ class TestStackedFunctions:
 
     def test_outside_a_map_and_after_it_functions_are_torch_s_own(self):
         x, weight = leaf(5, 6).detach(), leaf(4, 6).detach()
-        with pytest.raises(RuntimeError, match="all seeds share it"), StackedFunctions():
+        with pytest.raises(RuntimeError, match="seeds share it"), StackedFunctions():
             functional.linear(x, weight)
         close(functional.linear(x, weight), x @ weight.T)

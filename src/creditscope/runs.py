@@ -90,9 +90,9 @@ def run(
     >>> cs.run(rule="dfa", task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
     Runs(1: digits-resmlp-dfa-s42-...)
     """
+    from creditscope.train.execute import run_all
     from creditscope.train.plan import choose_seeds, plan_runs
     from creditscope.train.progress import choose_progress
-    from creditscope.train.runner import run_all
 
     rules = [rule] if isinstance(rule, str | type) or not isinstance(rule, Iterable) else list(rule)
     compared = {"baselines": baselines, "ladder": ladder, "controls": controls}

@@ -14,13 +14,12 @@ from creditscope.auditing import Audit, audit
 from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowLoss
-from creditscope.measure.beginning import check_initial, fingerprint, is_at
-from creditscope.measure.facts import gather_facts
+from creditscope.measure.functional_net import Subject, subjects_of
+from creditscope.measure.initial import check_initial, fingerprint, is_at
 from creditscope.measure.instruments import complete_snapshots
-from creditscope.measure.observation import observe
+from creditscope.measure.observation import gather_facts, observe
 from creditscope.measure.probe import spread_rows
 from creditscope.measure.snapshot import take_snapshots
-from creditscope.measure.subject import Subject, subjects_of
 from creditscope.record import Facts, Record, Snapshot
 from creditscope.record.spec import TIERS, Tier
 from creditscope.record.store import WATCHED, write_watched

@@ -1,11 +1,13 @@
 """Small nets to measure, and the subjects that measurements run."""
 
+import copy
+
 import torch
 from torch import nn
 
 from creditscope.batch import Batch
+from creditscope.measure.functional_net import Subject, subjects_of
 from creditscope.measure.observation import observe
-from creditscope.measure.subject import Subject, subjects_of
 from creditscope.nets.resmlp import ResMLP
 from creditscope.rng import generator
 from creditscope.rules import apply_rule, rule_class
@@ -25,6 +27,19 @@ def make_net(*, depth: int = 3, width: int = 16, steps: int = 40, terminal_norm:
         optimiser.step()
     optimiser.zero_grad()
     return net, x, y
+
+
+def rescaled(net: ResMLP, factor: float) -> ResMLP:
+    """The same function with every state of the stream times `factor`: layer norms, without their eps, undo it."""
+    big = copy.deepcopy(net)
+    with torch.no_grad():
+        for layer in (big.stem, *(block.w2 for block in big.blocks)):
+            layer.weight *= factor
+            layer.bias *= factor
+    for layer in big.modules():
+        if isinstance(layer, nn.LayerNorm):
+            layer.eps = 0.0
+    return big
 
 
 def make_subject(net, x, y, rule="dfa", *, taps=("stem", "blocks.*"), seed=0, **options) -> Subject:

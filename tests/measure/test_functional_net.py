@@ -6,15 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from subjects import make_net, make_subject
+from subjects import make_net, make_subject, rescaled
 from torch import nn
 
+from creditscope.measure import functional_net
 from creditscope.measure import rho as rho_module
 from creditscope.measure.alignment import measure_alignment
-from creditscope.measure.descent import SIZES, measure_descent, measure_stage_descent
+from creditscope.measure.descent import SIZES, Slope, measure_descent, measure_stage_descent
 from creditscope.measure.functional_net import Twin, first_rows, held_states, make_twin, replaced_states, row_losses
+from creditscope.measure.nulls import turned_rows
+from creditscope.measure.numerics import flat_rows
 from creditscope.measure.rho import measure_rho, pearson
-from creditscope.record.schema import DESCENT_ROWS, FRESH_MOVES
+from creditscope.record.schema import DESCENT_ROWS, DESCENT_TURNS, FRESH_MOVES
 from creditscope.rng import generator
 
 
@@ -34,18 +37,6 @@ def with_credits(twin: Twin, credits) -> Twin:
 def random_like(tensors, seed=1):
     stream = torch.Generator().manual_seed(seed)
     return [torch.randn(t.shape, generator=stream, dtype=t.dtype) for t in tensors]
-
-
-def rescaled(net, factor):
-    big = copy.deepcopy(net)
-    with torch.no_grad():
-        for layer in (big.stem, *(block.w2 for block in big.blocks)):
-            layer.weight *= factor
-            layer.bias *= factor
-    for layer in big.modules():
-        if isinstance(layer, nn.LayerNorm):
-            layer.eps = 0.0
-    return big
 
 
 @pytest.mark.parametrize("factor", [1.0, 1e8])
@@ -316,3 +307,35 @@ def test_the_nulls_of_rho_and_descent_are_those_of_credit_from_fresh_feedback(le
 def test_without_feedback_there_is_nothing_to_draw_anew():
     twin = twin_of(*make_net(steps=1))
     assert not any(name.startswith("fresh") for name in {**measure_rho(twin), **measure_descent(twin)})
+
+
+@pytest.fixture(scope="module")
+def twin():
+    net, x, y = make_net(depth=2, width=12, steps=20)
+    return make_twin(make_subject(net, x[:24], y[:24], "dfa"))
+
+
+class TestRotations:
+    def test_all_rotations_at_once_are_as_one_by_one(self, twin):
+        found = measure_descent(twin)
+        base, stream = twin.mean_of(twin.losses()).detach(), generator(twin.subject.seed, "rotations")
+        for tap, (h, a, g) in enumerate(zip(twin.seen.states, twin.seen.credits, twin.seen.exact, strict=True)):
+            slope = Slope(twin, base, h, twin.from_tap(tap), h.numel())
+            turned = [turned_rows(flat_rows(a), stream).view_as(a) for _ in range(DESCENT_TURNS)]
+            shares = torch.cat([slope.best([t]) for t in turned]) / slope.best([g])
+            assert len(shares) == 64
+            torch.testing.assert_close(found["descent_null"][tap], shares.mean(), rtol=1e-9, atol=1e-12)
+            torch.testing.assert_close(found["descent_null_sd"][tap], shares.std(), rtol=1e-7, atol=1e-12)
+
+    @pytest.mark.slow
+    def test_how_many_go_together_does_not_matter(self, twin, monkeypatch):
+        together = measure_descent(twin) | measure_stage_descent(twin)
+        monkeypatch.setattr(functional_net, "TOGETHER", {"cpu": 1})
+        for key, value in (measure_descent(twin) | measure_stage_descent(twin)).items():
+            torch.testing.assert_close(value, together[key], rtol=1e-9, atol=1e-12)
+
+    def test_exact_credit_is_not_turned(self):
+        net, x, y = make_net(depth=1, width=8, steps=5)
+        found = measure_descent(make_twin(make_subject(net, x[:24], y[:24], "bp")))
+        assert found["descent"].tolist() == [1.0, 1.0]
+        assert found["descent_null"].isnan().all()

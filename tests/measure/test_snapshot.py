@@ -5,31 +5,17 @@ import copy
 import numpy as np
 import pytest
 import torch
+from subjects import make_net, rescaled
 from torch import nn
 
 import creditscope as cs
 from creditscope.auditing import audit
 from creditscope.measure import snapshot as snapshot_module
-from creditscope.measure.noise import OVERFLOWED, measure_noise
 from creditscope.measure.observation import observe
-from creditscope.nets.resmlp import ResMLP
+from creditscope.measure.snapshot import OVERFLOWED, measure_noise
 from creditscope.rng import generator
 from creditscope.rules import apply_rule, rule_class
 from creditscope.taps import resolve_taps
-
-
-def trained_net(depth: int = 3, width: int = 16, steps: int = 60) -> tuple[ResMLP, torch.Tensor, torch.Tensor]:
-    """A small net that has learnt something: two noisy classes per direction."""
-    torch.manual_seed(0)
-    net = ResMLP((8,), 4, depth=depth, width=width)
-    x = torch.randn(512, 8)
-    y = (x[:, 0] > 0).long() + 2 * (x[:, 1] * x[:, 2] > 0).long()
-    optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)
-    for _ in range(steps):
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(net(x), y).backward()
-        optimiser.step()
-    return net, x, y
 
 
 def observed(net, x, y, rule="dfa", **options):
@@ -39,7 +25,7 @@ def observed(net, x, y, rule="dfa", **options):
 
 
 def test_loss_on_8_of_64_rows_reports_the_8_and_counts_56():
-    net, x, y = trained_net()
+    net, x, y = make_net(steps=60)
     weight = torch.zeros(64)
     weight[::8] = 1
 
@@ -62,7 +48,7 @@ def test_loss_on_8_of_64_rows_reports_the_8_and_counts_56():
 
 
 def test_gradient_norms_do_not_depend_on_the_batch_size():
-    net, x, y = trained_net()
+    net, x, y = make_net(steps=60)
     few = observed(net, x[:64], y[:64])
     many = observed(net, x, y)
     for a, b in zip(few.exact, many.exact, strict=True):
@@ -77,7 +63,7 @@ def test_gradient_norms_do_not_depend_on_the_batch_size():
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_gradients_at_extreme_scales_keep_norm_and_cosine(scale):
     """Scale the loss: the gradient scales, its direction does not."""
-    net, x, y = trained_net()
+    net, x, y = make_net(steps=60)
 
     def loss(output, target, factor=scale):
         return nn.functional.cross_entropy(output, target, reduction="none") * factor
@@ -90,23 +76,10 @@ def test_gradients_at_extreme_scales_keep_norm_and_cosine(scale):
     np.testing.assert_allclose(scaled.taps.g_rel, plain.taps.g_rel, rtol=1e-3)
 
 
-def rescaled(net: ResMLP, factor: float) -> ResMLP:
-    """The same function with every state of the stream times `factor`: terminal and block LayerNorms undo it."""
-    big = copy.deepcopy(net)
-    with torch.no_grad():
-        for layer in (big.stem, *(block.w2 for block in big.blocks)):
-            layer.weight *= factor
-            layer.bias *= factor
-    return big
-
-
 @pytest.mark.slow
 def test_rescaling_the_stream_by_1e8_changes_no_verdict_and_no_cosine():
-    net, x, y = trained_net()
-    for layer in net.modules():
-        if isinstance(layer, nn.LayerNorm):
-            layer.eps = 0.0  # so that the function is exactly the same
-    big = rescaled(net, 1e8)
+    net, x, y = make_net(steps=60)
+    net, big = rescaled(net, 1.0), rescaled(net, 1e8)
     torch.testing.assert_close(big(x), net(x), rtol=1e-3, atol=1e-3)
     scopes = [cs.watch(n, taps="blocks.*", stem="stem", rule=rule) for n in (net, big) for rule in ("bp", "dfa")]
     snapshots = [scope.snapshot(x, y) for scope in scopes]
@@ -126,7 +99,7 @@ def test_rescaling_the_stream_by_1e8_changes_no_verdict_and_no_cosine():
 
 def test_layer_norm_identities_at_the_last_tap():
     """y = LN(h): Σ_j g_{L,j} = 0 and g_L ⊥ (h_L − mean)."""
-    net, x, y = trained_net()
+    net, x, y = make_net(steps=60)
     seen = observed(net.double(), x.double(), y)
     g, h = seen.exact[-1], seen.states[-1]
     size = g.norm(dim=1)
@@ -141,7 +114,7 @@ def test_layer_norm_identities_at_the_last_tap():
 
 
 def test_noise_sees_rounding_and_only_rounding():
-    net, x, y = trained_net()
+    net, x, y = make_net(steps=60)
     clean = cs.watch(net, taps="blocks.*").snapshot(x, y)
     assert all(0 < value < 1e-4 for value in clean.taps.g_noise)
     noisy = copy.deepcopy(net)
@@ -184,9 +157,9 @@ def test_fitted_rows_take_no_part_although_their_gradient_is_not_zero():
 
 
 def test_one_transfer_to_the_host(monkeypatch):
-    net, x, y = trained_net()
+    net, x, y = make_net(steps=60)
     seen = observed(net, x, y, noise=False)
-    from creditscope.measure.facts import gather_facts
+    from creditscope.measure.observation import gather_facts
 
     taps = resolve_taps(net, ["stem", "blocks.*"])
     application = apply_rule(rule_class("dfa")(), net, taps, x[:8], generator(0, "f"))
@@ -205,7 +178,7 @@ def test_one_transfer_to_the_host(monkeypatch):
 
 
 def test_weights_are_told_apart_and_updates_measured():
-    net, x, y = trained_net()
+    net, x, y = make_net(steps=60)
     scope = cs.watch(net, taps="blocks.*", stem="stem", rule="dfa")
     taken = scope.snapshot(x, y)
     weights = dict(zip((w.name for w in scope.records[0].facts.weights), taken.weights.cos, strict=True))
@@ -233,7 +206,7 @@ def test_update_cosine_and_decrease_against_numpy():
 
 def test_gamma_and_its_null_against_numpy():
     """Γ leaves the stem out, Γ without exact taps the last block too; the null's taps are turned independently."""
-    net, x, y = trained_net(steps=5)
+    net, x, y = make_net(steps=5)
     taken = cs.watch(net, taps="blocks.*", stem="stem", rule="block_fa").snapshot(x[:64], y[:64])
     cos, null_sd = np.array(taken.taps.cos), np.array(taken.taps.null_sd)
     assert cos[3] == pytest.approx(1, abs=1e-5)
@@ -243,7 +216,7 @@ def test_gamma_and_its_null_against_numpy():
 
 
 def test_sizes_of_weight_gradients_are_those_of_the_mean_loss():
-    net, x, y = trained_net(steps=5)
+    net, x, y = make_net(steps=5)
     plain = copy.deepcopy(net)
     nn.functional.cross_entropy(plain(x[:64]), y[:64]).backward()
     scope = cs.watch(net, taps="blocks.*", stem="stem", rule="bp")

@@ -11,6 +11,7 @@ from builders import make_record
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pages import assert_clear, texts
+from trained import train_run
 
 from creditscope.auditing.stats import t_interval
 from creditscope.errors import CreditscopeError
@@ -21,7 +22,6 @@ from creditscope.paper.studies.normalisation import ALL_PENALTIES, NORMS, normal
 from creditscope.record import Record
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
-from creditscope.train.training import train_run
 
 pytestmark = pytest.mark.slow
 

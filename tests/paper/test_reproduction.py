@@ -40,8 +40,8 @@ from creditscope.paper.studies.graph_depth import graph_depth
 from creditscope.paper.studies.reproduction import SCALES as REPRODUCTION
 from creditscope.record import Record
 from creditscope.registry import STUDIES
+from creditscope.train.execute import run_all
 from creditscope.train.plan import plan_run
-from creditscope.train.runner import run_all
 
 LACKING = {p.id for p in PUBLISHED if p.part.startswith("Deep GCNs")}
 

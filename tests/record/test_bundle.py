@@ -140,9 +140,7 @@ class TestRoundTrip:
         assert after.problems == ()
 
     def test_nothing_unfinished_is_bundled(self, tmp_path):
-        with pytest.raises(
-            CreditscopeError, match="Expected records of finished runs to bundle, but got mnist1d-resmlp-dfa"
-        ):
+        with pytest.raises(CreditscopeError, match=r"finished runs.*mnist1d-resmlp-dfa"):
             write_bundle([make_record(), make_record(status="running")], tmp_path / "a.jsonl.xz")
         assert list(tmp_path.iterdir()) == []
 
@@ -272,7 +270,7 @@ class TestDamage:
         found, (problem,) = self.seeds(bundle.parent)
         assert found == [1, 3, 9]
         assert re.search(message, problem)
-        assert problem.startswith(("Record ", "Run 2 of bundle bad.jsonl.xz"))
+        assert problem.startswith(("Record ", "Run 2 of "))
         assert "bad.jsonl.xz" in problem
         assert len(problem) < 500
         with pytest.raises(CreditscopeError, match=re.escape(problem[:60])):
@@ -302,11 +300,14 @@ class TestDamage:
         found, (problem,) = self.seeds(tmp_path)
         assert 5 < len(found) < 35
         assert found == list(range(len(found)))
-        assert problem == f"Bundle {path} is cut short: the {len(found)} runs before the cut are read."
+        assert f"cut short: the {len(found)} " in problem
 
     def test_lines_that_are_gone_are_missed(self, bundle):
         rewrite(bundle, lines_of(bundle)[:-1])
-        assert self.seeds(bundle) == ([1, 2], [f"Bundle {bundle} is not whole: Expected 3 runs, but got 2."])
+        found, (problem,) = self.seeds(bundle)
+        assert found == [1, 2]
+        assert str(bundle) in problem
+        assert "3 runs" in problem
 
     @given(st.binary(max_size=200), st.booleans())
     def test_any_content_is_refused_by_name(self, content, compressed):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from creditscope.errors import CreditscopeError
 from creditscope.record import Record, RecordWriter, load_records, read_record, stored_record
 from creditscope.record.schema import Counts, TapMeasures, WeightMeasures
+from creditscope.record.store import BUSY
 
 TESTS = Path(__file__).parents[1]
 
@@ -130,7 +131,7 @@ class TestRead:
         assert [r.spec.seed for r in load_records(tmp_path, problems=[]) if r.spec] == [1, 2]
 
     def test_a_folder_that_is_not_there(self, tmp_path):
-        with pytest.raises(CreditscopeError, match=r"Expected a folder of records, but .* does not exist"):
+        with pytest.raises(CreditscopeError, match="nowhere does not exist"):
             load_records(tmp_path / "nowhere", problems=[])
 
     @settings(max_examples=60, deadline=None)
@@ -226,7 +227,7 @@ class TestWrite:
         edit_spec(folder)
         before = {path.name: path.read_bytes() for path in folder.iterdir()}
         assert stored_record(tmp_path, record.spec, problems=[]) is None  # pyright: ignore
-        with pytest.raises(CreditscopeError, match=r"holds a record of another spec.*nothing was overwritten"):
+        with pytest.raises(CreditscopeError, match="another spec"):
             write_record(tmp_path, record)
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
@@ -251,7 +252,7 @@ class TestWrite:
         with writer.open():
             assert len(calls) == 2
             with (
-                pytest.raises(CreditscopeError, match="another process is writing it"),
+                pytest.raises(CreditscopeError, match=BUSY),
                 RecordWriter(tmp_path, make_spec()).open(),
             ):
                 pass
@@ -267,7 +268,7 @@ class TestWrite:
             writer.begin()
             writer.append(make_snapshot(epoch=77))
             second = subprocess.run(command, cwd=TESTS, capture_output=True, text=True)
-            assert f"Expected run {writer.folder.name} to be free, but another process is writing it" in second.stderr
+            assert f"{writer.folder.name} to be free, but {BUSY}" in second.stderr
             assert json.loads((writer.folder / "snapshots.jsonl").read_text())["epoch"] == 77
         assert subprocess.run(command, cwd=TESTS, capture_output=True, text=True).returncode == 0
         assert read_record(writer.folder).last.epoch == 1

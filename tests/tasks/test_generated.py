@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import torch
+from trained import train_run
 
 from creditscope.errors import CreditscopeError
 from creditscope.nets.student import StudentNet
@@ -13,7 +14,6 @@ from creditscope.tasks import teacher as teacher_module
 from creditscope.train.data import check_data
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
-from creditscope.train.training import train_run
 
 TINY_VIT = {"depth": 1, "width": 8, "heads": 2, "patch": 4}
 

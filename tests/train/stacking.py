@@ -12,15 +12,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from trained import record_runs, train_run
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, Snapshot, run_folder
 from creditscope.tasks import AnyTask, ImageSettings, Task, load_task
 from creditscope.train.plan import plan_run
-from creditscope.train.recording import StoppedError, record_runs
 from creditscope.train.run import Run, build_run
 from creditscope.train.stacked import StackedRun, stack_runs
-from creditscope.train.training import train_run
+from creditscope.train.training import StoppedError
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "resmlp": {

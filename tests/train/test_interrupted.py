@@ -11,10 +11,10 @@ import pytest
 from creditscope.record import RunSpec, read_record, run_folder
 from creditscope.train.checkpoint import NAME
 from creditscope.train.events import Event, Recorded
+from creditscope.train.execute import run_all
 from creditscope.train.plan import plan_run
+from creditscope.train.pool import STOPPING
 from creditscope.train.progress import Silent
-from creditscope.train.runner import run_all
-from creditscope.train.stopping import STOPPING
 
 pytestmark = pytest.mark.slow
 

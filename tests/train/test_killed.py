@@ -6,17 +6,16 @@ import signal
 import subprocess
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
+from stacking import same_bytes
+from trained import record_runs
 
-from creditscope.record import RunSpec, read_record, run_folder
+from creditscope.record import read_record, run_folder
 from creditscope.train.plan import plan_run
-from creditscope.train.recording import record_runs
 
 pytestmark = pytest.mark.slow
 
-FILES = ("spec.json", "snapshots.jsonl", "weights.safetensors")
 KILLS = 12
 CODE = """
 import os, signal, sys, time
@@ -25,7 +24,9 @@ import torch
 torch.set_num_threads(1)
 from pydantic import TypeAdapter
 from creditscope.record import RunSpec
-from creditscope.train import recording
+from creditscope.train import training
+from creditscope.train.events import Ended
+from creditscope.train.groups import RunGroup
 from creditscope.train.run import build_run
 
 root, engine, specs = Path(sys.argv[1]), sys.argv[2], TypeAdapter(list[RunSpec]).validate_json(sys.argv[3])
@@ -33,16 +34,16 @@ build_run(specs[0])  # what is loaded here need not be loaded in every child
 
 
 def train(events):
-    recording.CHECKPOINT_SECONDS = recording.CHECKPOINT_SHARE = 0
-    save = recording.save_checkpoint
+    training.CHECKPOINT_SECONDS = training.CHECKPOINT_SHARE = 0
+    save = training.save_checkpoint
 
     def save_and_tell(*args):
         save(*args)
         os.write(events, b".")
 
-    recording.save_checkpoint = save_and_tell
-    outcomes = recording.record_runs(specs, root, engine=engine)
-    return 0 if set(outcomes.values()) == {"complete"} else 3
+    training.save_checkpoint = save_and_tell
+    told = training.train_group(RunGroup(tuple(specs), engine), root, device=torch.device("cpu"))
+    return 0 if {event.status for event in told if isinstance(event, Ended)} == {"complete"} else 3
 
 
 for line in sys.stdin:  # after so many checkpoints, and so many seconds later, the child is killed
@@ -70,10 +71,6 @@ for line in sys.stdin:  # after so many checkpoints, and so many seconds later, 
     print(os.waitstatus_to_exitcode(status), flush=True)
 """
 """A process that trains in children, one after the other, and kills each when it is told to: one start for all."""
-
-
-def bytes_of(root: Path, spec: RunSpec) -> dict[str, bytes]:
-    return {name: (run_folder(root, spec) / name).read_bytes() for name in FILES}
 
 
 DIGITS = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "batch": 700, "eval_rows": 64, "epochs": 100}
@@ -105,6 +102,5 @@ def test_killed_at_random_moments_they_end_alike(tmp_path, engine, seeds, settin
         process.stdin.close()
     assert ends == [-signal.SIGKILL] * KILLS + [0]
     assert record_runs(specs, tmp_path / "whole", engine=engine) == {spec.digest(): "complete" for spec in specs}
-    for spec in specs:
-        assert (bytes_of(killed, spec) == bytes_of(tmp_path / "whole", spec)) is True, spec.name()
-        assert read_record(run_folder(killed, spec)).provenance.resumes >= 1
+    assert same_bytes(specs, killed, tmp_path / "whole")
+    assert all(read_record(run_folder(killed, spec)).provenance.resumes >= 1 for spec in specs)

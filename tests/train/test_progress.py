@@ -1,13 +1,21 @@
 """What is said of the speed: nothing before it is known, then that of training without what comes before it."""
 
+import re
+from pathlib import Path
+
 import pytest
 from builders import make_record
 
 from creditscope.train.events import Ended, Epoch, Note, Planned
 from creditscope.train.plan import plan_run
-from creditscope.train.progress import Lines, LiveBar, Tally
+from creditscope.train.progress import Lines, LiveBar, Silent, Tally, choose_progress, duration
 
 EPOCHS = 100
+
+
+def facts_of(said: str) -> list[str]:
+    """What the first line says: runs on record, runs to train, their seeds and epochs, and the folder."""
+    return re.findall(r"(?:record: |train: |seeds |epochs |records in )([^\s,()]+)", said.splitlines()[0])
 
 
 @pytest.fixture
@@ -28,8 +36,9 @@ def test_start_and_first_measurement_are_not_in_the_speed(clock, tmp_path):
     for epoch in range(1, EPOCHS // 2 + 1):
         clock[0] += 500 if epoch == 1 else 2
         tally.epoch(spec, epoch, 1.0)
-        assert (tally.pace() == "speed not known yet") == (epoch < 4)  # two to start the clock, two to read it
-    assert tally.pace() == "0.5 epochs/s, about 1 min 40 s left"
+        assert (tally.speed is None) == (epoch < 4)  # two to start the clock, two to read it
+    assert (tally.speed, tally.epochs - tally.trained) == (0.5, 50)
+    assert duration(100) in tally.pace()
 
 
 def test_seeds_that_are_trained_as_one_come_at_once(clock, tmp_path):
@@ -39,8 +48,7 @@ def test_seeds_that_are_trained_as_one_come_at_once(clock, tmp_path):
         clock[0] += 500 if epoch == 1 else 2
         for spec in stack:
             tally.epoch(spec, epoch, 1.0)
-    told = tally.pace()
-    assert told.startswith("10 epochs/s, about 3 min 0 s left")
+    assert tally.speed == pytest.approx(10)
 
 
 @pytest.mark.parametrize(("first", "then"), [(1, 1), (41, 41), (1, 31)], ids=["anew", "resumed", "from a checkpoint"])
@@ -53,7 +61,7 @@ def test_epochs_that_are_trained_again_are_counted_again(first, then, clock, tmp
         tally.epoch(spec, epoch, 1.0)
         assert tally.epochs - tally.trained == EPOCHS - epoch + EPOCHS
     tally.end_run(spec, "complete")
-    assert tally.pace() == "1 epochs/s, about 1 min 40 s left"
+    assert (tally.speed, tally.epochs - tally.trained) == (1, EPOCHS)
 
 
 @pytest.mark.parametrize("outcome", ["complete", "diverged", "failed"])
@@ -72,7 +80,7 @@ def test_a_run_that_has_ended_has_nothing_left(outcome, epochs, tmp_path):
 def test_what_is_on_record_and_where_is_said_even_if_nothing_is_left(progress, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "1000")
     progress().begin([], 30, tmp_path)
-    assert capsys.readouterr().err == f"runs on record: 30, to train: 0, records in {tmp_path}\n"
+    assert facts_of(capsys.readouterr().err) == ["30", "0", str(tmp_path)]
 
 
 def test_what_is_printed_under_the_bar_goes_where_it_would(capsys, tmp_path, monkeypatch):
@@ -80,10 +88,10 @@ def test_what_is_printed_under_the_bar_goes_where_it_would(capsys, tmp_path, mon
     monkeypatch.setenv("FORCE_COLOR", "1")
     bar = LiveBar()
     bar.begin(specs(1), 0, tmp_path)
-    print("a figure was drawn")
+    print("drawn")
     bar.close()
     out, err = capsys.readouterr()
-    assert (out, "drawn" in err) == ("a figure was drawn\n", False)
+    assert (out, "drawn" in err) == ("drawn\n", False)
 
 
 def test_events_are_told_as_runs_and_the_bar_is_closed_however_they_end(tmp_path, capsys, monkeypatch):
@@ -98,5 +106,44 @@ def test_events_are_told_as_runs_and_the_bar_is_closed_however_they_end(tmp_path
         raise ZeroDivisionError
     assert not bar.bar.live.is_started
     said = capsys.readouterr().err
-    assert f"runs on record: 3, to train: 1 (seeds 1, epochs {EPOCHS}), records in {tmp_path}" in said
+    assert facts_of(said) == ["3", "1", "1", str(EPOCHS), str(tmp_path)]
     assert f"{spec.name()}: failed" in said
+
+
+class TestTwoRuns:
+    """Six epochs of two runs, the second resumed in its third epoch and diverged after it."""
+
+    def told(self, progress) -> None:
+        first, second = (plan_run(task="digits", epochs=4, seed=seed) for seed in (1, 2))
+        progress.begin([first, second], 3, Path("here"))
+        for done in range(1, 5):
+            progress.epoch(first, done, 0.5)
+        progress.end_run(first, "complete")
+        progress.epoch(second, 3, 0.25)
+        progress.end_run(second, "diverged")
+        progress.close()
+
+    def test_in_a_log_there_are_lines_between_where_runs_take_long(self, capsys):
+        lines = Lines()
+        lines.interval = 0.0
+        self.told(lines)
+        said = capsys.readouterr().err
+        assert facts_of(said) == ["3", "2", "2", "8", "here"]
+        between = [re.findall(r"[\d./]+", line)[:5] for line in said.splitlines() if "loss" in line]
+        assert between[0] == ["0/2", "1", "1/4", "0.500", "1/8"]
+        assert between[-1] == ["1/2", "2", "3/4", "0.250", "5/6"]  # two were trained before
+        assert (lines.trained, lines.epochs) == (5, 5)  # and one never will be
+
+    def test_a_bar_ends_with_all_epochs_done_and_names_what_went_wrong(self, capsys, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "200")
+        self.told(LiveBar())
+        said = capsys.readouterr().err
+        assert facts_of(said) == ["3", "2", "2", "8", "here"]
+        assert "5/5 epochs," in " ".join(said.split())
+        assert (said.count("diverged"), "complete" in said) == (1, False)
+
+
+def test_who_wants_to_hear_nothing_does_not(capsys):
+    progress = choose_progress(quiet=True)
+    TestTwoRuns().told(progress)
+    assert (type(progress), capsys.readouterr().err) == (Silent, "")

@@ -1,129 +1,280 @@
-"""A run can be stopped at any moment and ends with the same bytes as one that was not."""
+"""A run can be stopped at any moment and ends with the same bytes as one that was not, alone or in any stack."""
 
 from pathlib import Path
 
 import pytest
-from stacking import record_run, stop_after
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from stacking import assert_snapshots_agree, record_run, recorded, same_bytes, spec_of, stop, train_on
+from trained import record_runs
 
 from creditscope.errors import CreditscopeError
-from creditscope.record import RunSpec, read_record, run_folder
-from creditscope.train.checkpoint import NAME, load_checkpoint
-from creditscope.train.plan import plan_run
-from creditscope.train.recording import StoppedError
+from creditscope.measure import instruments
+from creditscope.record import RecordWriter, RunSpec, Snapshot, read_record, run_folder
+from creditscope.record.store import BUSY
+from creditscope.train import stacked, training
+from creditscope.train.checkpoint import NAME
+from creditscope.train.execute import UnfinishedError, run_all
 from creditscope.train.run import build_run
-from creditscope.train.runner import UnfinishedError, run_all
 
 pytestmark = pytest.mark.slow
 
-
-def spec_of(rule: str = "dfa", **others) -> RunSpec:
-    given = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 8, "eval_rows": 64, "tier": "quick"}
-    return plan_run(rule=rule, **given | others)
-
-
-def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in ("spec.json", "snapshots.jsonl", "weights.safetensors")}
-
-
-def whole(tmp_path: Path, spec: RunSpec) -> dict[str, bytes]:
-    """The bytes of an uninterrupted run."""
-    record_run(spec, tmp_path / "whole")
-    return bytes_of(run_folder(tmp_path / "whole", spec))
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [spec_of("bp"), spec_of("fa"), spec_of("dfa"), spec_of("block_fa", optimiser="sgd"), spec_of("dfa", frozen=True),
-     plan_run(task="sbm", net="gcn", net_options={"dropout": 0.3, "width": 8}, rule="fa", epochs=8, optimiser="adam",
-              tier="quick"), spec_of("fa", tier="standard"), spec_of("grape"),
-     plan_run(task="sbm", net="gcn", net_options={"dropout": 0.3, "width": 8}, rule="kaft", epochs=8, optimiser="adam",
-              tier="quick")],
-    ids=lambda s: f"{s.net} {s.rule} {s.optimiser} {s.tier}{' frozen' * s.frozen}",
-)  # fmt: skip
-def test_a_stopped_run_goes_on_and_ends_alike(tmp_path, spec):
-    for _ in range(3):
-        with pytest.raises(StoppedError):
-            record_run(spec, tmp_path, should_stop=stop_after(2))
-    assert record_run(spec, tmp_path) == "complete"
-    folder = run_folder(tmp_path, spec)
-    assert bytes_of(folder) == whole(tmp_path, spec)
-    assert read_record(folder).provenance.resumes == 3
-    assert not (folder / NAME).exists()
+GRAPH = {"net": "gcn", "optimiser": "adam", "epochs": 8}
+ALONE = (
+    ("bp", {}),
+    ("fa", {}),
+    ("dfa", {}),
+    ("block_fa", {"optimiser": "sgd"}),
+    ("dfa", {"frozen": True}),
+    ("fa", GRAPH),
+    ("fa", {"tier": "standard"}),
+    ("grape", {}),
+    ("kaft", GRAPH),
+    ("bp", GRAPH | {"decay_on": "first", "weight_decay": 0.1}),
+)
+RESUMED = (
+    ("dfa", {}),
+    ("fa", {"noise": True}),
+    ("block_fa", {"optimiser": "sgd", "lr": 0.01, "credit_norm": "batch"}),
+    ("bp", {"frozen": True, "penalty": 0.1}),
+    ("fa", GRAPH),
+    ("kaft", GRAPH),
+    ("bp", GRAPH | {"decay_on": "first", "weight_decay": 0.1}),
+)
 
 
-def test_lines_after_the_checkpoint_are_cut_and_measured_again(tmp_path):
-    spec = spec_of()
-    with pytest.raises(StoppedError):
-        record_run(spec, tmp_path, should_stop=stop_after(3))
-    lines = run_folder(tmp_path, spec) / "snapshots.jsonl"
-    lines.write_text(lines.read_text() + lines.read_text().splitlines(keepends=True)[-1] + '{"epoch": 5, "st')
-    record_run(spec, tmp_path)
-    assert bytes_of(lines.parent) == whole(tmp_path, spec)
+def epoch_of(root: Path, spec: RunSpec) -> int:
+    with safe_open(run_folder(root, spec) / NAME, framework="pt") as file:
+        return int(file.metadata()["epoch"])
 
 
-def test_lines_that_are_gone_make_the_checkpoint_useless(tmp_path):
-    spec = spec_of()
-    with pytest.raises(StoppedError):
-        record_run(spec, tmp_path, should_stop=stop_after(3))
-    lines = run_folder(tmp_path, spec) / "snapshots.jsonl"
-    lines.write_text("".join(lines.read_text().splitlines(keepends=True)[:-1]))
-    with pytest.raises(CreditscopeError, match=f"it was set aside as damaged-{NAME}"):
-        record_run(spec, tmp_path)
-    record_run(spec, tmp_path)
-    assert bytes_of(lines.parent) == whole(tmp_path, spec)
+def stopped(root: Path, rule: str = "dfa", *, after: int = 3, **others) -> RunSpec:
+    """A run alone that was stopped after so many of its eight epochs."""
+    (spec,) = recorded((1,), rule, **{"epochs": 8, "snapshot_every": 1} | others)
+    stop([spec], root, epochs=after, engine="loop")
+    return spec
 
 
-def test_a_half_written_checkpoint_is_ignored_and_a_damaged_one_named(tmp_path):
-    spec = spec_of()
-    with pytest.raises(StoppedError):
-        record_run(spec, tmp_path, should_stop=stop_after(3))
-    checkpoint = run_folder(tmp_path, spec) / NAME
-    checkpoint.with_name(NAME + ".part").write_bytes(b"half")
-    checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
-    with pytest.raises(CreditscopeError, match=f"it is damaged; it was set aside as damaged-{NAME}"):
-        record_run(spec, tmp_path)
-    record_run(spec, tmp_path)
-    assert bytes_of(checkpoint.parent) == whole(tmp_path, spec)
-    assert (checkpoint.parent / f"damaged-{NAME}").exists()
+def ends_alike(root: Path, spec: RunSpec) -> bool:
+    """Whether the run, gone on with, has the bytes of one that was never stopped."""
+    assert [record_run(spec, place) for place in (root, root / "whole")] == ["complete"] * 2
+    return same_bytes([spec], root, root / "whole")
 
 
-def test_a_full_disk_fails_the_run_and_keeps_what_was_there(tmp_path, monkeypatch):
-    from creditscope.record.store import RecordWriter
-
-    spec = spec_of()
-    with pytest.raises(StoppedError):
-        record_run(spec, tmp_path, should_stop=stop_after(3))
+def full_disk(monkeypatch, seed: int, epoch: int) -> None:
     original = RecordWriter.append
 
-    def full(self, snapshot):
-        if snapshot.epoch == 6:
+    def full(self: RecordWriter, snapshot: Snapshot) -> None:
+        if self.spec.seed == seed and snapshot.epoch == epoch:
             raise OSError(28, "No space left on device")
         original(self, snapshot)
 
     monkeypatch.setattr(RecordWriter, "append", full)
-    with pytest.raises(CreditscopeError, match="No space left on device"):
-        run_all([spec], tmp_path, jobs=1)
-    monkeypatch.undo()
-    run_all([spec], tmp_path, jobs=1)
-    assert bytes_of(run_folder(tmp_path, spec)) == whole(tmp_path, spec)
 
 
-def test_the_time_limit_stops_cleanly_and_the_same_call_goes_on(tmp_path):
-    """In this process, which gets to the first run alone, then in a worker for each, however slow they are to start."""
-    specs = [spec_of(seed=seed, epochs=1_000_000, snapshot_every=0) for seed in (1, 2)]
-    checkpoints = [run_folder(tmp_path, spec) / NAME for spec in specs]
+class TestAlone:
+    @pytest.mark.parametrize(("rule", "others"), ALONE, ids=str)
+    def test_a_stopped_run_goes_on_and_ends_alike(self, tmp_path, rule, others):
+        for _ in range(3):
+            spec = stopped(tmp_path, rule, after=2, **others)
+        assert ends_alike(tmp_path, spec)
+        folder = run_folder(tmp_path, spec)
+        assert read_record(folder).provenance.resumes == 3
+        assert not (folder / NAME).exists()
 
-    def stood_after(jobs: int, limit: float) -> list[int]:
-        with pytest.raises(UnfinishedError, match=f"Stopped at the time limit of {limit} s: 0 of 2 runs are finished"):
-            run_all(specs, tmp_path, jobs=jobs, time_limit=limit)
-        begun = [(path, spec) for path, spec in zip(checkpoints, specs, strict=True) if path.exists()]
-        return [load_checkpoint(path, build_run(spec)).epoch for path, spec in begun]
+    def test_lines_after_the_checkpoint_are_cut_and_measured_again(self, tmp_path):
+        spec = stopped(tmp_path)
+        lines = run_folder(tmp_path, spec) / "snapshots.jsonl"
+        lines.write_text(lines.read_text() + lines.read_text().splitlines(keepends=True)[-1] + '{"epoch": 5, "st')
+        assert ends_alike(tmp_path, spec)
 
-    (first,) = stood_after(jobs=1, limit=0.5)
-    assert first > 0
-    for limit in (3, 10, 100):
-        found = stood_after(jobs=2, limit=limit)
-        if len(found) == 2 and found[0] > first:
-            break
-    assert found[0] > first
-    assert found[1] > 0
+    def test_lines_that_are_gone_make_the_checkpoint_useless(self, tmp_path):
+        spec = stopped(tmp_path)
+        lines = run_folder(tmp_path, spec) / "snapshots.jsonl"
+        lines.write_text("".join(lines.read_text().splitlines(keepends=True)[:-1]))
+        with pytest.raises(CreditscopeError, match=f"damaged-{NAME}"):
+            record_run(spec, tmp_path)
+        assert ends_alike(tmp_path, spec)
+
+    def test_a_half_written_checkpoint_is_ignored_and_a_damaged_one_named(self, tmp_path):
+        spec = stopped(tmp_path)
+        checkpoint = run_folder(tmp_path, spec) / NAME
+        checkpoint.with_name(NAME + ".part").write_bytes(b"half")
+        checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+        with pytest.raises(CreditscopeError, match=f"damaged-{NAME}"):
+            record_run(spec, tmp_path)
+        assert ends_alike(tmp_path, spec)
+        assert (checkpoint.parent / f"damaged-{NAME}").exists()
+
+    def test_a_full_disk_fails_the_run_and_keeps_what_was_there(self, tmp_path, monkeypatch):
+        spec = stopped(tmp_path)
+        full_disk(monkeypatch, spec.seed, 6)
+        with pytest.raises(CreditscopeError, match="No space left"):
+            run_all([spec], tmp_path, jobs=1)
+        monkeypatch.undo()
+        assert ends_alike(tmp_path, spec)
+
+    def test_the_time_limit_stops_cleanly_and_the_same_call_goes_on(self, tmp_path):
+        """In this process, which gets to the first run alone, then in a worker for each, however slow to start."""
+        specs = [spec_of(seed=seed, epochs=1_000_000, snapshot_every=0) for seed in (1, 2)]
+
+        def stood_after(jobs: int, limit: float) -> list[int]:
+            with pytest.raises(UnfinishedError, match="0 of 2"):
+                run_all(specs, tmp_path, jobs=jobs, time_limit=limit)
+            return [epoch_of(tmp_path, spec) for spec in specs if (run_folder(tmp_path, spec) / NAME).exists()]
+
+        (first,) = stood_after(jobs=1, limit=0.5)
+        assert first > 0
+        for limit in (3, 10, 100):
+            found = stood_after(jobs=2, limit=limit)
+            if len(found) == 2 and found[0] > first:
+                break
+        assert found[0] > first
+        assert found[1] > 0
+
+
+class TestStacks:
+    @pytest.mark.parametrize(("rule", "others"), RESUMED, ids=str)
+    def test_stopped_stacks_go_on_and_end_alike(self, tmp_path, whole, rule, others):
+        specs = recorded((1, 2, 3), rule, **others)
+        for stood in (1, 2, 3):
+            stop(specs, tmp_path, epochs=1)
+            assert [epoch_of(tmp_path, spec) for spec in specs] == [stood] * 3
+        assert train_on(specs, tmp_path) == ["complete"] * 3
+        assert same_bytes(specs, tmp_path, whole(specs))
+        for spec in specs:
+            assert read_record(run_folder(tmp_path, spec)).provenance.resumes == 3
+            assert not (run_folder(tmp_path, spec) / NAME).exists()
+
+    def test_a_stack_stays_one_when_its_last_digits_have_grown(self, tmp_path, whole, monkeypatch):
+        """Of a stream that has exploded, stacked and lone gradients differ by more than a new net's may."""
+        specs = recorded((1, 2))
+        wanted = whole(specs)  # before no new stack is let through
+        stop(specs, tmp_path, epochs=1)
+        monkeypatch.setattr(stacked, "SLACK", -1)
+        monkeypatch.setitem(stacked.TOLERANCE, "float32", -1.0)
+        with pytest.raises(stacked.CannotStackError, match="learns otherwise"):
+            stacked.stack_runs([build_run(spec) for spec in specs])
+        assert train_on(specs, tmp_path) == ["complete"] * 2
+        assert [read_record(run_folder(tmp_path, spec)).provenance.engine for spec in specs] == ["stacked"] * 2
+        assert same_bytes(specs, tmp_path, wanted)
+
+    def test_members_that_stand_at_different_epochs(self, tmp_path, whole):
+        specs = recorded((1, 2, 3, 4))
+        stop(specs[:2], tmp_path, epochs=1)
+        stop(specs[2:], tmp_path, epochs=3)
+        (run_folder(tmp_path, specs[1]) / NAME).unlink()
+        assert train_on(specs, tmp_path) == ["complete"] * 4
+        assert same_bytes(specs, tmp_path, whole(specs))
+        stacks = [read_record(run_folder(tmp_path, spec)).provenance.stack for spec in specs]
+        assert stacks == [(1,), (2,), (3, 4), (3, 4)]
+
+    def test_members_at_different_epochs_can_be_stopped_again(self, tmp_path, whole):
+        specs = recorded((1, 2, 3))
+        stop(specs, tmp_path, epochs=1)
+        (run_folder(tmp_path, specs[1]) / NAME).unlink()
+        for _ in range(3):
+            stop(specs, tmp_path, epochs=1)
+        assert train_on(specs, tmp_path) == ["complete"] * 3
+        assert same_bytes(specs, tmp_path, whole(specs))
+
+    @pytest.mark.parametrize(("checkpoints", "long", "measured"), [(0.0, 0.0, 1), (1e9, 0.0, 3), (0.0, 1e9, 3)])
+    def test_a_long_snapshot_is_given_up_if_something_was_kept(
+        self, tmp_path, whole, monkeypatch, checkpoints, long, measured
+    ):
+        specs, taken = recorded((1, 2, 3), tier="full"), []
+        wanted = whole(specs)
+        measure = instruments.measure_battery
+        monkeypatch.setattr(instruments, "measure_battery", lambda *given: taken.append(measure(*given)))
+        monkeypatch.setattr(training, "LONG_SNAPSHOT", long)
+        monkeypatch.setattr(training, "CHECKPOINT_SECONDS", checkpoints)
+        monkeypatch.setattr(training, "CHECKPOINT_SHARE", 0)
+        with pytest.raises(training.StoppedError):  # asked to when the first seed is measured after two epochs
+            record_runs(specs, tmp_path, engine="stacked", should_stop=lambda: len(taken) > 3)
+        assert len(taken) == 3 + measured
+        assert [epoch_of(tmp_path, spec) for spec in specs] == [1 if measured == 1 else 2] * 3
+        monkeypatch.undo()
+        assert train_on(specs, tmp_path) == ["complete"] * 3
+        assert same_bytes(specs, tmp_path, wanted)
+
+    def test_other_mates(self, tmp_path, whole):
+        one, two, three, four = recorded((1, 2, 3, 4))
+        stop([one, two, three], tmp_path)
+        stop([three, four], tmp_path, epochs=1)
+        assert train_on([one], tmp_path) == ["complete"]
+        assert train_on([four, three, two, one], tmp_path) == ["complete"] * 4
+        assert same_bytes([one, two, three, four], tmp_path, whole(recorded((1, 2, 3, 4))))
+
+    def test_a_damaged_checkpoint_fails_its_run_alone_and_is_set_aside(self, tmp_path, whole):
+        specs = recorded((1, 2, 3))
+        stop(specs, tmp_path)
+        checkpoint = run_folder(tmp_path, specs[1]) / NAME
+        checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+        first, second, third = train_on(specs, tmp_path)
+        assert (first, third) == ("complete", "complete")
+        assert f"damaged-{NAME}" in second
+        assert checkpoint.with_name(f"damaged-{NAME}").exists()
+        assert not checkpoint.exists()
+        assert train_on(specs, tmp_path) == ["complete"] * 3
+        assert same_bytes(specs, tmp_path, whole(specs))
+
+    def test_a_finished_member_is_reused(self, tmp_path, whole):
+        one, two = recorded((1, 2))
+        train_on([one], tmp_path)
+        before = {p.name: p.read_bytes() for p in run_folder(tmp_path, one).iterdir()}
+        heard = []
+        outcomes = train_on([one, two], tmp_path, on_epoch=lambda event: heard.append(event.run))
+        assert outcomes == ["complete", "complete"]
+        assert set(heard) == {two.digest()}
+        assert {p.name: p.read_bytes() for p in run_folder(tmp_path, one).iterdir()} == before
+        assert read_record(run_folder(tmp_path, two)).provenance.stack == (2,)
+        assert same_bytes([one, two], tmp_path, whole(recorded((1, 2, 3))))
+
+    def test_a_member_that_another_process_writes_fails_alone(self, tmp_path):
+        specs = recorded((1, 2, 3), epochs=1)
+        with RecordWriter(tmp_path, specs[1]).open():
+            first, second, third = train_on(specs, tmp_path)
+        assert (first, third) == ("complete", "complete")
+        assert BUSY in second
+
+    def test_a_record_that_cannot_be_written_fails_alone(self, tmp_path, monkeypatch, whole):
+        specs = recorded((1, 2, 3))
+        root = whole(specs)
+        full_disk(monkeypatch, 2, 2)
+        first, second, third = train_on(specs, tmp_path)
+        assert "[Errno 28]" in second
+        assert (first, third) == ("complete", "complete")
+        monkeypatch.undo()
+        assert train_on(specs, tmp_path) == ["complete"] * 3
+        assert same_bytes(specs, tmp_path, root)
+
+    @pytest.mark.parametrize(("begun", "ended"), [("stacked", "loop"), ("loop", "stacked")])
+    @pytest.mark.parametrize(("rule", "others"), [RESUMED[2], RESUMED[4]], ids=str)
+    def test_what_one_engine_began_the_other_can_finish(self, tmp_path, rule, others, begun, ended):
+        specs = recorded((1, 2), rule, **others | {"precision": "float64"})
+        train_on(specs, tmp_path / "loop", engine="loop")
+        if begun == "stacked":
+            stop(specs, tmp_path, epochs=2)
+        else:
+            for spec in specs:
+                stop([spec], tmp_path, epochs=2, engine="loop")
+        assert train_on(specs, tmp_path, engine=ended) == ["complete"] * 2
+        for spec in specs:
+            found, wanted = (read_record(run_folder(root, spec)) for root in (tmp_path, tmp_path / "loop"))
+            assert (found.provenance.engine, found.provenance.resumes) == (ended, 1)
+            for a, b in zip(found.snapshots, wanted.snapshots, strict=True):
+                assert_snapshots_agree(a, b, 1e-7, [])
+            ours, theirs = (load_file(record.path / "weights.safetensors") for record in (found, wanted))
+            for name, tensor in theirs.items():
+                torch.testing.assert_close(ours[name], tensor, rtol=1e-9, atol=1e-12, msg=name)
+
+    def test_both_engines_write_the_same_checkpoints_but_for_rounding(self, tmp_path):
+        (spec,) = recorded((1,), "fa", precision="float64")
+        held = []
+        for engine in ("loop", "stacked"):
+            stop([spec], tmp_path / engine, engine=engine)
+            held.append(load_file(run_folder(tmp_path / engine, spec) / NAME))
+        assert held[0].keys() == held[1].keys()
+        for name, tensor in held[0].items():
+            torch.testing.assert_close(held[1][name], tensor, rtol=1e-8, atol=1e-12, msg=name)

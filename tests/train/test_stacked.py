@@ -1,7 +1,6 @@
 """The stacked engine: a seed ends as it would alone, whatever its mates, and measuring changes nothing."""
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -29,7 +28,6 @@ from creditscope.train import stacked
 from creditscope.train.run import Run
 from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import CannotStackError, StackedRun, stack_runs
-from creditscope.train.training import Diverged, Measured, Trained, train_epochs
 
 pytestmark = pytest.mark.slow
 
@@ -82,6 +80,7 @@ class TestLoopAndStackAgree:
         ("resmlp", "block_fa", {"credit_norm": "sample", "schedule": "constant"}),
         ("resmlp", "block_fa", {"credit_norm": "sample-mean", "targets": "redrawn"}),
         ("resmlp", "dfa", {"credit_norm": "sample-mean", "rule_options": {"index": "input"}}),
+        ("resmlp", "dfa", {"targets": "random"}),
         ("resmlp", "bp", {"frozen": True}),
         ("resmlp", "dfa", {"frozen": True, "net_options": {"terminal_norm": False}}),
         ("resmlp", "fa", {"frozen": True, "optimiser": "sgd", "lr": 0.1, "weight_decay": 0.1}),
@@ -150,7 +149,7 @@ class TestMates:
 
     @pytest.mark.parametrize(("net", "width"), [("student", 9), ("gcn", 10)])
     def test_a_seed_s_share_that_is_not_aligned_in_memory_is_not_stacked(self, net, width):
-        with pytest.raises(CannotStackError, match="last bits of a seed would depend on its place in the stack"):
+        with pytest.raises(CannotStackError, match="multiple of 16 bytes"):
             self.check(spec_of(net, "bp", net_options={"width": width}, epochs=3 if net == "gcn" else 1))
 
 
@@ -190,7 +189,7 @@ class TestComparedWithLoneRuns:
         for run, kept in zip(runs, before, strict=True):
             assert all(torch.equal(t, kept[name]) for name, t in run.tensors().items())
         monkeypatch.setattr(stacked, "SLACK", 0)
-        with pytest.raises(CannotStackError, match="a seed learns otherwise than alone"):
+        with pytest.raises(CannotStackError, match="learns otherwise"):
             stack_runs(runs)
 
     def test_weights_are_put_back_whatever_happens(self, monkeypatch, runs):
@@ -205,7 +204,7 @@ class TestComparedWithLoneRuns:
 
     def test_another_seed_s_are_one(self, monkeypatch, runs):
         self.bend(monkeypatch, lambda run: {name: g.flip(0) for name, g in GRADIENTS(run).items()})
-        with pytest.raises(CannotStackError, match="a seed learns otherwise than alone"):
+        with pytest.raises(CannotStackError, match="learns otherwise"):
             stack_runs(runs)
 
 
@@ -289,34 +288,6 @@ class TestDropout:
             steps = {name: t for name, t in run.tensors(1).items() if name.endswith(".step")}
             assert len(steps) == 4
             assert all(int(t) == 4 * epoch + 3 for t in steps.values())
-
-
-@pytest.mark.parametrize(("after", "value"), [(0, math.nan), (1, math.inf)])
-def test_a_seed_that_diverges_leaves_the_others_as_they_would_be_without_it(after, value):
-    specs = [spec_of("resmlp", "dfa", seed=seed, epochs=3) for seed in (1, 2, 3)]
-    run, ends, told = stack(specs), [], []
-    taken: list[list[int | None]] = []
-
-    def poison(epoch: int, losses: Sequence[float]) -> None:
-        told.append((epoch, [math.isfinite(loss) for loss in losses]))
-        if epoch == after:
-            next(run.net.parameters()).data[1] = value
-
-    poison(0, [])
-    for stage in train_epochs(run):
-        match stage:
-            case Trained(epoch, losses):
-                poison(epoch, losses)
-            case Measured(snapshots):
-                taken.append([s and s.epoch for s in snapshots])
-            case Diverged(seed, epoch):
-                ends.append((seed, epoch))
-    assert ends == [(1, after + 1)]
-    assert taken == [[epoch, epoch if epoch <= after else None, epoch] for epoch in range(4)]
-    assert told[1:] == [(epoch, [True, epoch <= after, True]) for epoch in (1, 2, 3)]
-    first, third = train(stack([specs[0], specs[2]]), audit=False)
-    for place, wanted in ((0, first), (2, third)):
-        assert_equal(Ended(run.tensors(place), []), wanted)
 
 
 def test_stacking_leaves_the_runs_as_they_were():

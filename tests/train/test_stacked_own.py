@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from creditscope.record import RunSpec, read_record, run_folder
 from creditscope.registry import NETS
-from creditscope.train.engines import group_runs
+from creditscope.train.groups import group_runs
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 from creditscope.train.stacked import CannotStackError, stack_runs
@@ -128,7 +128,7 @@ class TestRulesOfOnesOwn:
         for spec in specs:
             provenance = read_record(run_folder(tmp_path / "stacked", spec)).provenance
             assert (provenance.engine, provenance.stack) == ("loop", ())
-            assert provenance.note.startswith("not stacked: RuntimeError: vmap")
+            assert "vmap" in provenance.note
             assert len(provenance.note) <= 300
 
     def test_one_that_cannot_be_mapped_can_be_stopped_and_goes_on(self, tmp_path):

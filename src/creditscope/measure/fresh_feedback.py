@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.anatomy import Anatomy
-from creditscope.measure.functional_net import mapped, together
+from creditscope.measure.functional_net import Subject, feedback_names, mapped, together
 from creditscope.measure.numerics import UnitRows, flat_rows, mean_where
 from creditscope.measure.observation import Observation
-from creditscope.measure.subject import Subject, feedback_names
 from creditscope.measure.weights import Direction
 from creditscope.rng import generator
 from creditscope.rules import AppliedTapRule, CreditContext, FeedbackLinear, WeightRule
@@ -62,24 +61,13 @@ def _of_fresh(subject: Subject, seen: Observation, streams: Sequence[torch.Gener
     """What `take` makes of the credits at all taps, for each draw, stacked over draws."""
     entries = sum(h.numel() for h in seen.states)
     chunk = together(seen.output.device, entries)
-    if isinstance(subject.applied, AppliedTapRule):
-        return _tap_rule(subject, subject.applied, seen, streams, take, chunk)
+    applied, anatomy = subject.applied, subject.applied.anatomy
+    if isinstance(applied, AppliedTapRule):
+        drawn = [applied.rule.draw_feedback(anatomy.shapes, anatomy.classes, stream) for stream in streams]
+        return of_feedback(subject, applied, seen, drawn, take, chunk)
     drawn = _redrawn_weights(subject, streams)
     parts = [_weight_rule(subject, seen, drawn[i : i + chunk], take) for i in range(0, len(drawn), chunk)]
     return [torch.cat(found) for found in zip(*parts, strict=True)]
-
-
-def _tap_rule(
-    subject: Subject,
-    applied: AppliedTapRule,
-    seen: Observation,
-    streams: Sequence[torch.Generator],
-    take: Take,
-    chunk: int,
-) -> list[Tensor]:
-    rule, anatomy = applied.rule, applied.anatomy
-    drawn = [rule.draw_feedback(anatomy.shapes, anatomy.classes, stream) for stream in streams]
-    return of_feedback(subject, applied, seen, drawn, take, chunk)
 
 
 def of_feedback(

@@ -1,6 +1,9 @@
-"""A net as a function of its hidden states and weights, in float64: what `rho` and `descent` are measured with."""
+"""A net as a function of its tensors and hidden states: of one seed at one moment (`Subject`), and in float64 (`Twin`).
 
-from collections.abc import Callable, Iterator, Mapping
+A subject is what any measurement may run again; `rho` and `descent` are measured with its twin.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -10,18 +13,80 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowLoss, errors_function
-from creditscope.measure.noise import double, doubled_inputs
-from creditscope.measure.observation import Observation, observe_forward
-from creditscope.measure.subject import Subject
-from creditscope.rules import AppliedTapRule
-from creditscope.stack import call_net
+from creditscope.measure.observation import Observation, double, doubled_inputs, observe_forward
+from creditscope.rules import AppliedRule, AppliedTapRule, FeedbackLinear
+from creditscope.stack import Net, StackedNet, call_net, pattern_of
 from creditscope.stacked_functions import OneForAll, is_plain_attention, stacked_attention
 from creditscope.taps import watch_forward
 
 TOGETHER = {"cpu": 2**18, "cuda": 2**24}
 """Entries of a state that are changed in one go: what stays in a CPU's cache, what fills a GPU."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A net as a pattern and its tensors by name; buffers are copies, so that no forward can change the net's own."""
+
+    net: nn.Module
+    tensors: dict[str, Tensor]
+    applied: AppliedRule
+    """Bound to the pattern, with this seed's feedback."""
+    seed: int
+    """Of all that is drawn."""
+    inputs: Any
+    """The snapshot's rows, as the net is called with them."""
+    target: Tensor
+    mask: Tensor | None = None
+    loss: RowLoss | None = None
+    probe: Callable[[], tuple[Batch, Batch]] | None = None
+    """Rows to train a probe on, and rows to test it on; None if there are no class labels."""
+    test: Callable[[], Iterable[Batch]] | None = None
+    """The rows that accuracy is over; None if there are no class labels."""
+    initial: Callable[[], Mapping[str, Tensor]] | None = None
+    """The tensors before training, by name; None if they are not known."""
+
+    @property
+    def taps(self) -> tuple[str, ...]:
+        """Names, in the order of all lists per tap."""
+        return self.applied.anatomy.taps
+
+    @property
+    def trained(self) -> list[str]:
+        """Names of the parameters that are trained."""
+        return [name for name, p in self.net.named_parameters() if p.requires_grad]
+
+
+def subjects_of(net: Net, applied: AppliedRule, seeds: Sequence[int], **shared: Any) -> list[Subject]:
+    """One subject per seed of a stack, or the one of a net; `shared` are the fields that do not differ."""
+    pattern = pattern_of(net)
+    if not isinstance(net, StackedNet):
+        return [Subject(pattern, _tensors(net), applied, seeds[0], **shared)]
+    found = []
+    for place, seed in enumerate(seeds):
+        own = replace(applied, net=pattern)
+        if isinstance(own, AppliedTapRule):
+            own = replace(own, feedback=[b[place] for b in own.feedback])
+        found.append(Subject(pattern, _tensors(net, place), own, seed, **shared))
+    return found
+
+
+def _tensors(net: Net, place: int | None = None) -> dict[str, Tensor]:
+    def own(tensor: Tensor) -> Tensor:
+        return tensor.detach() if place is None else tensor.detach()[place]
+
+    buffers = {name: own(b).clone() for name, b in net.named_buffers()}
+    return {**{name: own(p) for name, p in net.named_parameters()}, **buffers}
+
+
+def feedback_names(net: Net) -> dict[str, str]:
+    """For every weight with feedback, by name, the name of the buffer that holds it."""
+    pattern = pattern_of(net)
+    name_of = {id(p): name for name, p in pattern.named_parameters()}
+    layers = {name: m for name, m in pattern.named_modules() if isinstance(m, FeedbackLinear)}
+    return {name_of[id(layer.weight)]: f"{name}.feedback" for name, layer in layers.items()}
 
 
 def together(device: torch.device, entries: int) -> int:

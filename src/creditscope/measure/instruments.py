@@ -6,37 +6,36 @@ always, the dear ones before and after training and the late ones after it, full
 compares the trained net with the untrained one, and is taken after training at every tier.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from creditscope.errors import CreditscopeError, raise_out_of_memory
+from creditscope.measure.ablation import measure_rewind, measure_skips
 from creditscope.measure.alignment import measure_reading
-from creditscope.measure.common_direction import batch_drift, common_share
+from creditscope.measure.controls import measure_common, measure_drift, measure_permuted
 from creditscope.measure.descent import measure_descent, measure_stage_descent
-from creditscope.measure.draws import measure_draws
 from creditscope.measure.fresh_feedback import measure_fresh
-from creditscope.measure.instrument_inputs import Needs
-from creditscope.measure.numerics import UnitRows
+from creditscope.measure.functional_net import Subject, Twin, feedback_names, first_rows, make_twin
+from creditscope.measure.numerics import UnitRows, flat_rows
 from creditscope.measure.observation import (
     Observation,
+    fitted_rows,
     observation_of_seed,
     random_state,
     stacked_tensors,
     with_tensors,
 )
-from creditscope.measure.permuted import permuted_cosine
+from creditscope.measure.own_draws import measure_draws
 from creditscope.measure.probe import measure_probe
-from creditscope.measure.rewind import measure_rewind
 from creditscope.measure.rho import measure_rho
-from creditscope.measure.skip import measure_skips
 from creditscope.measure.snapshot import to_host
-from creditscope.measure.subject import Subject, feedback_names
-from creditscope.measure.weights import Products, stage_alignment, weight_angle
-from creditscope.record.schema import Facts, Snapshot
+from creditscope.measure.weights import Products, measure_feedback_angles, measure_stages, measure_weight_z
+from creditscope.record.schema import DESCENT_ROWS, Facts, Snapshot
 from creditscope.record.spec import Tier
 from creditscope.rng import generator
 from creditscope.stack import Net, StackedNet
@@ -44,6 +43,79 @@ from creditscope.taps import leave_untouched
 
 Cost = Literal["cheap", "dear", "late", "last"]
 Measured = dict[str, Tensor]
+
+
+class Needs:
+    """What instruments are made from: of one net, or, inside `vmap` and without a subject, of one seed of a stack.
+
+    Each is computed when it is first asked for, and once.
+    """
+
+    def __init__(
+        self,
+        seen: Observation,
+        facts: Facts,
+        *,
+        keys: Tensor,
+        feedback: Mapping[str, tuple[Tensor, Tensor]],
+        subject: Subject | None = None,
+    ):
+        self.seen, self.facts, self._subject = seen, facts, subject
+        self.keys = keys
+        """One random number per row: the order in which rows hand on their credit when it is permuted."""
+        self.feedback = feedback
+        """Weight and feedback of every converted layer, by the name of the weight."""
+
+    @property
+    def subject(self) -> Subject:
+        """The net, to be run again."""
+        assert self._subject is not None
+        return self._subject
+
+    @cached_property
+    def gradient_rows(self) -> list[UnitRows]:
+        """g at every tap, without rows that are fitted."""
+        _, fitted = fitted_rows(self.seen.errors)
+        return [UnitRows.of(flat_rows(g), ~fitted) for g in self.seen.exact]
+
+    @cached_property
+    def credit_rows(self) -> list[UnitRows]:
+        """a at every tap."""
+        return [UnitRows.of(flat_rows(a)) for a in self.seen.credits]
+
+    @cached_property
+    def rule_gradients(self) -> list[tuple[Tensor, Tensor | None]]:
+        """BP's gradient of every trained weight, and the rule's where it is not the same."""
+        seen = self.seen
+        told = {w.name: seen.rule_weights.get(w.name) if w.role == "rule" else None for w in self.facts.weights}
+        return [(seen.exact_weights[name], a) for name, a in told.items()]
+
+    @cached_property
+    def weight_products(self) -> list[Products]:
+        """What the cosines of weight gradients are made of."""
+        return [Products.exact(g) if a is None else Products.of(a, g) for g, a in self.rule_gradients]
+
+    @cached_property
+    def feedback_pairs(self) -> list[tuple[Tensor, Tensor] | None]:
+        """W and B of every trained weight that has feedback; nothing at all if none has."""
+        return [self.feedback.get(w.name) for w in self.facts.weights] if self.feedback else []
+
+    @cached_property
+    def twin(self) -> Twin:
+        """The net as a function in float64, on all rows."""
+        return make_twin(self.subject)
+
+    @cached_property
+    def small_twin(self) -> Twin:
+        """The same on as many rows as descent takes."""
+        small = first_rows(self.subject, DESCENT_ROWS)
+        return self.twin if small is self.subject else make_twin(small)
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said of needs that were not met as they should be."""
+        twins = [vars(self)[name] for name in ("twin", "small_twin") if name in vars(self)]
+        return list(dict.fromkeys(twin.note for twin in twins if twin.note))
 
 
 @dataclass(frozen=True)
@@ -63,75 +135,35 @@ class Instrument:
     measure: Callable[..., Measured]
     fields: tuple[str, ...]
     of: Literal["taps", "weights"] = "taps"
+    held: Callable[[Snapshot], Any] = lambda snapshot: None
+    """What of a snapshot holds the measurement already, if something does."""
 
     def take(self, needs: Needs) -> Measured:
         """The measurement; what it needs is computed if it was not yet."""
         return self.measure(*(getattr(needs, name) for name in self.needs))
 
 
-def _common(gradients: list[UnitRows], credits: list[UnitRows]) -> Measured:
-    return {
-        "common": torch.stack([common_share(g) for g in gradients]),
-        "common_a": torch.stack([common_share(a) for a in credits]),
-    }
-
-
-def _drift(gradients: list[UnitRows], facts: Facts) -> Measured:
-    if facts.rows_interact:  # a graph is one batch
-        return {"drift": torch.full_like(torch.stack([g.size[0] for g in gradients]), torch.nan)}
-    return {"drift": torch.stack([batch_drift(g) for g in gradients])}
-
-
-def _permuted(gradients: list[UnitRows], credits: list[UnitRows], keys: Tensor) -> Measured:
-    pairs = zip(credits, gradients, strict=True)
-    return {"permuted_cos": torch.stack([permuted_cosine(a, g, keys) for a, g in pairs])}
-
-
-def _weight_z(products: list[Products]) -> Measured:
-    return {"z": torch.stack([p.z for p in products])} if products else {}
-
-
-def _stages(products: list[Products], facts: Facts) -> Measured:
-    """Of the weights of each stage that ends at a tap; NaN where none is trained."""
-    if not products:
-        return {}
-    nothing = torch.full_like(products[0].inner, torch.nan, dtype=torch.float64)
-    by_stage = [
-        [p for p, weight in zip(products, facts.weights, strict=True) if weight.stage == tap]
-        for tap in range(len(facts.taps))
-    ]
-    found = [stage_alignment(own) if own else (nothing, nothing) for own in by_stage]
-    cos, sd = zip(*found, strict=True)
-    return {"stage_cos": torch.stack(cos), "stage_null_sd": torch.stack(sd)}
-
-
-def _feedback_angles(pairs: list[tuple[Tensor, Tensor] | None]) -> Measured:
-    first = next((w for w, _ in filter(None, pairs)), None)
-    if first is None:
-        return {}
-    nothing = torch.full_like(first.flatten()[0], torch.nan)
-    return {"feedback_angle": torch.stack([weight_angle(*pair) if pair else nothing for pair in pairs])}
-
-
 DESCENT_FIELDS = ("descent", "descent_null", "descent_null_sd", "fresh_descent", "fresh_descent_sd")
 DRAW_FIELDS = ("beta", "beta_se", "beta_null_sd", "draw_noise")
 STAGE_FIELDS = ("descent_stage", "descent_stage_null", "descent_stage_null_sd")
 INSTRUMENTS = (
-    Instrument("common", "cheap", ("gradient_rows", "credit_rows"), _common, ("common", "common_a")),
-    Instrument("drift", "cheap", ("gradient_rows", "facts"), _drift, ("drift",)),
-    Instrument("permuted_cos", "cheap", ("gradient_rows", "credit_rows", "keys"), _permuted, ("permuted_cos",)),
+    Instrument("common", "cheap", ("gradient_rows", "credit_rows"), measure_common, ("common", "common_a")),
+    Instrument("drift", "cheap", ("gradient_rows", "facts"), measure_drift, ("drift",)),
+    Instrument("permuted_cos", "cheap", ("gradient_rows", "credit_rows", "keys"), measure_permuted, ("permuted_cos",)),
     Instrument("cos_input", "cheap", ("credit_rows", "gradient_rows"), measure_reading, ("cos_input",)),
-    Instrument("weight z", "cheap", ("weight_products",), _weight_z, ("z",), of="weights"),
-    Instrument("stage_cos", "cheap", ("weight_products", "facts"), _stages, ("stage_cos", "stage_null_sd")),
-    Instrument("feedback_angle", "cheap", ("feedback_pairs",), _feedback_angles, ("feedback_angle",), of="weights"),
+    Instrument("weight z", "cheap", ("weight_products",), measure_weight_z, ("z",), of="weights"),
+    Instrument("stage_cos", "cheap", ("weight_products", "facts"), measure_stages, ("stage_cos", "stage_null_sd")),
+    Instrument(
+        "feedback_angle", "cheap", ("feedback_pairs",), measure_feedback_angles, ("feedback_angle",), of="weights"
+    ),
     Instrument("fresh_cos", "dear", ("subject", "seen", "gradient_rows"), measure_fresh, ("fresh_cos", "fresh_sd")),
     Instrument("own draws", "dear", ("subject", "seen"), measure_draws, DRAW_FIELDS),
     Instrument("rho", "dear", ("twin",), measure_rho, ("rho", "rho_exact", "fresh_rho", "fresh_rho_sd")),
     Instrument("descent", "late", ("small_twin",), measure_descent, DESCENT_FIELDS),
     Instrument("descent_stage", "late", ("twin",), measure_stage_descent, STAGE_FIELDS),
-    Instrument("probe", "dear", ("subject", "facts"), measure_probe, ("probe",)),
+    Instrument("probe", "dear", ("subject", "facts"), measure_probe, ("probe",), held=lambda s: s.tap_probe),
     Instrument("rewind", "last", ("subject",), measure_rewind, ("rewind", "rewind_refit")),
-    Instrument("skip_one", "dear", ("subject",), lambda subject: {"skip_one": measure_skips(subject)}, ("skip_one",)),
+    Instrument("skip_one", "dear", ("subject",), measure_skips, ("skip_one",)),
 )
 
 
@@ -235,9 +267,7 @@ def complete_snapshots(
     `seen` is the observation that the snapshots were made of; `subjects` gives one subject per seed. `before_seed` is
     called before each seed of a stack is measured on its own, and may raise to end all.
     """
-    due = instruments_due(tier, ends=ends, last=last)
-    if taken[0].tap_probe:  # measured layer by layer already
-        due = [instrument for instrument in due if instrument.name != "probe"]
+    due = [instrument for instrument in instruments_due(tier, ends=ends, last=last) if not instrument.held(taken[0])]
     if not due:
         return list(taken)
     keys = torch.stack([_keys(seed, seen) for seed in seeds]).to(seen.output.device)

@@ -14,9 +14,9 @@ from torch import Tensor
 from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.losses import errors_function
-from creditscope.measure.logistic import probe_accuracies
 from creditscope.measure.numerics import row_norms
 from creditscope.measure.observation import exactly
+from creditscope.measure.probe import probe_accuracies
 from creditscope.stack import Net, StackedNet, as_arguments, pattern_of
 from creditscope.taps import leave_untouched, resolve_taps, watch_forward
 

@@ -80,11 +80,6 @@ def cross_moment_square_from_grams(gram_a: Tensor, gram_g: Tensor) -> Tensor:
     return (gram_a * gram_g).sum((-2, -1)).clamp(min=0)
 
 
-def haar_rotation(d: int, generator: torch.Generator, dtype: torch.dtype = torch.float64) -> Tensor:
-    """A Haar-distributed orthogonal d×d matrix."""
-    return haar_frame(d, d, generator, dtype)
-
-
 def turned_rows(x: Tensor, generator: torch.Generator) -> Tensor:
     """x R for rows x (n, d) and a Haar rotation R, shared by all rows; drawn on the CPU.
 
@@ -93,17 +88,11 @@ def turned_rows(x: Tensor, generator: torch.Generator) -> Tensor:
     """
     n, d = x.shape
     if n >= d:
-        return x @ haar_frame(d, d, generator, device=x.device).to(x)
-    return torch.linalg.qr(x.mT, mode="r").R.mT @ haar_frame(d, n, generator, device=x.device).to(x).mT
+        return x @ haar_frame(d, d, generator, x.device).to(x)
+    return torch.linalg.qr(x.mT, mode="r").R.mT @ haar_frame(d, n, generator, x.device).to(x).mT
 
 
-def haar_frame(
-    d: int,
-    n: int,
-    generator: torch.Generator,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | None = None,
-) -> Tensor:
+def haar_frame(d: int, n: int, generator: torch.Generator, device: torch.device | None = None) -> Tensor:
     """n ≤ d orthonormal columns, Haar-distributed: QR, on the device, of a d×n Gaussian with the sign fix."""
-    q, r = torch.linalg.qr(torch.randn(d, n, generator=generator, dtype=dtype).to(device))
+    q, r = torch.linalg.qr(torch.randn(d, n, generator=generator, dtype=torch.float64).to(device))
     return q * r.diagonal().sign()

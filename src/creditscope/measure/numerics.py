@@ -113,8 +113,3 @@ def angles(a: Tensor, g: Tensor, cosines: Tensor) -> Tensor:
     short = (a - sign[..., None] * g).norm(dim=-1)
     acute = torch.rad2deg(2 * torch.atan2(short, (4 - short.square()).clamp(min=0).sqrt()))
     return torch.where(sign > 0, acute, 180 - acute)
-
-
-def error_resolution(dtype: torch.dtype) -> float:
-    """The smallest ‖e‖ that is still a normal number, with all its digits; below it a row counts as fitted."""
-    return torch.finfo(dtype).tiny

@@ -1,6 +1,9 @@
-"""What every measurement is made from: one forward, the exact gradients (in float64 too), the rule's credit."""
+"""What every measurement is made from: one forward, the exact gradients (in float64 too), the rule's credit.
 
-from collections.abc import Callable, Mapping
+And the facts that hold throughout a run, read off the net and its rule once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,9 +14,10 @@ from torch.utils._pytree import tree_map
 
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowErrors, RowLoss, errors_function
-from creditscope.measure.noise import float64_gradients
-from creditscope.measure.numerics import error_resolution, flat_rows, row_norms
-from creditscope.rules import AppliedRule, transport_of
+from creditscope.measure.numerics import flat_rows, row_norms
+from creditscope.options import declared_options
+from creditscope.record.schema import Facts, RuleFacts, WeightFact
+from creditscope.rules import Application, AppliedRule, Rule, transport_of
 from creditscope.stack import Net, StackedNet, call_net
 from creditscope.taps import Forward, gradients_at, leave_untouched, watch_forward
 
@@ -90,9 +94,9 @@ def observe_forward(
 
 
 def fitted_rows(errors: RowErrors) -> tuple[Tensor, Tensor]:
-    """‖e‖ of every row, and whether the row is fitted: ‖e‖ is below what its number format resolves."""
+    """‖e‖ of every row, and whether the row is fitted: ‖e‖ is no normal number any more, with all its digits."""
     e_norms = row_norms(flat_rows(errors.error))
-    return e_norms, errors.covered & (e_norms < error_resolution(e_norms.dtype))
+    return e_norms, errors.covered & (e_norms < torch.finfo(e_norms.dtype).tiny)
 
 
 def observation_of_seed(seen: Observation, seed: int) -> Observation:
@@ -155,6 +159,30 @@ def _add_float64(
             observation.notes.append(f"g_noise not measured: the net does not run in float64 ({error})"[:300])
 
 
+def float64_gradients(
+    net: Net, taps: Sequence[str], inputs: Any, errors_of: Callable[[Tensor], RowErrors]
+) -> list[Tensor]:
+    """The exact gradient at every tap with weights, buffers and inputs in float64; raises if the net cannot."""
+    tensors = {n: double(t.detach()) for n, t in (*net.named_parameters(), *net.named_buffers())}
+    forward = watch_forward(net, taps, doubled_inputs(inputs), tensors)
+    if forward.output.dtype != torch.float64:
+        raise CreditscopeError(f"Expected a forward that stays in float64, but it casts to {forward.output.dtype}.")
+    errors = errors_of(forward.output)
+    return gradients_at(forward.states, forward.output, errors.error)
+
+
+def doubled_inputs(inputs: Any) -> Any:
+    """What a net is called with, in float64."""
+    return tuple(map(double, inputs)) if isinstance(inputs, tuple) else double(inputs)
+
+
+def double(value: Any) -> Any:
+    """Floating tensors in float64, others as copies, so that a forward that counts (BatchNorm) counts in the copy."""
+    if isinstance(value, Tensor) and not value.is_floating_point():
+        return value.clone()
+    return value.double() if hasattr(value, "double") else value
+
+
 def _at_least_float32(x: Tensor) -> Tensor:
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
@@ -172,3 +200,43 @@ def _set_random_state(net: Net, states: list[Tensor]) -> None:
     torch.set_rng_state(states[0])
     for device, state in zip(_cuda_devices(net), states[1:], strict=True):
         torch.cuda.set_rng_state(state, device)
+
+
+def rule_facts(rule: Rule) -> RuleFacts:
+    """What a rule states of itself, and which of its options are not the default."""
+    usual = declared_options(type(rule))
+    unusual = {name: value for name, default in usual.items() if (value := getattr(rule, name, default)) != default}
+    return RuleFacts(
+        name=rule.name,
+        label=rule.label or rule.name,
+        variant=", ".join(f"{name} {value}" for name, value in unusual.items()),
+        formula=rule.formula,
+        approximates=rule.approximates,
+        local=rule.local,
+        needs_feedback=rule.needs_feedback or type(rule).__dict__.get("draw_feedback") is not None,
+        draws_noise=rule.draws_noise,
+    )
+
+
+def gather_facts(rule: Rule, application: Application, **others: Any) -> Facts:
+    """Facts of a rule at work on a net; `others` are those of the task or the caller."""
+    anatomy, report = application.anatomy, application.report
+    stage_of = {name: i for i, stage in reversed(list(enumerate(anatomy.stages))) for name in stage}
+    weights = tuple(
+        WeightFact(name=name, stage=stage_of.get(name, -1), role=role)
+        for name, role in report.roles.items()
+        if role != "frozen"
+    )
+    return Facts(
+        rule=rule_facts(rule),
+        taps=anatomy.taps,
+        tap_shapes=anatomy.shapes,
+        exact_taps=application.exact_taps,
+        residual=anatomy.residual,
+        rows_interact=anatomy.rows_interact,
+        class_token=anatomy.class_token,
+        weights=weights,
+        frozen_weights=tuple(report.names("frozen")),
+        classes=anatomy.classes,
+        **others,
+    )

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from creditscope.measure.alignment import compare_rows
-from creditscope.measure.noise import measure_noise
 from creditscope.measure.numerics import flat_rows, median_where, quartiles_where, row_norms, unit_rows, usable
 from creditscope.measure.observation import Observation, fitted_rows, stacked_tensors, with_tensors
 from creditscope.measure.weights import Direction, gradient_sizes, measure_update, plain_norm
@@ -20,6 +19,8 @@ Measured = dict[str, Tensor]
 Tensors = Sequence[Tensor]
 TOGETHER = 2**21
 """Entries of a state above which taps are measured one by one: more would cost memory and gain nothing."""
+OVERFLOWED = 1e30
+"""Noise of a row whose gradient is not finite."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,8 @@ def _measure_stack(
 def _measure(seen: Observation, facts: Facts, last_step: LastStep | None, scalars: dict[str, Tensor]) -> list[Measured]:
     """Measurements per tap, per tap on the class token, per weight, and single ones; all on the device."""
     e_norms, fitted = fitted_rows(seen.errors)
-    rows = Rows(e_norms, ~fitted)
-    taps = _taps(seen.states, seen.exact, seen.credits, seen.exact64, rows)
-    token = {} if facts.class_token is None else _class_token(seen, rows, facts.class_token)
+    taps = _taps(seen.states, seen.exact, seen.credits, seen.exact64, e_norms, ~fitted)
+    token = {} if facts.class_token is None else _class_token(seen, facts.class_token, e_norms, ~fitted)
     weights = _weights(seen, last_step) if seen.exact_weights else {}
     counts = {"rows_covered": seen.errors.covered.sum(), "rows_fitted": fitted.sum()}
     single = _gamma(taps, facts) | counts | {"loss": seen.errors.mean_loss} | scalars
@@ -96,16 +96,13 @@ def _snapshot(host: list[dict[str, Any]], seen: Observation, epoch: int, step: i
     )
 
 
-@dataclass(frozen=True)
-class Rows:
-    """‖e‖ of every row, and whether the row is still open: not fitted."""
+def _taps(
+    states: Tensors, exact: Tensors, credits: Tensors, exact64: Tensors | None, e_norms: Tensor, unfitted: Tensor
+) -> Measured:
+    """Every per-tap measurement; taps of equal shape are measured together, as long as they are small.
 
-    e_norms: Tensor
-    open: Tensor
-
-
-def _taps(states: Tensors, exact: Tensors, credits: Tensors, exact64: Tensors | None, rows: "Rows") -> Measured:
-    """Every per-tap measurement; taps of equal shape are measured together, as long as they are small."""
+    `e_norms` is ‖e‖ of every row, and `unfitted` says which rows have a gradient worth measuring.
+    """
     groups: dict[Any, list[int]] = {}
     for tap, h in enumerate(states):
         groups.setdefault(h.shape if h.numel() <= TOGETHER else tap, []).append(tap)
@@ -113,29 +110,29 @@ def _taps(states: Tensors, exact: Tensors, credits: Tensors, exact64: Tensors | 
     for taps in groups.values():
         h, g, a = (torch.stack([flat_rows(x[t]) for t in taps]) for x in (states, exact, credits))
         unit_g, g_norms = unit_rows(g)
-        g_norms = g_norms * rows.open  # a fitted row has no gradient worth measuring
-        measured = measure_scale(h, g_norms, rows.e_norms) | compare_rows(
+        g_norms = g_norms * unfitted
+        measured = measure_scale(h, g_norms, e_norms) | compare_rows(
             *unit_rows(a), unit_g, g_norms, tuple(states[taps[0]].shape[1:])
         )
         if exact64 is None:
             measured["g_noise"] = g.new_full((len(taps),), math.nan)
         else:
             g64 = torch.stack([flat_rows(exact64[t]) for t in taps])
-            measured["g_noise"] = measure_noise(g, g64, rows.open)
+            measured["g_noise"] = measure_noise(g, g64, unfitted)
         found.append(measured)
     place = {tap: (i, j) for i, taps in enumerate(groups.values()) for j, tap in enumerate(taps)}
     places = [place[tap] for tap in range(len(place))]
     return {key: torch.stack([found[i][key][j] for i, j in places]) for key in found[0]}
 
 
-def _class_token(seen: Observation, rows: "Rows", token: int) -> Measured:
+def _class_token(seen: Observation, token: int, e_norms: Tensor, unfitted: Tensor) -> Measured:
     """The per-tap measurements of one token alone."""
 
     def alone(tensors: Tensors) -> list[Tensor]:
         return [t[:, token] for t in tensors]
 
     exact64 = None if seen.exact64 is None else alone(seen.exact64)
-    return _taps(alone(seen.states), alone(seen.exact), alone(seen.credits), exact64, rows)
+    return _taps(alone(seen.states), alone(seen.exact), alone(seen.credits), exact64, e_norms, unfitted)
 
 
 def _weights(seen: Observation, last: LastStep | None) -> Measured:
@@ -209,3 +206,13 @@ def measure_scale(h: Tensor, g_norms: Tensor, e_norms: Tensor) -> dict[str, Tens
         "g_norm_q75": g_high,
         "g_rel": median_where(g_norms / e_norms * h_norms, usable(g_norms) & usable(e_norms)),
     }
+
+
+def measure_noise(g: Tensor, g64: Tensor, keep: Tensor) -> Tensor:
+    """Median over the rows kept of ‖g − g64‖ / ‖g64‖, both (…, rows, features).
+
+    A row that overflowed although its float64 gradient is finite counts as pure noise.
+    """
+    reference = row_norms(g64)
+    ratio = row_norms(g.double() - g64) / reference
+    return median_where(torch.where(ratio.isfinite(), ratio, OVERFLOWED), usable(reference) & keep)

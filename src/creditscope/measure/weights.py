@@ -11,6 +11,7 @@ from torch import Tensor
 
 from creditscope.measure.nulls import turned_rows
 from creditscope.measure.numerics import angles
+from creditscope.record.schema import Facts
 
 
 @dataclass(frozen=True)
@@ -152,3 +153,31 @@ def weight_angle(weight: Tensor, feedback: Tensor) -> Tensor:
     w, b = Direction.of(weight), Direction.of(feedback)
     units = [(d.scaled / d.length).unsqueeze(0) for d in (w, b)]
     return angles(units[0], units[1], (units[0] * units[1]).sum(-1)).squeeze(0)
+
+
+def measure_weight_z(products: list[Products]) -> dict[str, Tensor]:
+    """Of every trained weight; nothing if there is none."""
+    return {"z": torch.stack([p.z for p in products])} if products else {}
+
+
+def measure_stages(products: list[Products], facts: Facts) -> dict[str, Tensor]:
+    """`stage_alignment` of the weights of each stage that ends at a tap; NaN where none is trained."""
+    if not products:
+        return {}
+    nothing = torch.full_like(products[0].inner, torch.nan, dtype=torch.float64)
+    by_stage = [
+        [p for p, weight in zip(products, facts.weights, strict=True) if weight.stage == tap]
+        for tap in range(len(facts.taps))
+    ]
+    found = [stage_alignment(own) if own else (nothing, nothing) for own in by_stage]
+    cos, sd = zip(*found, strict=True)
+    return {"stage_cos": torch.stack(cos), "stage_null_sd": torch.stack(sd)}
+
+
+def measure_feedback_angles(pairs: list[tuple[Tensor, Tensor] | None]) -> dict[str, Tensor]:
+    """`weight_angle` of every weight that has feedback; nothing if none has."""
+    first = next((w for w, _ in filter(None, pairs)), None)
+    if first is None:
+        return {}
+    nothing = torch.full_like(first.flatten()[0], torch.nan)
+    return {"feedback_angle": torch.stack([weight_angle(*pair) if pair else nothing for pair in pairs])}

@@ -15,7 +15,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.record.schema import SCHEMA_VERSION, Provenance, Snapshot
 from creditscope.record.spec import RunSpec
 from creditscope.record.store import Record, adapter, check_version, first_words
-from creditscope.record.whole import check_whole
+from creditscope.record.validate import check_whole
 
 SUFFIX = ".jsonl.xz"
 FORMAT = "creditscope bundle"
@@ -43,8 +43,8 @@ class Header:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """One run."""
+class BundledRun:
+    """A further line: one run."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
@@ -75,11 +75,8 @@ def thin(record: Record) -> tuple[Snapshot, ...]:
     whole = record.spec.seed in EVERY_EPOCH
     kept = [replace(s, correct=None) for s in before if whole or is_kept(s.epoch)]
     first = before[0] if before else last
-    return (*(s if s.epoch == first.epoch or _is_power(s.epoch) else replace(s, weights=None) for s in kept), last)
-
-
-def _is_power(epoch: int) -> bool:
-    return epoch & (epoch - 1) == 0
+    with_weights = [s.epoch == first.epoch or s.epoch & (s.epoch - 1) == 0 for s in kept]
+    return (*(s if w else replace(s, weights=None) for s, w in zip(kept, with_weights, strict=True)), last)
 
 
 def rounded(value: Any, digits: int) -> Any:
@@ -182,7 +179,7 @@ def _read_header(text: bytes) -> Header:
 
 def _read_line(path: Path, number: int, text: bytes) -> Record:
     try:
-        line = adapter(Line).validate_json(text, strict=True)
+        line = adapter(BundledRun).validate_json(text, strict=True)
     except ValueError as error:
         raise CreditscopeError(f"Run {number} of bundle {path.name} cannot be read: {first_words(error)}.") from error
     name = f"{line.run[:120]} in bundle {path.name}"

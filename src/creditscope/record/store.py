@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from creditscope.errors import CreditscopeError
-from creditscope.record.complete import lacks
 from creditscope.record.schema import READABLE, Facts, Provenance, Snapshot
 from creditscope.record.spec import LATER_FIELDS, RunSpec
-from creditscope.record.whole import check_whole
+from creditscope.record.validate import check_whole, lacks
 
 SPEC, SNAPSHOTS, PROVENANCE, WEIGHTS, LOCK, FAILURE = (
     "spec.json",
@@ -153,11 +152,6 @@ class RecordWriter:
     def write_provenance(self, provenance: Provenance) -> None:
         """Replace provenance.json."""
         write_atomically(self.folder / PROVENANCE, json.dumps(asdict(provenance), indent=1) + "\n")
-
-    @property
-    def weights_path(self) -> Path:
-        """Where weights and feedback go."""
-        return self.folder / WEIGHTS
 
 
 def keep_failure(root: Path, spec: RunSpec, reason: str) -> None:
@@ -305,17 +299,21 @@ def begun_by(root: Path, spec: RunSpec) -> str | None:
     folder = run_folder(root, spec)
     if not is_unfinished(folder):
         return None
-    engine = json.loads((folder / PROVENANCE).read_bytes()).get("engine")
-    return "loop" if engine == "loop" else "stacked"
+    return "loop" if _raw_provenance(folder).get("engine") == "loop" else "stacked"
 
 
 def is_unfinished(folder: Path) -> bool:
     """Whether the record itself says that its run has not come to its end."""
+    return _raw_provenance(folder).get("status") == "running"
+
+
+def _raw_provenance(folder: Path) -> dict[str, Any]:
+    """Unchecked; empty if it cannot be read."""
     try:
         raw = json.loads((folder / PROVENANCE).read_bytes())
-        return isinstance(raw, dict) and raw.get("status") == "running"
     except (OSError, ValueError):
-        return False
+        return {}
+    return raw if isinstance(raw, dict) else {}
 
 
 def _is_being_written(folder: Path) -> bool:

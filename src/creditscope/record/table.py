@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from creditscope.errors import CreditscopeError, UnknownNameError
-from creditscope.record.complete import lacks
+from creditscope.record.validate import lacks
 from creditscope.record.schema import Facts, Number, Snapshot, TapMeasures
 from creditscope.record.spec import FREE_FIELDS, RULE_FIELDS, TIERS
 from creditscope.record.store import Record

@@ -4,6 +4,7 @@ Everything here keeps the seed, and with it initialisation, feedback and the ord
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from creditscope.errors import CreditscopeError, UnknownNameError
@@ -58,8 +59,8 @@ def add_controls(
 ) -> list[Fields]:
     """The runs of `controls`, for all `runs` (one per rule); see `CONTROLS` for what each is.
 
-    SGD takes the learning rate of the run unless it is given its own. With `baselines`, controls that change the
-    training have frozen twins too, so that use of depth can be judged under them.
+    SGD takes the learning rate of the run unless it is given its own. With `baselines`, controls under which use of
+    depth can be judged have frozen twins too.
     """
     for name in controls:
         if name not in CONTROLS:
@@ -68,8 +69,8 @@ def add_controls(
         raise CreditscopeError(f"Expected sgd_lr beside the control 'sgd', but got {sgd_lr} without it. Leave it out.")
     found: list[Fields] = []
     for name in controls:
-        added = CONTROLS[name](runs, sgd_lr)
-        found += with_frozen(added) if baselines and name != "random targets" else added
+        added = CONTROLS[name].runs(runs, sgd_lr)
+        found += with_frozen(added) if baselines and CONTROLS[name].frozen_twins else added
     return found
 
 
@@ -111,9 +112,17 @@ def credit_norms(runs: Sequence[Fields], _: float | None) -> list[Fields]:
     return [{**fields, "credit_norm": norm} for fields in taps for norm in COMPARED_NORMS]
 
 
-CONTROLS: dict[str, Callable[[Sequence[Fields], float | None], list[Fields]]] = {
-    "random targets": random_targets,
-    "sgd": plain_sgd,
-    "norms": credit_norms,
+@dataclass(frozen=True)
+class Control:
+    """The runs it adds to those of all rules, given a learning rate for SGD."""
+
+    runs: Callable[[Sequence[Fields], float | None], list[Fields]]
+    frozen_twins: bool = True
+    """Whether use of depth can be judged under it."""
+
+
+CONTROLS = {
+    "random targets": Control(random_targets, frozen_twins=False),
+    "sgd": Control(plain_sgd),
+    "norms": Control(credit_norms),
 }
-"""Name → the runs it adds."""

@@ -19,9 +19,7 @@ from creditscope.record.spec import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator
 from creditscope.stack import PerSeed
-from creditscope.tasks import AnyTask, GraphTask, Kind, Task
-from creditscope.train.augment import add_border, crop_and_flip, draw_crops, normalise_pixels, pixel_scale
-from creditscope.train.optimiser import number_format
+from creditscope.tasks import AnyTask, GraphTask, ImageSettings, Kind, Task
 
 SAMPLE_ROWS = 8
 """Rows enough to read a net's anatomy off one forward."""
@@ -29,6 +27,11 @@ TEST_CHUNK = 2048
 
 EpochPlan = tuple[Tensor, ...]
 """What an epoch's steps are told, each tensor with one entry per step; on the CPU."""
+
+
+def number_format(precision: str) -> torch.dtype:
+    """What weights and data are stored in; "tf32" stores float32 and rounds the factors of matrix products."""
+    return torch.float64 if precision == "float64" else torch.float32
 
 
 class RowData:
@@ -42,7 +45,7 @@ class RowData:
         self.y_train, self.y_test = (torch.from_numpy(y).to(device, torch.int64) for y in (task.y_train, task.y_test))
         self.classes, self.targets, self.random_targets = task.classes, spec.targets, spec.random_targets
         if task.images:
-            self.x_train = add_border(self.x_train, task.images)
+            self.x_train = torch.nn.functional.pad(self.x_train, [task.images.pad] * 4)
             self.scale = pixel_scale(task.images, dtype, device)
         self.steps = len(task.y_train) // spec.batch
 
@@ -98,6 +101,39 @@ class RowData:
 
     def _inputs(self, x: Tensor) -> Tensor:
         return x if self.images is None else normalise_pixels(x, *self.scale)
+
+
+def draw_crops(rows: int, settings: ImageSettings, generator: torch.Generator) -> Tensor:
+    """Per row: vertical and horizontal offset from 0 to 2·pad, and whether to flip; (rows, 3) on the CPU."""
+    offsets = torch.randint(2 * settings.pad + 1, (rows, 2), generator=generator)
+    flips = torch.randint(2, (rows, 1), generator=generator) * settings.flip
+    return torch.cat([offsets, flips], dim=1)
+
+
+def crop_and_flip(bordered: Tensor, rows: Tensor, crops: Tensor, settings: ImageSettings) -> Tensor:
+    """Images `rows` (…) of a bordered set (images, channels, y, x), each cut out at its own offset and mirrored if so
+    drawn, by one gather; (…, channels, y, x).
+    """
+    channels, tall, broad = bordered.shape[1:]
+    height, breadth = tall - 2 * settings.pad, broad - 2 * settings.pad
+    place = torch.arange(max(channels, height, breadth), device=bordered.device)
+    line = (
+        (rows[..., None] * channels + place[:channels])[..., None] * tall + crops[..., 0, None, None] + place[:height]
+    )
+    x = place[:breadth]
+    x = crops[..., 1, None] + torch.where(crops[..., 2, None] > 0, breadth - 1 - x, x)
+    return bordered.view(-1)[line[..., None] * broad + x[..., None, None, :]]
+
+
+def pixel_scale(settings: ImageSettings, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """−mean/std and 1/(255·std) per channel on the device, to be made once: a copy in every batch would wait for it."""
+    mean, std = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (settings.mean, settings.std))
+    return (-mean / std).to(device, dtype), (1 / (255 * std)).to(device, dtype)
+
+
+def normalise_pixels(images: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """(x/255 − mean)/std per channel, in the number format of the scale."""
+    return torch.addcmul(shift, images.to(scale.dtype), scale)
 
 
 class GraphData:

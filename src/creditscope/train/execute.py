@@ -1,25 +1,70 @@
-"""Train a set of runs and tell what happens: those whole on record are reused, the others go to engines, in groups."""
+"""Train a set of runs: those whole on record are reused, the others go to engines, in groups.
 
-from collections.abc import Generator, Iterator, Sequence
+`execute` tells what happens, event by event; `run_all` reads it to the end and gives the records.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from creditscope.errors import CreditscopeError
-from creditscope.record import RunSpec, keep_failure, stored_record
+from creditscope.errors import CreditscopeError, UnfinishedError
+from creditscope.record import Record, RunSpec, keep_failure, stored_record
 from creditscope.registry import NETS, RULES, TASKS
 from creditscope.rng import global_stream
 from creditscope.tasks import load_task
 from creditscope.text import count
 from creditscope.train.data import check_data
-from creditscope.train.engines import Group, choose_device, group_runs
+from creditscope.train.device import choose_device
 from creditscope.train.events import NO_MEMORY, Done, Ended, EngineEvent, Event, Note, Planned, Recorded
-from creditscope.train.pool import choose_jobs, launch_workers, train_in_workers
-from creditscope.train.recording import StoppedError, record_group
-from creditscope.train.schedule import longest_first
-from creditscope.train.stopping import Stopping
+from creditscope.train.groups import RunGroup, group_runs, longest_first
+from creditscope.train.pool import Stopping, choose_jobs, launch_workers, train_in_workers
+from creditscope.train.training import StoppedError, train_group
+
+
+def run_all(
+    specs: Sequence[RunSpec],
+    root: str | Path,
+    *,
+    readers: Sequence[Callable[[Event], None]] = (),
+    problems: list[str] | None = None,
+    time_limit: float | None = None,
+    **how: Any,
+) -> list[Record]:
+    """Records of all `specs`, in their order (`how`: see `execute`); `readers` read every event, `problems` take notes.
+
+    If runs failed, their error is raised after the others are done; if the time was over before, `UnfinishedError`.
+    """
+    found: dict[str, Record] = {}
+    failed: dict[str, list[str]] = {}  # runs by the reason they failed for
+    names = {spec.digest(): spec.name() for spec in specs}
+    with closing(execute(specs, root, time_limit=time_limit, **how)) as events:
+        for event in events:
+            for read in readers:
+                read(event)
+            match event:
+                case Planned(found=records):
+                    found |= {record.spec.digest(): record for record in records if record.spec}
+                case Recorded(record) if record.spec:
+                    found[record.spec.digest()] = record
+                case Ended(run, "failed", reason):
+                    failed.setdefault(reason, []).append(names[run])
+                case Note(text) if problems is not None:
+                    problems.append(text)
+                case _:
+                    pass
+    if failed:
+        more = {reason: f" and {len(runs) - 1} more" if len(runs) > 1 else "" for reason, runs in failed.items()}
+        raise CreditscopeError("\n".join(f"Run {r[0]}{more[why]} failed: {why}" for why, r in failed.items()))
+    if left := len(names) - len(found):
+        why = "Stopped" if time_limit is None else f"Stopped at the time limit of {time_limit:g} s"
+        raise UnfinishedError(
+            f"{why}: {len(found)} of {len(names)} runs are finished. The same command goes on from here.", left=left
+        )
+    return [found[spec.digest()] for spec in specs]
 
 
 def execute(
@@ -59,7 +104,7 @@ def execute(
     here = here or len(groups) == 1
     yield from map(Note, problems)
     with launch_workers(root, place, 0 if here else min(cores, len(groups))) as processes:
-        _check_all(missing)  # while the workers get ready
+        _check(missing)  # while the workers get ready
         root.mkdir(parents=True, exist_ok=True)
         stopping, ended = Stopping(time_limit), list[RunSpec]()
         yield Planned(tuple(missing), tuple(record for record in stored.values() if record is not None), root)
@@ -94,14 +139,14 @@ def _records(ended: list[RunSpec], root: Path) -> Iterator[Note | Recorded]:
 
 
 def _train_here(
-    groups: Sequence[Group], root: Path, *, device: torch.device, stopping: Stopping
+    groups: Sequence[RunGroup], root: Path, *, device: torch.device, stopping: Stopping
 ) -> Generator[EngineEvent, None, None]:
     """Train all groups in this process, one after the other."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in a worker, so that the bits do not depend on the number of jobs
     try:
         for group in groups:
-            yield from record_group(group, root, device=device, should_stop=stopping)
+            yield from train_group(group, root, device=device, should_stop=stopping)
             yield Done()
             if stopping.presses:
                 return
@@ -111,23 +156,19 @@ def _train_here(
         torch.set_num_threads(threads)
 
 
-def _check_all(specs: Sequence[RunSpec]) -> None:
+def _check(specs: Sequence[RunSpec]) -> None:
+    """Refuse data that do not fit, and sizes that the net itself refuses; what else goes wrong is its run's failure."""
     different = {str((s.task, s.task_options, s.net, s.net_options, s.batch)): s for s in specs}
     for _, spec in sorted(different.items()):  # by task, so that its data are read once
-        _check(spec)
-
-
-def _check(spec: RunSpec) -> None:
-    """Refuse data that do not fit, and sizes that the net itself refuses; what else goes wrong is its run's failure."""
-    task = load_task(spec.task, **spec.task_options)
-    check_data(task, spec)
-    try:
-        with global_stream(spec.seed, "init"):
-            NETS.get(spec.net)(task.input_shape, task.classes, **spec.net_options)
-    except CreditscopeError:
-        raise
-    except Exception:
-        return
+        task = load_task(spec.task, **spec.task_options)
+        check_data(task, spec)
+        try:
+            with global_stream(spec.seed, "init"):
+                NETS.get(spec.net)(task.input_shape, task.classes, **spec.net_options)
+        except CreditscopeError:
+            raise
+        except Exception:
+            continue
 
 
 def _only_in_this_process(spec: RunSpec) -> bool:

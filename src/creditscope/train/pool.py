@@ -1,7 +1,9 @@
-"""Worker processes: who takes which groups of runs next, and what they tell of them."""
+"""Worker processes: who takes which groups of runs next, what they tell of them, and when all shall stop."""
 
 import json
+import math
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -16,9 +18,8 @@ from queue import Empty, SimpleQueue
 import torch
 
 from creditscope.record import RunSpec
-from creditscope.train.engines import Group
 from creditscope.train.events import NO_MEMORY, Done, Ended, EngineEvent, from_line
-from creditscope.train.stopping import Stopping
+from creditscope.train.groups import RunGroup
 
 WORKER_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -41,6 +42,7 @@ LOOK = 1.0
 """
 ASK = 0.1
 """Seconds between two looks whether all shall stop."""
+STOPPING = "stopping at the end of the epoch; Ctrl-C again stops at once"
 
 
 def available_cores() -> int:
@@ -56,13 +58,44 @@ def choose_jobs(device: torch.device) -> int:
     return max(1, min(available_cores(), CUDA_JOBS, memory // CUDA_JOB_BYTES))
 
 
+class Stopping:
+    """Whether to stop: asked by the runs after every epoch, and by who feeds the workers."""
+
+    def __init__(self, time_limit: float | None = None):
+        self.deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+        self.presses, self.given_up = 0, False
+
+    def __call__(self) -> bool:
+        """Whether all runs shall stop at the end of their epoch."""
+        return self.given_up or self.presses > 0 or time.monotonic() >= self.deadline
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Inside, the first Ctrl-C is only counted, so that the epoch can end; the second stops at once."""
+        before = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
+            yield  # signals can be handled in the main thread alone, and are not where the shell has said so
+            return
+        signal.signal(signal.SIGINT, self._press)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _press(self, *_: object) -> None:
+        self.presses += 1
+        if self.presses > 1:
+            raise KeyboardInterrupt
+        print(STOPPING, file=sys.stderr, flush=True)
+
+
 class Todo:
     """The groups that are left, and how many workers take of them."""
 
-    def __init__(self, groups: Sequence[Group], workers: int):
+    def __init__(self, groups: Sequence[RunGroup], workers: int):
         self._left, self._workers, self._lock = deque(groups), workers, threading.Lock()
 
-    def take(self, *, last: bool) -> Group | None:
+    def take(self, *, last: bool) -> RunGroup | None:
         """The first or the last group left; None, and the worker goes, if there is none."""
         with self._lock:
             if not self._left:
@@ -75,7 +108,7 @@ class Todo:
         """Whether a single worker is left."""
         return self._workers == 1
 
-    def give_back(self, group: Group) -> bool:
+    def give_back(self, group: RunGroup) -> bool:
         """Leave a group that found no memory to the other workers, of which there is one less now; False: no others."""
         with self._lock:
             if self._workers == 1:
@@ -101,7 +134,7 @@ def launch_workers(root: Path, device: torch.device, count: int) -> Iterator[lis
 
 
 def train_in_workers(
-    groups: Sequence[Group],
+    groups: Sequence[RunGroup],
     processes: Sequence[subprocess.Popen[str]],
     root: Path,
     *,
@@ -211,7 +244,7 @@ class _Worker(threading.Thread):
         if process is not None:
             process.kill()
 
-    def _train(self, group: Group) -> Group | None:
+    def _train(self, group: RunGroup) -> RunGroup | None:
         """Train a group; those of its runs that found no memory are handed back."""
         process = self.process = self.process or _launch(self.root, self.device)
         if self.stopping():  # asked while the process was launched, when there was none to ask
@@ -234,7 +267,7 @@ class _Worker(threading.Thread):
                     continue
             self.events.put(event)
             if isinstance(event, Done):
-                return Group(tuple(short), group.engine) if short else None
+                return RunGroup(tuple(short), group.engine) if short else None
         process.wait()
         code = self._reap()
         if not self.stopping():

@@ -102,15 +102,19 @@ class Tally(Silent):
         """Seconds since the beginning."""
         return time.monotonic() - self.started
 
-    def pace(self) -> str:
-        """Speed and time left, in words, once enough epochs were timed."""
+    @property
+    def speed(self) -> float | None:
+        """Epochs per second, once enough of them were timed."""
         since, before = self.timed_from or (math.inf, 0)
         seconds, timed = time.monotonic() - since, self.trained - before
-        if seconds <= 0 or timed < UNTIMED * self.epochs:
+        return None if seconds <= 0 or timed < UNTIMED * self.epochs else timed / seconds
+
+    def pace(self) -> str:
+        """Speed and time left, in words."""
+        if self.speed is None:
             return "speed not known yet"
-        speed = timed / seconds
-        left = (self.epochs - self.trained) / speed
-        return f"{speed:.3g} epochs/s, about {duration(left)} left"
+        left = (self.epochs - self.trained) / self.speed
+        return f"{self.speed:.3g} epochs/s, about {duration(left)} left"
 
     def show(self) -> None:
         """Refresh the display."""

@@ -3,15 +3,17 @@
 This is the *loop* engine, one seed at a time; `stacked.py` trains many at once by the same steps.
 """
 
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from creditscope.batch import Batch
 from creditscope.losses import RowErrors, errors_function
-from creditscope.measure.facts import gather_facts
-from creditscope.measure.observation import exact_weight_gradients
+from creditscope.measure.observation import exact_weight_gradients, gather_facts
 from creditscope.measure.snapshot import LastStep
 from creditscope.nets._dropout import seed_dropout, set_dropout_step
 from creditscope.record.schema import Facts
@@ -22,8 +24,7 @@ from creditscope.rules import Application, apply_rule, feedback_state, rule_clas
 from creditscope.stack import Net, pattern_of
 from creditscope.taps import resolve_taps
 from creditscope.tasks import AnyTask, load_task
-from creditscope.train.data import Data, place_data
-from creditscope.train.optimiser import learning_rate, make_optimiser, number_format, set_learning_rate
+from creditscope.train.data import Data, number_format, place_data
 
 
 @dataclass
@@ -147,3 +148,53 @@ def build_run(
 def copy_of(tensors: dict[str, nn.Parameter]) -> dict[str, Tensor]:
     """Copies that gradients can be taken at."""
     return {name: t.detach().clone().requires_grad_() for name, t in tensors.items()}
+
+
+def make_optimiser(
+    spec: RunSpec, net: Net, *, first: Collection[str] = (), captured: bool = False
+) -> torch.optim.Optimizer:
+    """AdamW (decoupled decay), Adam (decay as an L2 term inside) or plain SGD, at the spec's learning rate.
+
+    `first` names the parameters of the first layer, which alone decay if the spec says so. All are elementwise, so
+    stacked parameters need nothing of their own. On CUDA they are fused; on a CPU not, because there a fused one rounds
+    an element by its place in memory, but each operation is called once for all parameters. `captured` ones read their
+    learning rate from the device, as float32.
+    """
+    kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+    trained = {name: p for name, p in net.named_parameters() if p.requires_grad}
+    device = next(iter(trained.values())).device if trained else torch.device("cpu")
+    options: dict[str, Any] = {"lr": spec.lr, ("fused" if device.type == "cuda" else "foreach"): True}
+    if captured:
+        options["lr"] = torch.tensor(spec.lr, device=device)
+        if spec.optimiser != "sgd":
+            options["capturable"] = True
+    return kinds[spec.optimiser](decay_groups(spec, trained, first), **options)
+
+
+def decay_groups(spec: RunSpec, trained: Mapping[str, nn.Parameter], first: Collection[str]) -> list[dict[str, Any]]:
+    """Parameters with their weight decay: one group, or those of the first layer and the others, which have none."""
+    if spec.decay_on == "all":
+        return [{"params": list(trained.values()), "weight_decay": spec.weight_decay}]
+    decaying, others = ([p for n, p in trained.items() if (n in first) is wanted] for wanted in (True, False))
+    groups = [(decaying, spec.weight_decay), (others, 0.0)]
+    return [{"params": members, "weight_decay": decay} for members, decay in groups if members]
+
+
+def set_learning_rate(optimiser: torch.optim.Optimizer, value: float) -> None:
+    """In place where it lives on the device: a captured step reads it there."""
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(value)
+        else:
+            group["lr"] = value
+
+
+def learning_rate(spec: RunSpec, epoch: int) -> float:
+    """lr · ½(1 + cos(π·epoch/epochs)) for epoch 0, 1, …, without warm-up and never 0; or constant.
+
+    >>> learning_rate(RunSpec(task="t", net="n", rule="r", lr=2.0, epochs=2), 1)
+    1.0
+    """
+    if spec.schedule == "constant":
+        return spec.lr
+    return spec.lr * 0.5 * (1 + math.cos(math.pi * epoch / spec.epochs))

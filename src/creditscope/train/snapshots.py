@@ -11,11 +11,11 @@ from torch import Tensor
 
 from creditscope.batch import Batch
 from creditscope.losses import errors_function
+from creditscope.measure.functional_net import Subject, subjects_of
 from creditscope.measure.instruments import complete_snapshots
 from creditscope.measure.layers import layer_names, measure_layers
 from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import LastStep, take_snapshots
-from creditscope.measure.subject import Subject, subjects_of
 from creditscope.record.schema import Snapshot
 from creditscope.record.spec import RunSpec
 from creditscope.stack import call_net

@@ -22,8 +22,7 @@ from creditscope.record.spec import RunSpec
 from creditscope.rules import AppliedTapRule, feedback_state
 from creditscope.stack import StackedNet
 from creditscope.train.data import EpochPlan
-from creditscope.train.optimiser import learning_rate, make_optimiser, set_learning_rate
-from creditscope.train.run import Run, copy_of
+from creditscope.train.run import Run, copy_of, learning_rate, make_optimiser, set_learning_rate
 
 WARM_UP_STEPS = 3
 ALIGNMENT = 16

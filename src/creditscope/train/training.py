@@ -1,89 +1,305 @@
-"""Train a run from one epoch to the last, measuring as it goes; the same for one seed and for a stack of them."""
+"""Train runs into their records: begun, resumed where they were stopped, and finished; one by one or as a stack."""
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
+from pathlib import Path
 
+import torch
 from torch import Tensor
 
+from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.measure.snapshot import LastStep
-from creditscope.record.schema import Snapshot
-from creditscope.train.run import Run
+from creditscope.record import Provenance, RecordWriter, RunSpec, Snapshot
+from creditscope.record.store import WEIGHTS
+from creditscope.tasks import load_task
+from creditscope.train.checkpoint import NAME, Position, load_checkpoint, save_checkpoint, save_tensors
+from creditscope.train.data import place_data
+from creditscope.train.device import forget_peak, matrix_products, peak_bytes, release_memory, wait_for_room
+from creditscope.train.events import NO_MEMORY, Ended, Epoch
+from creditscope.train.groups import RunGroup
+from creditscope.train.provenance import begin_provenance, now
+from creditscope.train.run import Run, build_run
 from creditscope.train.snapshots import snapshot_run
+from creditscope.train.stacked import CannotStackError, stack_runs
+
+CHECKPOINT_SECONDS = 30.0
+"""A checkpoint is not taken again before."""
+CHECKPOINT_SHARE = 20
+"""Nor before this many times the time it took."""
+LONG_SNAPSHOT = 5.0
+"""Seconds after which a snapshot is given up if all shall stop; the run then goes on from the checkpoint before it."""
+TRIES = 3
+"""How often a stack is tried beside others who hold memory of the device."""
+Events = Iterator[Epoch | Ended]
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The snapshots of all seeds; None for a seed that has diverged."""
-
-    snapshots: list[Snapshot | None]
+class StoppedError(Exception):
+    """Runs were asked to stop, and have; they go on from their last checkpoints."""
 
 
-@dataclass(frozen=True)
-class Trained:
-    """So many epochs are done, the last with these mean training losses of the seeds."""
+def train_group(
+    group: RunGroup, root: Path, *, device: torch.device, should_stop: Callable[[], bool] = lambda: False
+) -> Events:
+    """Train and measure runs that differ only in seed, and leave their whole records under `root`.
 
-    epoch: int
-    losses: list[float]
-
-
-@dataclass(frozen=True)
-class Diverged:
-    """A seed, by its place, has diverged in an epoch."""
-
-    seed: int
-    epoch: int
-
-
-def train_epochs(
-    run: Run, *, start: int = 0, audit: bool = True, on_measuring: Callable[[float], None] = lambda seconds: None
-) -> Iterator[Measured | Trained | Diverged]:
-    """Train from epoch `start` to the end; a seed whose loss stops being finite ends there, and the others go on.
-
-    `audit=False` trains without measuring; the weights come out the same to the last bit. `on_measuring` is called
-    within a snapshot, before each seed that is measured on its own, with the seconds since it was begun.
+    Runs that were stopped or killed go on from their last checkpoints and end with the same bytes. One that fails (a
+    damaged checkpoint, a full disk) does not stop the others; what fails for all (no memory, no data) is the end of
+    each. The stacked engine trains all at once, or in halves where the device's memory is too small, and those it
+    cannot map one by one. Device memory that was used is given back, for others or the next group. Once `should_stop`
+    says so, `StoppedError` is raised at the end of the epoch.
     """
-    spec, alive = run.spec, [True] * len(run.specs)
+    training = _Training(group, root, device, should_stop)
+    try:
+        yield from training.train_all()
+    except StoppedError:
+        raise
+    except Exception as error:
+        yield from [training.fail(spec, error) for spec in group.specs if spec.digest() in training.left]
+    finally:
+        release_memory(device)
 
-    def snap(epoch: int, train_loss: Tensor | None, last: LastStep | None) -> Iterator[Measured]:
-        if audit and spec.snapshot_due(epoch):
-            began = time.monotonic()
-            taken = snapshot_run(
-                run,
-                epoch,
-                train_loss=train_loss,
-                last_step=last,
-                before_seed=lambda: on_measuring(time.monotonic() - began),
-            )
-            yield Measured([snapshot if lives else None for snapshot, lives in zip(taken, alive, strict=True)])
 
-    if start == 0:
-        yield from snap(0, None, None)
-    for epoch in range(start, spec.epochs):
-        keep = audit and spec.snapshot_due(epoch + 1)
-        train_loss, last = run.train_epoch(epoch, keep_last=keep)
-        losses: list[float] = train_loss.tolist()
-        for seed, loss in enumerate(losses):
-            if alive[seed] and not math.isfinite(loss):
-                alive[seed] = False
-                yield Diverged(seed, epoch + 1)
-        if not any(alive):
+class _Training:
+    """Runs of a group on their way into open records."""
+
+    def __init__(self, group: RunGroup, root: Path, device: torch.device, should_stop: Callable[[], bool]):
+        self.group, self.root, self.device, self.should_stop = group, root, device, should_stop
+        self.left = {spec.digest() for spec in group.specs}
+        """Those that have not ended."""
+        self.writers: dict[str, RecordWriter] = {}
+
+    def end(self, spec: RunSpec, status: str, reason: str = "") -> Ended:
+        """A run has come to its end."""
+        self.left.discard(spec.digest())
+        return Ended(spec.digest(), status, reason)
+
+    def fail(self, spec: RunSpec, error: Exception) -> Ended:
+        """A run has come to its end by an error: its text if it is ours, otherwise where it came from, too."""
+        ours = isinstance(error, CreditscopeError)
+        status = NO_MEMORY if isinstance(error, torch.OutOfMemoryError) else "failed"
+        return self.end(spec, status, str(error) if ours else "".join(traceback.format_exception(error)))
+
+    def train_all(self) -> Events:
+        """Open the records, place the data on the device, and bring every run to its end."""
+        first = self.group.specs[0]
+        self.task = load_task(first.task, **first.task_options)
+        forget_peak(self.device)
+        on_device = torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
+        with ExitStack() as held, on_device, matrix_products(first.precision, self.device):
+            self.data, self.checksum = place_data(self.task, first, self.device), self.task.checksum()
+            for spec in self.group.specs:
+                try:
+                    writer = held.enter_context(RecordWriter(self.root, spec).open())
+                    if finished := writer.finished_meanwhile():
+                        yield self.end(spec, finished)
+                    else:
+                        self.writers[spec.digest()] = writer
+                except (CreditscopeError, OSError) as error:
+                    yield self.fail(spec, error)
+            specs = [spec for spec in self.group.specs if spec.digest() in self.left]
+            if self.group.engine != "loop":
+                yield from self._train_stacked(specs)
+                return
+            for spec in specs:
+                for recording in (yield from self._prepare([spec])):
+                    yield from self._train_run(recording.run, [recording])
+
+    def _prepare(self, specs: Sequence[RunSpec]) -> "Generator[Ended, None, list[_Recording]]":
+        """Runs built and put where they were stopped; one that cannot be ends here."""
+        ready = []
+        for spec in specs:
+            try:
+                run = build_run(spec, self.task, self.device, self.data)
+                ready.append(_Recording(run, self.writers[spec.digest()]))
+            except Exception as error:
+                raise_out_of_memory(error)
+                yield self.fail(spec, error)
+        return ready
+
+    def _train_stacked(self, specs: Sequence[RunSpec], *, tries: int = TRIES) -> Events:
+        """As stacks; if the device's memory is too small: again, when others have given some back, else in halves."""
+        try:
+            yield from self._train_stacks(specs)
             return
-        yield from snap(epoch + 1, train_loss, last)
-        yield Trained(epoch + 1, losses)
+        except torch.OutOfMemoryError as error:
+            short = error.with_traceback(None)  # which would hold on to the stack
+        peak = peak_bytes(self.device)
+        release_memory(self.device)
+        if tries > 1 and wait_for_room(self.device, peak, self.should_stop):
+            parts, tries = [specs], tries - 1
+        elif self.should_stop():
+            raise StoppedError
+        elif len(specs) == 1:
+            raise short
+        else:
+            half = len(specs) // 2
+            parts, tries = [specs[:half], specs[half:]], 1
+        for part in parts:
+            yield from self._train_stacked([spec for spec in part if spec.digest() in self.left], tries=tries)
+
+    def _train_stacks(self, specs: Sequence[RunSpec]) -> Events:
+        """Those that stand at the same epoch as one run; one by one, with a note why, if they cannot be stacked."""
+        by_epoch: dict[int, list[_Recording]] = {}
+        for recording in (yield from self._prepare(specs)):
+            by_epoch.setdefault(recording.position.epoch, []).append(recording)
+        for together in by_epoch.values():
+            stack, note = None, ""
+            try:
+                compare = not all(recording.was_stacked for recording in together)
+                stack = stack_runs([recording.run for recording in together], compare=compare)
+            except CannotStackError as error:
+                note = f"not stacked: {error}"[:300]
+            if stack is not None:
+                yield from self._train_run(stack, together)
+                continue
+            for recording in together:
+                yield from self._train_run(recording.run, [recording], note)
+
+    def _train_run(self, run: Run, recordings: "list[_Recording]", note: str = "") -> Events:
+        """From where its seeds stand to the last epoch, measuring as it goes.
+
+        A seed whose loss stops being finite ends there, and the others go on.
+        """
+        spec, left = run.spec, dict(enumerate(recordings))
+        began_at = saved_at = time.monotonic()
+        took = 0.0
+
+        def write(seeds: Iterable[int], work: "Callable[[int, _Recording], None]") -> Iterator[Ended]:
+            """What cannot be written (a full disk) is the end of its own run; the others go on."""
+            for seed in [seed for seed in seeds if seed in left]:
+                try:
+                    work(seed, left[seed])
+                except (OSError, CreditscopeError) as error:
+                    yield self.fail(left.pop(seed).spec, error)
+
+        def finish(seed: int, diverged: int | None) -> Iterator[Ended]:
+            yield from write([seed], lambda seed, recording: recording.finish(run, seed, diverged))
+            if seed in left:
+                yield self.end(left.pop(seed).spec, "complete" if diverged is None else "diverged")
+
+        def measure(epoch: int, train_loss: Tensor | None = None, last: LastStep | None = None) -> Iterator[Ended]:
+            began = time.monotonic()
+
+            def before_seed() -> None:
+                kept = saved_at > began_at  # else nothing would have been gained since it was begun
+                if kept and time.monotonic() - began >= LONG_SNAPSHOT and self.should_stop():
+                    raise StoppedError
+
+            if left and spec.snapshot_due(epoch):
+                taken = snapshot_run(run, epoch, train_loss=train_loss, last_step=last, before_seed=before_seed)
+                yield from write(left, lambda seed, recording: recording.append(taken[seed]))
+
+        try:
+            yield from write(left, lambda seed, r: r.begin(run, note=note, data_checksum=self.checksum))
+            start = recordings[0].position.epoch
+            if start == 0:
+                yield from measure(0)
+            for done in range(start + 1, spec.epochs + 1):
+                if not left:
+                    return
+                train_loss, last = run.train_epoch(done - 1, keep_last=spec.snapshot_due(done))
+                losses: list[float] = train_loss.tolist()
+                for seed in [seed for seed in left if not math.isfinite(losses[seed])]:
+                    yield from finish(seed, done)
+                yield from measure(done, train_loss, last)
+                stop = self.should_stop() and done < spec.epochs
+                began = time.monotonic()
+                if stop or began - saved_at >= max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * took):
+                    yield from write(left, lambda seed, recording, done=done: recording.save(run, seed, done))
+                    saved_at = time.monotonic()
+                    took = saved_at - began
+                for seed, recording in left.items():
+                    yield Epoch(recording.digest, done, losses[seed])
+                if stop and left:
+                    raise StoppedError
+            for seed in list(left):
+                yield from finish(seed, None)
+        except StoppedError:
+            raise
+        except Exception as error:
+            raise_out_of_memory(error)
+            for recording in left.values():
+                yield self.fail(recording.spec, error)
 
 
-def train_run(
-    run: Run,
-    *,
-    audit: bool = True,
-    on_epoch: Callable[[int, Sequence[float]], None] = lambda epoch, losses: None,
-    on_snapshots: Callable[[Sequence[Snapshot | None]], None] = lambda snapshots: None,
-) -> None:
-    """Train to the end, without a record; told are epochs with their losses, and snapshots."""
-    for stage in train_epochs(run, audit=audit):
-        if isinstance(stage, Trained):
-            on_epoch(stage.epoch, stage.losses)
-        elif isinstance(stage, Measured):
-            on_snapshots(stage.snapshots)
+class _Recording:
+    """One run and its record, from where its checkpoint left off."""
+
+    def __init__(self, run: Run, writer: RecordWriter):
+        self.run, self.spec, self.writer, self.digest = run, run.spec, writer, run.spec.digest()
+        self.position = _resume(run, writer)
+        self.lines, self.started = self.position.lines, time.perf_counter()
+        self.before = writer.read_provenance() if self.position.epoch else None
+        self.provenance: Provenance | None = None
+
+    @property
+    def was_stacked(self) -> bool:
+        """Whether it goes on from a checkpoint of a stack."""
+        return self.before is not None and self.before.engine != "loop"
+
+    def begin(self, run: Run, **others: str) -> None:
+        """Say in the record that it is being made, and by what: alone, or as one seed of the stack `run`."""
+        provenance = begin_provenance(
+            run.facts,
+            device=run.device,
+            engine=run.engine,
+            stack=tuple(spec.seed for spec in run.specs) if run.engine != "loop" else (),
+            parameters=sum(p.numel() for p in self.run.net.parameters()),
+            **others,
+        )
+        if self.before is not None:
+            provenance = replace(provenance, started=self.before.started, resumes=self.before.resumes + 1)
+        self.provenance = provenance
+        self.writer.write_provenance(provenance)
+
+    def append(self, snapshot: Snapshot) -> None:
+        """One more line."""
+        self.writer.append(snapshot)
+        self.lines += 1
+
+    def save(self, run: Run, seed: int, epoch: int) -> None:
+        """A checkpoint of this run, seed number `seed` of the stack."""
+        save_checkpoint(self.writer.folder / NAME, run, Position(epoch, self.lines, self._spent()), seed)
+
+    def finish(self, run: Run, seed: int, diverged: int | None) -> None:
+        """Write the weights and close the record; one that it takes the place of is no longer kept."""
+        assert self.provenance is not None
+        save_tensors(self.writer.folder / WEIGHTS, run.tensors(seed))
+        status = "complete" if diverged is None else "diverged"
+        self.writer.write_provenance(
+            replace(
+                self.provenance,
+                status=status,
+                engine=run.engine,
+                diverged_epoch=diverged,
+                finished=now(),
+                seconds=round(self._spent(), 3),
+            )
+        )
+        self.writer.forget_before()
+        (self.writer.folder / NAME).unlink(missing_ok=True)
+
+    def _spent(self) -> float:
+        return self.position.seconds + time.perf_counter() - self.started
+
+
+def _resume(run: Run, writer: RecordWriter) -> Position:
+    """The position to go on from: that of a usable checkpoint, or the start; lines after it are cut."""
+    path = writer.folder / NAME
+    if path.exists():
+        try:
+            position = load_checkpoint(path, run)
+            writer.cut(position.lines)
+            return position
+        except CreditscopeError:
+            path.replace(path.with_name(f"damaged-{NAME}"))
+            raise CreditscopeError(
+                f"Expected a whole checkpoint in {writer.folder}, but it is damaged; it was set aside as "
+                f"damaged-{NAME}. The same command now trains this run from the start."
+            ) from None
+    writer.begin()
+    return Position(0, 0, 0.0)

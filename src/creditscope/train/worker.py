@@ -19,9 +19,9 @@ def main() -> None:
     import torch
     from pydantic import TypeAdapter
 
-    from creditscope.train.engines import Group
     from creditscope.train.events import Done, to_line
-    from creditscope.train.recording import StoppedError, record_group
+    from creditscope.train.groups import RunGroup
+    from creditscope.train.training import StoppedError, train_group
 
     torch.set_num_threads(1)
     events = os.fdopen(os.dup(1), "w", buffering=1)
@@ -29,10 +29,10 @@ def main() -> None:
     root, device = Path(sys.argv[1]), torch.device(sys.argv[2])
     with suppress(Exception):  # wakes the device while there is nothing else to do; what is amiss, runs will say
         torch.zeros((), device=device)
-    adapter = TypeAdapter(Group)
+    adapter = TypeAdapter(RunGroup)
     for line in sys.stdin:
         with suppress(StoppedError):
-            for event in record_group(adapter.validate_json(line), root, device=device, should_stop=stop.is_set):
+            for event in train_group(adapter.validate_json(line), root, device=device, should_stop=stop.is_set):
                 events.write(to_line(event))
         events.write(to_line(Done()))
         if stop.is_set():

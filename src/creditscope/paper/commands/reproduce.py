@@ -54,7 +54,7 @@ class Reproduce:
         from creditscope.paper.studies._study import find_wanted
         from creditscope.paper.studies._union import plan_union, train_union
         from creditscope.record import load_records
-        from creditscope.record.complete import lacks
+        from creditscope.record.validate import lacks
 
         asked = {"scale": self.scale, "only": sorted(set(self.only))}
         clock, problems = _Clock(self.records / SUMMARY, asked), []

@@ -11,9 +11,9 @@ from typing import Any
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.options import declared_options
 from creditscope.record import Record, RunSpec, load_records
-from creditscope.record.complete import lacks
 from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.table import richness
+from creditscope.record.validate import lacks
 from creditscope.registry import TASKS
 
 NOT_ASKED = ("data_version", "net_source", "rule_source", *MEASURING_FIELDS)
@@ -144,9 +144,9 @@ def collect(
     missing, unread = find_missing(study, records, whole=train), list(problems)
     reused = len(study.runs) - len(missing)
     if missing and train:
+        from creditscope.train.execute import run_all
         from creditscope.train.plan import plan_run
         from creditscope.train.progress import choose_progress
-        from creditscope.train.runner import run_all
 
         specs = [plan_run(**wanted) for wanted in missing]
         with choose_progress(quiet=quiet, reused=reused) as progress:

@@ -53,8 +53,8 @@ def train_union(
     """Train the runs in one go (`how`: see `run_all`); what `problems` says of them as unfinished is taken back."""
     if not specs:
         return []
+    from creditscope.train.execute import run_all
     from creditscope.train.progress import choose_progress
-    from creditscope.train.runner import run_all
 
     with choose_progress(quiet=quiet, reused=reused) as progress:
         records = run_all(specs, root, readers=[progress.read, *readers], problems=problems, **how)

@@ -8,10 +8,10 @@ import pytest
 import torch
 from subjects import make_net, make_subject, seen_of
 
-from creditscope.measure.draws import Draws, measure_draws, own_credits
-from creditscope.measure.facts import rule_facts
-from creditscope.measure.nulls import haar_rotation
-from creditscope.measure.subject import subjects_of
+from creditscope.measure.functional_net import subjects_of
+from creditscope.measure.nulls import haar_frame
+from creditscope.measure.observation import rule_facts
+from creditscope.measure.own_draws import Draws, measure_draws, own_credits
 from creditscope.record.schema import OWN_DRAWS
 from creditscope.rules import TapRule
 from creditscope.rules._learning import advanced, draw_counter, gaussian_probe
@@ -121,7 +121,7 @@ class TestForwardGradient:
                 return feedback
 
         for rule, what in ((Still, "a step of learn_feedback"), (Fixed, "redraw")):
-            with pytest.raises(AssertionError, match=f"Expected other credit after {what} of a rule that sets"):
+            with pytest.raises(AssertionError, match=f"credit after {what}"):
                 assert_rule(rule)
 
 
@@ -170,7 +170,7 @@ def test_the_null_is_that_of_the_mean_of_the_draws_turned_at_random():
     found = {size: Draws(gradient) for size in (1.0, 100.0)}
     for size, draws in found.items():
         draws.add(size * mean)
-    turned = torch.stack([(mean @ haar_rotation(12, stream) * gradient).sum() for _ in range(2000)])
+    turned = torch.stack([(mean @ haar_frame(12, 12, stream) * gradient).sum() for _ in range(2000)])
     expected = float(turned.std() / gradient.square().sum())
     assert float(found[1.0].null_sd) == pytest.approx(expected, rel=0.06)
     assert float(found[100.0].null_sd) == pytest.approx(100 * float(found[1.0].null_sd))

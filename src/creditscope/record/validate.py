@@ -1,17 +1,26 @@
-"""What types cannot say of a record: that its lines and lists are all there, and its numbers such as runs have."""
+"""What types cannot say of a record: that its lines and lists are all there, and its numbers such as runs have.
+
+And what the end of a run is measured for by now, and a record from before lacks: it is drawn, but not kept.
+"""
 
 import math
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from creditscope.errors import CreditscopeError
-from creditscope.record.schema import Counts, Provenance, Snapshot, TapMeasures, WeightMeasures
+from creditscope.record.schema import DESCENT_TURNS, Counts, Provenance, Snapshot, TapMeasures, WeightMeasures
 from creditscope.record.spec import RunSpec
+
+if TYPE_CHECKING:
+    from creditscope.record.store import Record
 
 LARGEST = 2**53
 """Whole numbers beyond it are no counts, and a float cannot hold them."""
 SCALARS = ("epoch", "step", "rows", "rows_covered", "rows_fitted", "fresh_draws", "descent_turns", "probe_rows")
 TAP_COUNTS = tuple(f.name for f in fields(TapMeasures) if f.type == Counts)
 WEIGHT_COUNTS = tuple(f.name for f in fields(WeightMeasures) if f.type in (Counts, tuple[int | None, ...]))
+AT_THE_END = ("null_q99", "stage_cos", "rewind")
+"""Per-tap fields of a last snapshot at any tier; what could not be measured is a series of None, and not empty."""
 
 
 def check_whole(name: str, spec: RunSpec | None, provenance: Provenance, snapshots: tuple[Snapshot, ...]) -> None:
@@ -67,3 +76,17 @@ def _counts(snapshot: Snapshot) -> list[int]:
     for name in WEIGHT_COUNTS if snapshot.weights else ():
         found += [count for count in getattr(snapshot.weights, name) if count is not None]
     return found
+
+
+def lacks(record: "Record") -> tuple[str, ...]:
+    """Fields that its tier asks for at the end of a run and the record lacks; none of one that diverged.
+
+    Of frozen blocks only the accuracy is asked at tier quick.
+    """
+    spec = record.spec
+    if spec is None or record.provenance.status != "complete" or (spec.frozen and spec.tier == "quick"):
+        return ()
+    last = record.last
+    found = tuple(name for name in AT_THE_END if not getattr(last.taps, name))
+    measured = spec.tier != "quick" and any(value is not None for value in last.taps.descent)
+    return (*found, "descent_turns") if measured and last.descent_turns < DESCENT_TURNS else found

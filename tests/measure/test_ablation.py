@@ -1,4 +1,4 @@
-"""Blocks put back to where they began: against copies of the net that are put back by hand, batch norms included."""
+"""Blocks put back to where they began, or left out: against copies of the net that are changed by hand."""
 
 import copy
 from dataclasses import replace
@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 from builders import make_facts, make_snapshot
-from subjects import make_subject
+from subjects import make_net, make_subject
 from torch import Tensor, nn
 
 from creditscope.auditing.rewinding import rewound_blocks
 from creditscope.batch import Batch
-from creditscope.measure.rewind import measure_rewind
+from creditscope.errors import CreditscopeError
+from creditscope.measure.ablation import measure_rewind, measure_skips
 from creditscope.nets.resmlp import ResMLP
 
 ROWS = 600
@@ -228,3 +229,29 @@ class TestNotMeasured:
         assert found.isnan().tolist() == [True, False, True, True, False]
         assert found[1].item() == share_right(put_back(net, began, "blocks.0."))
         assert found[4].item() == share_right(put_back(net, began, "blocks.3."))
+
+
+def test_skipping_a_block_is_the_net_without_it():
+    net, x, y = make_net(depth=3)
+    subject = make_subject(net, x, y)
+    found = measure_skips(subject)["skip_one"]
+    assert found.isnan().tolist() == [True, False, False, False]
+    for tap in (1, 2, 3):
+        without = copy.deepcopy(net)
+        del without.blocks[tap - 1]
+        expected = (without(x).argmax(1) == y).double().mean()
+        torch.testing.assert_close(found[tap], expected)
+    assert not net.blocks[0]._forward_hooks
+
+
+def test_there_is_nothing_to_skip_without_a_residual_block():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
+    subject = make_subject(net, torch.randn(20, 8), torch.arange(20) % 4, taps=("0", "1"))
+    assert measure_skips(subject)["skip_one"].isnan().all()
+
+
+def test_labels_are_needed_to_skip():
+    net, x, y = make_net(depth=1, steps=1)
+    with pytest.raises(CreditscopeError, match="class labels"):
+        measure_skips(replace(make_subject(net, x, y), test=None))

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from creditscope.measure.alignment import measure_alignment
 from creditscope.measure.fresh_feedback import of_feedback
+from creditscope.measure.functional_net import Subject
 from creditscope.measure.numerics import flat_rows
 from creditscope.measure.observation import Observation
-from creditscope.measure.subject import Subject
 from creditscope.record.schema import OWN_DRAWS
 from creditscope.rules import AppliedTapRule
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from creditscope.measure.alignment import input_cosines
+from creditscope.measure.alignment import measure_reading
 from creditscope.measure.numerics import UnitRows
 
 
@@ -13,7 +13,9 @@ def test_against_numpy(scale):
     rng = np.random.default_rng(0)
     a, g = rng.normal(size=(2, 4, 30, 6))
     a[2, [3, 17]], g[1, 21] = 0, 0  # without credit, without gradient
-    found = input_cosines(*([UnitRows.of(torch.tensor(x * scale).float()) for x in taps] for taps in (a, g)))
+    found = measure_reading(*([UnitRows.of(torch.tensor(x * scale).float()) for x in taps] for taps in (a, g)))[
+        "cos_input"
+    ]
     assert found[0].isnan()
     for tap in (1, 2, 3):
         rows = [i for i in range(30) if a[tap, i].any() and g[tap - 1, i].any()]
@@ -26,6 +28,6 @@ def test_against_numpy(scale):
 def test_states_of_different_sizes_have_none():
     sizes = (4, 6, 6)
     rows = [UnitRows.of(torch.randn(10, d, generator=torch.Generator().manual_seed(d))) for d in sizes]
-    found = input_cosines(rows, rows)
+    found = measure_reading(rows, rows)["cos_input"]
     assert found.isnan().tolist() == [True, True, False]
     assert float(found[2]) == pytest.approx(1)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from trained import train_run
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec
@@ -13,8 +14,6 @@ from creditscope.tasks import load_task
 from creditscope.train.plan import plan_run, plan_runs
 from creditscope.train.run import Run, build_run
 from creditscope.train.snapshots import evaluate
-from creditscope.train.stacked import stack_runs
-from creditscope.train.training import train_run
 
 TINY = {"task": "digits", "net_options": {"depth": 3, "width": 8}, "epochs": 2, "tier": "quick", "snapshot_every": 0}
 DEPTH = 3
@@ -195,19 +194,6 @@ class TestRandomTargets:
         run = build_run(plan_run(**TINY, seed=1), digits)
         table = targets_by_row(run, 1, epochs=1)[0]
         assert (table == digits.y_train)[table >= 0].all()
-
-    def test_loop_and_stack_agree(self, digits):
-        specs = [plan_run(**self.SPEC, precision="float64", seed=seed) for seed in (1, 2)]
-        alone = [build_run(spec, digits) for spec in specs]
-        stacked = stack_runs([build_run(spec, digits) for spec in specs])
-        for run in (*alone, stacked):
-            train_run(run, audit=False)
-        for place, run in enumerate(alone):
-            for name, tensor in run.tensors().items():
-                torch.testing.assert_close(stacked.tensors(place)[name], tensor, rtol=0, atol=1e-10)
-        true = build_run(plan_run(**TINY, rule="dfa", precision="float64", seed=1), digits)
-        train_run(true, audit=False)
-        assert not torch.allclose(true.tensors()["head.weight"], alone[0].tensors()["head.weight"], atol=1e-3)
 
     def test_testing_is_on_the_true_labels(self, digits):
         run = build_run(plan_run(**self.SPEC, seed=1), digits)

@@ -1,6 +1,5 @@
-"""Linear probes against scikit-learn, and skipped blocks against a net built without them."""
+"""Linear probes, one by one and many at once, against scikit-learn."""
 
-import copy
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +10,14 @@ from subjects import make_net, make_subject
 from torch import nn
 
 from creditscope.batch import Batch
-from creditscope.measure.probe import fit_logistic, measure_probe, probe_accuracy, spread_rows
-from creditscope.measure.skip import measure_skips
+from creditscope.measure.probe import (
+    fit_logistic,
+    fit_logistics,
+    measure_probe,
+    probe_accuracies,
+    probe_accuracy,
+    spread_rows,
+)
 from creditscope.record import Facts, RuleFacts
 
 
@@ -108,26 +113,6 @@ def test_rows_are_spread():
     assert abs(float(index.double().mean()) - 25_000) < 50
 
 
-def test_skipping_a_block_is_the_net_without_it():
-    net, x, y = make_net(depth=3)
-    subject = make_subject(net, x, y)
-    found = measure_skips(subject)
-    assert found.isnan().tolist() == [True, False, False, False]
-    for tap in (1, 2, 3):
-        without = copy.deepcopy(net)
-        del without.blocks[tap - 1]
-        expected = (without(x).argmax(1) == y).double().mean()
-        torch.testing.assert_close(found[tap], expected)
-    assert not net.blocks[0]._forward_hooks
-
-
-def test_there_is_nothing_to_skip_without_a_residual_block():
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
-    subject = make_subject(net, torch.randn(20, 8), torch.arange(20) % 4, taps=("0", "1"))
-    assert measure_skips(subject).isnan().all()
-
-
 def test_labels_are_needed():
     from creditscope.errors import CreditscopeError
 
@@ -135,5 +120,47 @@ def test_labels_are_needed():
     subject = replace(make_subject(net, x, y), probe=None, test=None)
     with pytest.raises(CreditscopeError, match="class labels"):
         measure_probe(subject, facts_of(subject, 4))
-    with pytest.raises(CreditscopeError, match="class labels"):
-        measure_skips(subject)
+
+
+class TestManyProbes:
+    def problems(self, features: int, count: int = 6):
+        rng = np.random.default_rng(features)
+        y = np.arange(140) % 7
+        mix = rng.normal(size=(count, features, features)) * np.logspace(0, -4, features)
+        x = rng.normal(size=(count, 140, features)) @ mix
+        x += 0.5 * rng.normal(size=(count, 7, features))[:, y] * x.std(1, keepdims=True)
+        return torch.tensor((x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)), torch.tensor(y)
+
+    @pytest.mark.parametrize("features", [2, 7, 40, 200])
+    def test_weights_are_those_of_scikit_learn_and_of_the_single_probe(self, features):
+        x, y = self.problems(features)
+        weight, bias = fit_logistics(x, y, 7)
+        for i, one in enumerate(x):
+            theirs = LogisticRegression(tol=1e-9, max_iter=9999).fit(one, y)
+            np.testing.assert_allclose(weight[i], theirs.coef_.T, atol=2e-3 * np.abs(theirs.coef_).max())
+            np.testing.assert_allclose(bias[i] - bias[i].mean(), theirs.intercept_, atol=5e-3)
+            single, _ = fit_logistic(one, y, 7)
+            np.testing.assert_allclose(weight[i], single, atol=0.03 * float(single.abs().max()))
+
+    def test_a_problem_does_not_depend_on_the_others(self):
+        x, y = self.problems(12)
+        together, _ = fit_logistics(x, y, 7)
+        alone, _ = fit_logistics(x[2:3], y, 7)
+        torch.testing.assert_close(together[2:3], alone, rtol=1e-9, atol=1e-12)
+
+    def test_accuracy_and_what_cannot_be_probed(self):
+        x, y = self.problems(12, count=4)
+        x = x * torch.tensor([1.0, 1e-38, 1.0, 1.0])[:, None, None]
+        x[2], x[3, 5, 0] = 0.3, torch.nan
+        found = probe_accuracies(x[:, ::2], y[::2], x[:, 1::2], y[1::2], 7)
+        for i in (0, 1):
+            single = float(probe_accuracy(x[i, ::2], y[::2], x[i, 1::2], y[1::2], 7))
+            assert float(found[i]) == pytest.approx(single, abs=0.03)
+        assert found[2:].isnan().all()
+
+    def test_a_feature_that_does_not_vary_in_training_says_nothing(self):
+        x, y = self.problems(12, count=1)
+        idle = torch.cat([x, torch.full_like(x[..., :1], 0.1)], dim=-1)
+        idle[:, 1::2, -1] = torch.linspace(-1e6, 1e6, 70)
+        wanted = probe_accuracies(x[:, ::2], y[::2], x[:, 1::2], y[1::2], 7)
+        assert torch.equal(probe_accuracies(idle[:, ::2], y[::2], idle[:, 1::2], y[1::2], 7), wanted)

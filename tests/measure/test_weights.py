@@ -1,18 +1,11 @@
-"""Nulls of weights and of descent: stages against NumPy, turned gradients, and 64 rotations at once or one by one."""
+"""Gradients of weights: cosines of stages and their nulls against NumPy, and gradients turned on their output side."""
 
 import numpy as np
 import pytest
 import torch
-from subjects import make_net, make_subject
 
-from creditscope.measure import functional_net as twin_module
-from creditscope.measure.descent import Slope, measure_descent, measure_stage_descent
-from creditscope.measure.functional_net import make_twin
-from creditscope.measure.nulls import turned_rows
-from creditscope.measure.numerics import flat_rows
-from creditscope.measure.weights import Products, stage_alignment, turned_weight
-from creditscope.record.schema import DESCENT_TURNS
-from creditscope.rng import generator
+from creditscope.measure.nulls import haar_frame
+from creditscope.measure.weights import Products, stage_alignment, turned_weight, weight_angle
 
 SHAPES = {"linear": (6, 4), "wide": (3, 9), "conv": (5, 2, 3, 3), "conv 1-d": (5, 2, 3), "bias": (7,),
           "added": (1, 5, 6)}  # fmt: skip
@@ -109,33 +102,34 @@ class TestTurnedWeights:
             assert float(sd) == pytest.approx(float(inner.std()), rel=0.06)
 
 
-@pytest.fixture(scope="module")
-def twin():
-    net, x, y = make_net(depth=2, width=12, steps=20)
-    return make_twin(make_subject(net, x[:24], y[:24], "dfa"))
+class TestOneWeight:
+    @pytest.mark.parametrize("shape", [(12, 5), (5, 12), (8, 3, 2, 2), (30,)])
+    def test_z_is_the_cosine_in_sd_of_simulated_rotations(self, shape):
+        stream = torch.Generator().manual_seed(0)
+        a = torch.randn(shape, generator=stream, dtype=torch.float64) + 0.5
+        g = torch.randn(shape, generator=stream, dtype=torch.float64) + 0.3 * a
+        A, G = (x.reshape(shape[0], -1).numpy() for x in (a, g))
+        size = np.linalg.norm(A) * np.linalg.norm(G)
+        turned = [float((haar_frame(shape[0], shape[0], stream).numpy() @ A * G).sum()) / size for _ in range(4000)]
+        assert abs(np.mean(turned)) < 4 * np.std(turned) / 4000**0.5
+        np.testing.assert_allclose(float(Products.of(a, g).z), (A * G).sum() / size / np.std(turned), rtol=0.06)
 
+    def test_z_of_a_bias_is_its_cosine_times_the_root_of_its_length(self):
+        a, g = torch.randn(2, 50, generator=torch.Generator().manual_seed(0))
+        expected = float(a @ g / a.norm() / g.norm() * 50**0.5)
+        for scale in (1e-30, 1.0, 1e30):
+            np.testing.assert_allclose(float(Products.of(a * scale, g / scale).z), expected, rtol=1e-5)
 
-class TestDescent:
-    def test_all_rotations_at_once_are_as_one_by_one(self, twin):
-        found = measure_descent(twin)
-        base, stream = twin.mean_of(twin.losses()).detach(), generator(twin.subject.seed, "rotations")
-        for tap, (h, a, g) in enumerate(zip(twin.seen.states, twin.seen.credits, twin.seen.exact, strict=True)):
-            slope = Slope(twin, base, h, twin.from_tap(tap), h.numel())
-            turned = [turned_rows(flat_rows(a), stream).view_as(a) for _ in range(DESCENT_TURNS)]
-            shares = torch.cat([slope.best([t]) for t in turned]) / slope.best([g])
-            assert len(shares) == 64
-            torch.testing.assert_close(found["descent_null"][tap], shares.mean(), rtol=1e-9, atol=1e-12)
-            torch.testing.assert_close(found["descent_null_sd"][tap], shares.std(), rtol=1e-7, atol=1e-12)
+    def test_what_is_added_to_tokens_is_turned_over_features(self):
+        a, g = torch.randn(2, 1, 7, 5, generator=torch.Generator().manual_seed(0))
+        torch.testing.assert_close(Products.of(a, g).z, Products.of(a[0].mT, g[0].mT).z)
 
-    @pytest.mark.slow
-    def test_how_many_go_together_does_not_matter(self, twin, monkeypatch):
-        together = measure_descent(twin) | measure_stage_descent(twin)
-        monkeypatch.setattr(twin_module, "TOGETHER", {"cpu": 1})
-        for key, value in (measure_descent(twin) | measure_stage_descent(twin)).items():
-            torch.testing.assert_close(value, together[key], rtol=1e-9, atol=1e-12)
-
-    def test_exact_credit_is_not_turned(self):
-        net, x, y = make_net(depth=1, width=8, steps=5)
-        found = measure_descent(make_twin(make_subject(net, x[:24], y[:24], "bp")))
-        assert found["descent"].tolist() == [1.0, 1.0]
-        assert found["descent_null"].isnan().all()
+    def test_angle_of_weight_and_feedback(self):
+        w = torch.randn(64, 32, generator=torch.Generator().manual_seed(0))
+        other = torch.randn(64, 32, generator=torch.Generator().manual_seed(1))
+        assert float(weight_angle(w, 3 * w)) == pytest.approx(0, abs=0.05)
+        assert float(weight_angle(w, -w)) == pytest.approx(180, abs=0.05)
+        assert float(weight_angle(w, other)) == pytest.approx(90, abs=4)
+        expected = np.degrees(np.arccos(float((w * (w + other)).sum() / w.norm() / (w + other).norm())))
+        assert float(weight_angle(w * 1e-30, (w + other) * 1e30)) == pytest.approx(expected, rel=1e-4)
+        assert weight_angle(w, torch.zeros_like(w)).isnan()

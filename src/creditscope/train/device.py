@@ -1,11 +1,17 @@
-"""Room on a GPU that several processes share: what one has no memory for now, it may have in a moment."""
+"""The device runs are trained on: which, how it multiplies, and room on a GPU that several processes share.
+
+What one process has no memory for now, it may have in a moment.
+"""
 
 import gc
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
+
+from creditscope.errors import CreditscopeError
 
 PATIENCE = 120.0
 """Seconds to wait for others to give memory back."""
@@ -13,6 +19,34 @@ OTHERS = 8
 """Others who hold less than this part of the device are not waited for: it would not help."""
 SPARE = 2
 """How much of what was held when the memory ran out a second try may take: that, and what was asked for next."""
+
+
+def choose_device(name: str) -> torch.device:
+    """ "cpu", "cuda" (or "cuda:1", …), or "auto": CUDA where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise CreditscopeError(f"Expected a device auto, cpu or cuda, but got {name!r}.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise CreditscopeError("Expected a CUDA device, but torch finds none. Use --device cpu.")
+    if device.type not in ("cpu", "cuda"):
+        raise CreditscopeError(f"Expected a device auto, cpu or cuda, but got {name!r}.")
+    return device
+
+
+@contextmanager
+def matrix_products(precision: str, device: torch.device) -> Iterator[None]:
+    """Inside, products of float32 matrices are what the precision says: full float32, or TF32 on CUDA."""
+    if precision == "tf32" and device.type != "cuda":
+        raise CreditscopeError(f"Expected a CUDA device for precision 'tf32', but got {device.type!r}. Use 'float32'.")
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def forget_peak(device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""Accuracy with one block put back to where it began: whether the trained net depends on what the block learned."""
+"""Ablation: accuracy with one block put back to where it began, or left out; whether the net depends on the block."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from creditscope.batch import Batch
-from creditscope.measure.subject import Subject
+from creditscope.errors import CreditscopeError
+from creditscope.measure.functional_net import Subject, replaced_states
 from creditscope.stack import call_net
 
 FIRST_STATISTICS = {"running_mean": 0, "running_var": 1, "num_batches_tracked": 0}
@@ -70,9 +71,12 @@ def _owner(name: str) -> str:
 
 
 def _accuracy(net: nn.Module, tensors: Mapping[str, Tensor], batches: Sequence[Batch]) -> Tensor:
-    """Share of the rows that count which are classified rightly."""
-    right = [b.only_scored(call_net(net, b.inputs, tensors).argmax(-1) == b.target) for b in batches]
-    return torch.cat(right).double().mean()
+    return torch.cat([_right(net, tensors, batch) for batch in batches]).double().mean()
+
+
+def _right(net: nn.Module, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
+    """Which of the rows that count are classified rightly."""
+    return batch.only_scored(call_net(net, batch.inputs, tensors).argmax(-1) == batch.target)
 
 
 def _batch_norms(net: nn.Module) -> dict[str, _BatchNorm]:
@@ -92,3 +96,29 @@ def _refitted(net: nn.Module, tensors: Mapping[str, Tensor], batch: Batch) -> di
     for norm in norms.values():
         norm.eval()
     return {**tensors, **fitted}
+
+
+@torch.no_grad()
+def measure_skips(subject: Subject) -> dict[str, Tensor]:
+    """Accuracy if the stage before a tap handed on the state of the tap before; NaN where it does not add to that."""
+    if subject.test is None:
+        raise CreditscopeError("Expected class labels, but got a loss of another kind.")
+    anatomy, names = subject.applied.anatomy, subject.taps
+    found = torch.full((len(names),), torch.nan, dtype=torch.float64, device=subject.target.device)
+    batches: list[Batch] = []
+    for tap, adds in enumerate(anatomy.residual):
+        if not adds or anatomy.shapes[tap] != anatomy.shapes[tap - 1]:
+            continue
+        batches = batches or list(subject.test())
+        right = []
+        for batch in batches:
+            kept: list[Tensor] = []
+
+            def keep(h: Tensor, kept: list[Tensor] = kept) -> Tensor:
+                kept.append(h.clone())  # the stage may work in place
+                return h
+
+            with replaced_states(subject.net, {names[tap - 1]: keep, names[tap]: lambda h, kept=kept: kept[0]}):
+                right.append(_right(subject.net, subject.tensors, batch))
+        found[tap] = torch.cat(right).double().mean()
+    return {"skip_one": found}

@@ -1,4 +1,4 @@
-"""Which runs are trained together, and by which engine.
+"""Which runs are trained together, by which engine, and which are begun first.
 
 Runs that differ only in their seed can be stacked. On CUDA they always are. On a CPU that pays only for small nets,
 where most of a step's time goes into starting its operations; the loop is as fast or faster for all others, and its
@@ -13,8 +13,8 @@ import torch
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, begun_by
-from creditscope.registry import NETS
-from creditscope.tasks import AnyTask, GraphTask, load_task
+from creditscope.registry import NETS, TASKS
+from creditscope.tasks import AnyTask, GraphTask, declared_kinds, load_task
 
 CPU_SEEDS = 8
 """Seeds from which on a stack is the faster engine on a CPU, if the net is small."""
@@ -22,41 +22,32 @@ CPU_WORK = 2e7
 """Parameters × rows of a step up to which a net is small in that sense (bench/stacked.py)."""
 CPU_CHUNK = 4
 """Seeds below which a stack is not split over cores."""
+ROWS = 50_000
+"""Taken as those of any task but a graph, whose epoch is one step: to count them its data would have to be read."""
+STEP = 10
+"""What a step of a stack costs beside its seeds, as if it had so many more (bench/stacked.py on a GPU)."""
+DEAR = 100_000
+"""What the dear instruments cost a seed, as if it were trained for so many more steps of one layer."""
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs to be trained in one go, by one engine."""
 
     specs: tuple[RunSpec, ...]
     engine: str
 
 
-def choose_device(name: str) -> torch.device:
-    """ "cpu", "cuda" (or "cuda:1", …), or "auto": CUDA where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise CreditscopeError(f"Expected a device auto, cpu or cuda, but got {name!r}.") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise CreditscopeError("Expected a CUDA device, but torch finds none. Use --device cpu.")
-    if device.type not in ("cpu", "cuda"):
-        raise CreditscopeError(f"Expected a device auto, cpu or cuda, but got {name!r}.")
-    return device
-
-
 def group_runs(
     specs: Sequence[RunSpec], root: Path, *, device: torch.device, engine: str = "auto", workers: int = 1
-) -> list[Group]:
+) -> list[RunGroup]:
     """All runs, grouped; a run that was begun keeps its engine, so that it ends with the same bytes."""
     if engine not in ("auto", "loop", "stacked"):
         raise CreditscopeError(f"Expected an engine auto, loop or stacked, but got {engine!r}.")
     alike: dict[str, list[RunSpec]] = {}
     for spec in specs:
         alike.setdefault(spec.stack_key(), []).append(spec)
-    groups: list[Group] = []
+    groups: list[RunGroup] = []
     for together in alike.values():
         chosen = _choose(together, device) if engine == "auto" else engine
         by_engine: dict[str, list[RunSpec]] = {}
@@ -66,7 +57,7 @@ def group_runs(
             size = 1 if own == "loop" else len(members)
             if own != "loop" and device.type == "cpu":
                 size = max(CPU_CHUNK, -(-len(members) // workers))
-            groups += [Group(tuple(members[i : i + size]), own) for i in range(0, len(members), size)]
+            groups += [RunGroup(tuple(members[i : i + size]), own) for i in range(0, len(members), size)]
     return groups
 
 
@@ -90,3 +81,31 @@ def count_parameters(spec: RunSpec, task: AnyTask) -> int | None:
     except Exception:
         return None
     return sum(p.numel() for p in net.parameters())
+
+
+def longest_first(groups: Sequence[RunGroup]) -> list[RunGroup]:
+    """Transformers, then what is measured in full, then by what training and measuring cost, as far as a spec tells.
+
+    So no worker is left with a long one at the end. Groups of the same length stay in their order.
+    """
+    return sorted(groups, key=_length, reverse=True)
+
+
+def _length(group: RunGroup) -> tuple[bool, bool, float]:
+    spec, seeds = group.specs[0], len(group.specs)
+    layers = spec.net_options.get("depth", 1)
+    training = _steps(spec) * (layers if isinstance(layers, int) else 1) * (STEP + seeds)
+    transformer = getattr(NETS.get(spec.net), "class_token", None) is not None
+    return transformer, spec.tier == "full", training + _dear_snapshots(spec) * seeds * DEAR
+
+
+def _steps(spec: RunSpec) -> float:
+    graph = declared_kinds(TASKS.get(spec.task)) == (GraphTask.kind,)
+    return spec.epochs * (1 if graph else ROWS / spec.batch)
+
+
+def _dear_snapshots(spec: RunSpec) -> int:
+    """How often the dear instruments are taken: never, before and after training, or always."""
+    if spec.tier == "full":
+        return sum(map(spec.snapshot_due, range(spec.epochs + 1)))
+    return 0 if spec.tier == "quick" else 2

@@ -1,4 +1,4 @@
-"""Records of stacked runs: where the loop's lie, the same but for rounding; halves of a stack where memory is short."""
+"""Groups trained into records: a stack's as the loop's but for rounding, and in halves where memory is short."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,24 +9,57 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from stacking import assert_snapshots_agree, record_run, recorded, same_bytes, stop, train_on
+from trained import record_runs
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, read_record, run_folder
 from creditscope.stack import StackedNet
-from creditscope.train import recording, stacked
+from creditscope.train import stacked, training
 from creditscope.train.checkpoint import NAME
-from creditscope.train.engines import Group
 from creditscope.train.events import NO_MEMORY, Ended, Epoch
-from creditscope.train.recording import record_group
+from creditscope.train.execute import run_all
+from creditscope.train.groups import RunGroup
 from creditscope.train.run import Run
-from creditscope.train.runner import run_all
 from creditscope.train.stacked import StackedRun, stack_runs
+from creditscope.train.training import StoppedError, train_group
+
+CPU = torch.device("cpu")
+
+
+def ends_of(specs: Sequence[RunSpec], root: Path) -> list[Ended]:
+    events = train_group(RunGroup(tuple(specs), "stacked"), root, device=CPU)
+    return [event for event in events if isinstance(event, Ended)]
+
+
+@pytest.fixture
+def train_epochs(monkeypatch) -> Callable[[Callable[[StackedRun, int], None]], None]:
+    """Something happens to a stack before each epoch."""
+    original = StackedRun.train_epoch
+
+    def happens(what: Callable[[StackedRun, int], None]) -> None:
+        def train_epoch(run: StackedRun, epoch: int, **options: Any) -> Any:
+            what(run, epoch)
+            return original(run, epoch, **options)
+
+        monkeypatch.setattr(StackedRun, "train_epoch", train_epoch)
+
+    return happens
+
+
+def poison(after: int, value: float) -> Callable[[StackedRun, int], None]:
+    """The second seed's weights, before an epoch."""
+
+    def spoil(run: StackedRun, epoch: int) -> None:
+        if epoch == after:
+            next(run.net.parameters()).data[1] = value
+
+    return spoil
 
 
 class TestRecords:
     def test_they_are_complete_and_name_the_stack(self, tmp_path):
         specs = recorded((1, 2, 3))
-        *heard, one, two, three = record_group(Group(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu"))
+        *heard, one, two, three = train_group(RunGroup(tuple(specs), "stacked"), tmp_path, device=CPU)
         assert [one, two, three] == [Ended(spec.digest(), "complete") for spec in specs]
         told = [(event.run, event.done) for event in heard if isinstance(event, Epoch)]
         assert told == [(spec.digest(), epoch) for epoch in range(1, 5) for spec in specs]
@@ -65,18 +98,13 @@ class TestRecords:
         assert read_record(run_folder(tmp_path, spec)).provenance.stack == (2,)
         assert same_bytes([spec], tmp_path, whole(recorded((1, 2, 3))))
 
-    @pytest.mark.parametrize("after", [0, 2])
-    def test_one_that_diverges_says_so_and_the_others_complete(self, tmp_path, monkeypatch, whole, after):
+    @pytest.mark.parametrize(("after", "value"), [(0, math.nan), (2, math.inf)])
+    def test_one_that_diverges_says_so_and_the_others_complete(
+        self, tmp_path, monkeypatch, train_epochs, whole, after, value
+    ):
         specs = recorded((1, 2, 3))
         root = whole(specs)
-        original = StackedRun.train_epoch
-
-        def poisoned(self: StackedRun, epoch: int, **options: Any) -> Any:
-            if epoch == after:
-                next(self.net.parameters()).data[1] = math.nan
-            return original(self, epoch, **options)
-
-        monkeypatch.setattr(StackedRun, "train_epoch", poisoned)
+        train_epochs(poison(after, value))
         assert train_on(specs, tmp_path) == ["complete", "diverged", "complete"]
         record = read_record(run_folder(tmp_path, specs[1]))
         assert (record.provenance.status, record.provenance.diverged_epoch) == ("diverged", after + 1)
@@ -86,17 +114,10 @@ class TestRecords:
         monkeypatch.undo()
         assert train_on(specs, tmp_path) == ["complete", "diverged", "complete"]
 
-    def test_mates_of_one_that_diverged_can_be_stopped_and_go_on(self, tmp_path, monkeypatch, whole):
+    def test_mates_of_one_that_diverged_can_be_stopped_and_go_on(self, tmp_path, monkeypatch, train_epochs, whole):
         specs = recorded((1, 2, 3))
         root = whole(specs)
-        original = StackedRun.train_epoch
-
-        def poisoned(self: StackedRun, epoch: int, **options: Any) -> Any:
-            if epoch == 0:
-                next(self.net.parameters()).data[1] = math.nan
-            return original(self, epoch, **options)
-
-        monkeypatch.setattr(StackedRun, "train_epoch", poisoned)
+        train_epochs(poison(0, math.nan))
         stop(specs, tmp_path, epochs=3)
         monkeypatch.undo()
         assert train_on(specs, tmp_path) == ["complete", "diverged", "complete"]
@@ -112,23 +133,33 @@ class TestRecords:
 class TestMemory:
     """A stack that does not fit is halved until it does."""
 
+    @pytest.fixture
+    def room(self, monkeypatch) -> Callable[..., list[int]]:
+        """So many seeds fit into a stack, or all of them from the n-th try on; gives the sizes that were tried."""
+
+        def only(seeds: int, *, tries: float = math.inf) -> list[int]:
+            tried: list[int] = []
+
+            def small(runs: Sequence[Run], **how: bool) -> StackedRun:
+                tried.append(len(runs))
+                if len(runs) > seeds and len(tried) <= tries:
+                    raise torch.OutOfMemoryError("CUDA out of memory.")
+                return stack_runs(runs, **how)
+
+            monkeypatch.setattr(training, "stack_runs", small)
+            return tried
+
+        return only
+
     def stacks(self, specs: Sequence[RunSpec], root: Path) -> set[tuple[int, ...]]:
         return {read_record(run_folder(root, spec)).provenance.stack for spec in specs}
 
     @pytest.mark.slow
-    def test_too_little_to_make_the_stack(self, tmp_path, monkeypatch, whole):
+    def test_too_little_to_make_the_stack(self, tmp_path, room, whole):
         specs = recorded((1, 2, 3, 4, 5), epochs=1)
         root = whole(specs)
-
-        def small(runs: Sequence[Run], **how: bool) -> StackedRun:
-            if len(runs) > 2:
-                raise torch.OutOfMemoryError("CUDA out of memory.")
-            return stack_runs(runs, **how)
-
-        monkeypatch.setattr(recording, "stack_runs", small)
-        events = record_group(Group(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu"))
-        ended = [event for event in events if isinstance(event, Ended)]
-        assert ended == [Ended(spec.digest(), "complete") for spec in specs]
+        room(2)
+        assert ends_of(specs, tmp_path) == [Ended(spec.digest(), "complete") for spec in specs]
         assert self.stacks(specs, tmp_path) == {(1, 2), (3,), (4, 5)}
         assert same_bytes(specs, tmp_path, root)
 
@@ -146,64 +177,42 @@ class TestMemory:
         assert self.stacks(specs, tmp_path) == {(1,), (2, 3)}
 
     @pytest.mark.slow
-    def test_too_little_in_the_middle_of_training(self, tmp_path, monkeypatch, whole):
+    def test_too_little_in_the_middle_of_training(self, tmp_path, monkeypatch, train_epochs, whole):
         specs = recorded((1, 2, 3, 4))
         root = whole(specs)
-        original = StackedRun.train_epoch
 
-        def small(self: StackedRun, epoch: int, **options: Any) -> Any:
-            if epoch == 2 and len(self.members) > 2:
+        def run_out(run: StackedRun, epoch: int) -> None:
+            if epoch == 2 and len(run.members) > 2:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
-            return original(self, epoch, **options)
 
-        monkeypatch.setattr(StackedRun, "train_epoch", small)
-        monkeypatch.setattr(recording, "CHECKPOINT_SECONDS", 0.0)
+        train_epochs(run_out)
+        monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
         assert train_on(specs, tmp_path) == ["complete"] * 4
         assert self.stacks(specs, tmp_path) == {(1, 2), (3, 4)}
         assert same_bytes(specs, tmp_path, root)
 
-    def test_each_run_ends_once_even_if_its_checkpoint_was_damaged(self, tmp_path, monkeypatch):
+    def test_each_run_ends_once_even_if_its_checkpoint_was_damaged(self, tmp_path, room):
         specs = recorded((1, 2, 3), epochs=2)
         stop(specs, tmp_path, epochs=1)
         (run_folder(tmp_path, specs[1]) / NAME).write_bytes(b"damaged")
-
-        def small(runs: Sequence[Run], **how: bool) -> StackedRun:
-            if len(runs) > 1:
-                raise torch.OutOfMemoryError("CUDA out of memory.")
-            return stack_runs(runs, **how)
-
-        monkeypatch.setattr(recording, "stack_runs", small)
-        events = record_group(Group(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu"))
-        ended = [event.run for event in events if isinstance(event, Ended)]
-        assert sorted(ended) == sorted(spec.digest() for spec in specs)
+        room(1)
+        assert sorted(end.run for end in ends_of(specs, tmp_path)) == sorted(spec.digest() for spec in specs)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("times", [1, 2, 3], ids=["enough", "later", "still too little"])
-    def test_a_stack_is_tried_again_when_others_have_made_room(self, tmp_path, monkeypatch, whole, times):
+    def test_a_stack_is_tried_again_when_others_have_made_room(self, tmp_path, monkeypatch, room, whole, times):
         specs = recorded((1, 2, 3), epochs=1)
-        root, tried, asked = whole(specs), [], []
-
-        def small(runs: Sequence[Run], **how: bool) -> StackedRun:
-            tried.append(len(runs))
-            if len(runs) > 2 and len(tried) <= times:
-                raise torch.OutOfMemoryError("CUDA out of memory.")
-            return stack_runs(runs, **how)
-
-        monkeypatch.setattr(recording, "stack_runs", small)
-        monkeypatch.setattr(recording, "peak_bytes", lambda device: 7)
-        monkeypatch.setattr(recording, "wait_for_room", lambda device, peak, stop: asked.append(peak) or True)
+        root, asked = whole(specs), []
+        tried = room(2, tries=times)
+        monkeypatch.setattr(training, "peak_bytes", lambda device: 7)
+        monkeypatch.setattr(training, "wait_for_room", lambda device, peak, stop: asked.append(peak) or True)
         assert train_on(specs, tmp_path) == ["complete"] * 3
         assert tried == {1: [3, 3], 2: [3, 3, 3], 3: [3, 3, 3, 1, 2]}[times]
         assert asked == [7] * min(times, 2)
         assert same_bytes(specs, tmp_path, root)
 
-    def test_a_stack_that_waits_for_room_can_be_stopped(self, tmp_path, monkeypatch):
-        specs = recorded((1, 2, 3), epochs=1)
-
-        def none(runs: Sequence[Run], **how: bool) -> StackedRun:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-
-        asked_to_stop = []
+    def test_a_stack_that_waits_for_room_can_be_stopped(self, tmp_path, monkeypatch, room):
+        specs, asked_to_stop = recorded((1, 2, 3), epochs=1), []
 
         def wait(device: torch.device, peak: int, should_stop: Callable[[], bool]) -> bool:
             assert not should_stop()
@@ -211,34 +220,27 @@ class TestMemory:
             assert should_stop()
             return False
 
-        monkeypatch.setattr(recording, "stack_runs", none)
-        monkeypatch.setattr(recording, "wait_for_room", wait)
-        with pytest.raises(recording.StoppedError):
-            recording.record_runs(specs, tmp_path, engine="stacked", should_stop=lambda: bool(asked_to_stop))
+        room(0)
+        monkeypatch.setattr(training, "wait_for_room", wait)
+        with pytest.raises(StoppedError):
+            record_runs(specs, tmp_path, engine="stacked", should_stop=lambda: bool(asked_to_stop))
 
     @pytest.mark.slow
     @pytest.mark.parametrize("said", ["Triton Error [CUDA]: out of memory", "CUBLAS_STATUS_ALLOC_FAILED when calling"])
-    def test_whoever_says_that_memory_ran_out_is_heard(self, tmp_path, monkeypatch, said):
+    def test_whoever_says_that_memory_ran_out_is_heard(self, tmp_path, train_epochs, said):
         specs = recorded((1, 2), epochs=1)
-        original = StackedRun.train_epoch
 
-        def small(self: StackedRun, epoch: int, **options: Any) -> Any:
-            if len(self.members) > 1:
+        def run_out(run: StackedRun, epoch: int) -> None:
+            if len(run.members) > 1:
                 raise RuntimeError(said)
-            return original(self, epoch, **options)
 
-        monkeypatch.setattr(StackedRun, "train_epoch", small)
+        train_epochs(run_out)
         assert train_on(specs, tmp_path) == ["complete"] * 2
         assert self.stacks(specs, tmp_path) == {(1,), (2,)}
 
-    def test_too_little_for_one_is_an_error_of_that_run(self, tmp_path, monkeypatch):
+    def test_too_little_for_one_is_an_error_of_that_run(self, tmp_path, room):
         specs = recorded((1, 2), epochs=1)
-
-        def none(runs: Sequence[Run], **how: bool) -> StackedRun:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-
-        monkeypatch.setattr(recording, "stack_runs", none)
-        events = list(record_group(Group(tuple(specs), "stacked"), tmp_path, device=torch.device("cpu")))
-        assert [(event.run, event.status) for event in events] == [(spec.digest(), NO_MEMORY) for spec in specs]
-        with pytest.raises(CreditscopeError, match="CUDA out of memory"):
+        room(0)
+        assert [(end.run, end.status) for end in ends_of(specs, tmp_path)] == [(s.digest(), NO_MEMORY) for s in specs]
+        with pytest.raises(CreditscopeError, match="out of memory"):
             run_all(specs, tmp_path, jobs=1, engine="stacked")

@@ -1,17 +1,15 @@
 """Blocks of runs put back: every seed's by its own beginning, built again at the end; what tier quick measures."""
 
 import copy
-import math
 from dataclasses import fields, replace
 
 import pytest
-from stacking import build, image_task, record_run, spec_of, stack, stop_after, train
+from stacking import Normed, build, record_run, spec_of, stack, stop, train
 from torch import Tensor, nn
 
 from creditscope.record import Snapshot, TapMeasures, read_record, run_folder
 from creditscope.registry import NETS
 from creditscope.train import snapshots
-from creditscope.train.recording import StoppedError
 from creditscope.train.run import Run
 from creditscope.train.snapshots import evaluate
 
@@ -20,22 +18,12 @@ pytestmark = pytest.mark.slow
 LEARNS = {"epochs": 4, "lr": 1e-2, "snapshot_every": 0, "noise": False}
 
 
-class Bumpy(nn.Module):
-    """Residual blocks with batch norm."""
-
-    stem_tap = "stem"
-    block_taps = "blocks.*"
+class Bumpy(Normed):
+    """Residual blocks with batch norm, each with a layer of its own."""
 
     def __init__(self, input_shape: tuple[int, ...], classes: int, *, width: int = 16):
-        super().__init__()
-        self.stem, self.head = nn.Linear(math.prod(input_shape), width), nn.Linear(width, classes)
-        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width)) for _ in range(2))
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.stem(x.flatten(1))
-        for block in self.blocks:
-            h = h + block(h).relu()
-        return self.head(h)
+        super().__init__(input_shape, classes, width=width)
+        self.blocks[1][0] = nn.Linear(width, width)
 
 
 def by_hand(run: Run, began: dict[str, Tensor], block: str) -> float:
@@ -53,34 +41,24 @@ def filled(snapshot: Snapshot) -> set[str]:
     return {f.name for f in fields(TapMeasures) if f.default == () and getattr(snapshot.taps, f.name)}
 
 
-@pytest.mark.parametrize("rule", ["bp", "fa", "dfa"])
-def test_the_last_snapshot_knows_where_each_block_began(rule):
-    run = build(spec_of(rule=rule, **LEARNS))
+@pytest.mark.parametrize(
+    ("net", "rule", "blocks", "others"),
+    [
+        *(("resmlp", rule, ["blocks.0", "blocks.1"], {}) for rule in ("bp", "fa", "dfa")),
+        ("gcn", "bp", ["layers.1"], {"epochs": 60}),
+        ("vit", "bp", ["blocks.0", "blocks.1"], {"epochs": 5}),
+    ],
+)
+def test_the_last_snapshot_knows_where_each_block_began(net, rule, blocks, others):
+    run = build(spec_of(net, rule, **LEARNS | others))
     began = copy.deepcopy(run.net.state_dict())
     (ended,) = train(run)
     first, last = ended.snapshots
-    wanted = [by_hand(run, began, f"blocks.{i}") for i in range(2)]
+    wanted = [by_hand(run, began, block) for block in blocks]
     assert first.taps.rewind == ()
     assert last.taps.rewind == (None, *wanted)
     assert (last.taps.rewind_refit, last.accuracy_refit) == ((), None)
-    assert all(value != last.accuracy for value in wanted)
-
-
-def test_layers_of_a_graph_are_put_back():
-    run = build(spec_of("gcn", "bp", epochs=60, lr=1e-2, noise=False, snapshot_every=0))
-    began = copy.deepcopy(run.net.state_dict())
-    (ended,) = train(run)
-    last = ended.snapshots[-1]
-    assert last.taps.rewind == (None, by_hand(run, began, "layers.1"))
-    assert last.taps.rewind[1] != last.accuracy
-
-
-def test_tokens_are_put_back():
-    run = build(spec_of("vit", "bp", lr=1e-2, noise=False, snapshot_every=0))
-    began = copy.deepcopy(run.net.state_dict())
-    (ended,) = train(run)
-    assert len(image_task().y_test) == 64
-    assert ended.snapshots[-1].taps.rewind == (None, *(by_hand(run, began, f"blocks.{i}") for i in range(2)))
+    assert net == "vit" or last.accuracy not in wanted
 
 
 @pytest.mark.parametrize("rule", ["bp", "fa", "dfa"])
@@ -123,8 +101,7 @@ def test_nets_are_built_again_once_a_seed_and_only_at_the_end(monkeypatch):
 @pytest.mark.parametrize("rule", ["fa", "dfa"])
 def test_a_run_that_was_stopped_puts_back_the_same(tmp_path, rule):
     spec = spec_of(rule=rule, **LEARNS)
-    with pytest.raises(StoppedError):
-        record_run(spec, tmp_path / "stopped", should_stop=stop_after(2))
+    stop([spec], tmp_path / "stopped", engine="loop")
     for name in ("stopped", "whole"):
         assert record_run(spec, tmp_path / name) == "complete"
     stopped, whole = (read_record(run_folder(tmp_path / name, spec)) for name in ("stopped", "whole"))
@@ -169,8 +146,3 @@ class TestQuick:
             run = build(spec_of(epochs=2, noise=noise))
             found = [snapshots.snapshot_run(run, epoch)[0].taps.g_noise[0] is not None for epoch in range(3)]
             assert found == [False, False, noise]
-
-
-def test_the_net_before_training_is_called_so():
-    taken = train(stack([spec_of(seed=seed, epochs=2) for seed in (1, 2)]))
-    assert [[s.untrained for s in ended.snapshots] for ended in taken] == [[True, False, False]] * 2
