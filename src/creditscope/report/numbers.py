@@ -1,36 +1,24 @@
-"""Numbers as the page needs them: rounded for the script, averaged over seeds, thinned over epochs."""
+"""Numbers as the page needs them: rounded for the script, with their seeds, epochs thinned."""
 
 import math
 from collections.abc import Sequence
 
-from creditscope.auditing.stats import Interval, known_mean, write_interval
+from creditscope.auditing.stats import Interval, write_interval
 
 DIGITS = 4
 """Significant digits of the numbers that the script looks up."""
 
 
-def four(value: float | None) -> float | None:
-    """Rounded to four significant digits.
+def four(value: float) -> float | None:
+    """Rounded to four significant digits; None for what is no number.
 
-    >>> four(0.123456), four(1.23456e-9), four(1024.0), four(None)
+    >>> four(0.123456), four(1.23456e-9), four(1024.0), four(math.nan)
     (0.1235, 1.235e-09, 1024, None)
     """
-    if value is None or not math.isfinite(value):
+    if not math.isfinite(value):
         return None
     rounded = float(f"{value:.{DIGITS}g}")
     return int(rounded) if rounded.is_integer() else rounded
-
-
-def mean(values: Sequence[float | None], *, geometric: bool) -> float | None:
-    """Over the seeds that have a value; sizes on a log scale, unless one of them is exactly zero.
-
-    >>> mean([4.0, 4.0, None], geometric=True), mean([0.0, 2.0], geometric=True), mean([None], geometric=False)
-    (4.0, 1.0, None)
-    """
-    known = [v for v in values if v is not None]
-    if geometric and known and min(known) > 0:
-        return math.exp(sum(map(math.log, known)) / len(known))
-    return known_mean(known)
 
 
 def counted(found: Interval | None, n: int, form: str = ".3f") -> str:
