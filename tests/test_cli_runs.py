@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from builders import make_family, make_record, make_wanted, write_record
 
-from creditscope.commands._settings import read_seeds
 from creditscope.commands.list import List
+from creditscope.commands.run import read_seeds
 from creditscope.errors import UnknownNameError
 from creditscope.paper.commands._drawing import _latest_texts
 from creditscope.paper.studies.audit_hero import audit_hero

@@ -35,7 +35,14 @@ def __getattr__(name: str) -> Any:
 
 
 def save_figure(fig: "Figure", folder: str | Path, name: str) -> list[Path]:
-    """Write NAME.png and NAME.pdf (Type-42 fonts, no date, so equal figures are equal files)."""
+    """Write NAME.png and NAME.pdf (Type-42 fonts, no date, so equal figures are equal files).
+
+    >>> import creditscope as cs
+    >>> from creditscope import plots
+    >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
+    >>> [path.name for path in plots.save_figure(runs.plot(), "figures", "mine")]
+    ['mine.png', 'mine.pdf']
+    """
     from creditscope.plots._style import styled
 
     folder = Path(folder)

@@ -31,6 +31,12 @@ def over_epochs(
     `quantity` is a number of a snapshot (accuracy, gamma, loss, …), or with `tap` (its number or name) one of its taps.
     Norms are on a log axis, with geometric means. A mean is over the seeds that did not diverge, at the epochs that all
     of them have. `labels` writes names.
+
+    >>> import creditscope as cs
+    >>> from creditscope import plots
+    >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
+    >>> plots.over_epochs(runs, "h_norm", tap=1).get_yscale()
+    'log'
     """
     _check(quantity, tap)
     lines, log = lines_of(records), tap is not None and is_size(quantity)
