@@ -10,10 +10,10 @@ from sklearn.linear_model import LogisticRegression
 from subjects import make_net, make_subject
 from torch import nn
 
-from creditscope.batch import Batch
 from creditscope.measure.probe import fit_logistic, measure_probe, probe_accuracy, spread_rows
 from creditscope.measure.skip import measure_skips
 from creditscope.record import Facts, RuleFacts
+from creditscope.stack import Batch
 
 
 def clusters(rows: int, features: int, classes: int, seed: int = 0):

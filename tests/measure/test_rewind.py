@@ -10,9 +10,9 @@ from subjects import make_subject
 from torch import Tensor, nn
 
 from creditscope.auditing.rewinding import rewound_blocks
-from creditscope.batch import Batch
 from creditscope.measure.rewind import measure_rewind
 from creditscope.nets.resmlp import ResMLP
+from creditscope.stack import Batch
 
 ROWS = 600
 

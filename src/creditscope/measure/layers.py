@@ -11,13 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.losses import errors_function
 from creditscope.measure.logistic import probe_accuracies
 from creditscope.measure.numerics import row_norms
 from creditscope.measure.observation import exactly
-from creditscope.stack import Net, StackedNet, as_arguments, pattern_of
+from creditscope.stack import Batch, Net, StackedNet, as_arguments, pattern_of
 from creditscope.taps import leave_untouched, resolve_taps, watch_forward
 
 TOGETHER = 64

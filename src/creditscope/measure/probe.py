@@ -7,10 +7,10 @@ states lie. The problem is convex, so this is the solution that scikit-learn fin
 import torch
 from torch import Tensor
 
-from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.measure.subject import Subject
 from creditscope.record.schema import Facts
+from creditscope.stack import Batch
 from creditscope.taps import watch_forward
 
 ROWS = 2048

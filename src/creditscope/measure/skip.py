@@ -3,11 +3,10 @@
 import torch
 from torch import Tensor
 
-from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.measure.functional_net import replaced_states
 from creditscope.measure.subject import Subject
-from creditscope.stack import call_net
+from creditscope.stack import Batch, call_net
 
 
 @torch.no_grad()

@@ -6,10 +6,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from creditscope.batch import Batch
 from creditscope.losses import RowLoss
 from creditscope.rules import AppliedRule, AppliedTapRule, FeedbackLinear
-from creditscope.stack import Net, StackedNet, pattern_of
+from creditscope.stack import Batch, Net, StackedNet, pattern_of
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from creditscope.tasks._edges import clean_adjacency
 from creditscope.tasks._files import DataFiles
 from creditscope.tasks._pickle import read_pickle
-from creditscope.tasks._task import GraphTask
+from creditscope.tasks._task import GraphTask, clean_adjacency
 
 HOME = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
 PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")

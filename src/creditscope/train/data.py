@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.graph import Adjacency
 from creditscope.measure.probe import spread_rows
@@ -18,7 +17,7 @@ from creditscope.nets import accepted_kinds
 from creditscope.record.spec import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator
-from creditscope.stack import PerSeed
+from creditscope.stack import Batch, PerSeed
 from creditscope.tasks import AnyTask, GraphTask, Kind, Task
 from creditscope.train.augment import add_border, crop_and_flip, draw_crops, normalise_pixels, pixel_scale
 from creditscope.train.optimiser import number_format

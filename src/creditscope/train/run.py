@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from creditscope.batch import Batch
 from creditscope.losses import RowErrors, errors_function
 from creditscope.measure.facts import gather_facts
 from creditscope.measure.observation import exact_weight_gradients
@@ -19,7 +18,7 @@ from creditscope.record.spec import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator, global_stream
 from creditscope.rules import Application, apply_rule, feedback_state, rule_class
-from creditscope.stack import Net, pattern_of
+from creditscope.stack import Batch, Net, pattern_of
 from creditscope.taps import resolve_taps
 from creditscope.tasks import AnyTask, load_task
 from creditscope.train.data import Data, place_data
