@@ -353,7 +353,3 @@ class TestConvert:
         assert report.names("rule") == ["0.weight", "0.bias"]
         assert [type(layer).__name__ for layer in (plain[2], other[2])] == ["FeedbackLinear", "Linear"]
         assert len(cs.watch(plain, taps="1", stem="0").snapshot(x, y, tier="quick").taps.cos) == 2
-
-    def test_an_unknown_option_is_named(self):
-        with pytest.raises(CreditscopeError, match=r"'heead'\. Choices: head, scale"):
-            cs.convert(self.model(), "fa", taps="1", inputs=torch.randn(12, 4), heead=1)

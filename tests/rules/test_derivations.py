@@ -128,10 +128,6 @@ def test_rule_matches_the_derivation(rule, tokens):
         shape = seen.states[tap].shape
         np.testing.assert_allclose(seen.credits[tap].numpy(), expected[tap].reshape(shape), rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(seen.exact[tap].numpy(), exact[tap].reshape(shape), rtol=1e-9, atol=1e-12)
-    told = {**seen.exact_weights, **seen.rule_weights}
-    assert told.keys() == dict(net.named_parameters()).keys()
-    for name, gradient in told.items():
-        torch.testing.assert_close(gradient / ROWS, net.get_parameter(name).grad)
 
 
 @pytest.mark.parametrize("tokens", [False, True], ids=["2-D", "tokens"])
