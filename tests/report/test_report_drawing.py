@@ -16,9 +16,8 @@ from creditscope.auditing.stats import Interval
 from creditscope.report.colours import SIGNED, Scale, diverging, log_scale, sequential
 from creditscope.report.curves import Curve, draw_chart, spread
 from creditscope.report.heatmap import draw_heatmap
-from creditscope.report.history import choose_epochs, trace_layers
-from creditscope.report.layers import _size
-from creditscope.report.numbers import counted, pick
+from creditscope.report.history import choose_epochs, pick, trace_layers
+from creditscope.report.layers import _size, counted
 
 
 def lightness(colour: str) -> float:

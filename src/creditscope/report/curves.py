@@ -11,8 +11,7 @@ from creditscope.auditing.methods import Method
 from creditscope.plots._quantities import SCALARS, is_size, title
 from creditscope.record import Snapshot
 from creditscope.report.colours import decades, power
-from creditscope.report.history import drawn_records, mean_over_seeds, shared_epochs
-from creditscope.report.numbers import pick
+from creditscope.report.history import drawn_records, mean_over_seeds, pick, shared_epochs
 from creditscope.text import amount, number
 
 QUANTITIES = ("accuracy", "gamma", "h_norm", "g_norm")

@@ -1,5 +1,6 @@
 """Per method: every quantity of the layers over seeds, epochs and taps, as the heatmaps and the script read it."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,11 @@ from creditscope.auditing.methods import Method
 from creditscope.auditing.stats import NULL_SDS
 from creditscope.plots._quantities import is_size, mean_sd, of_taps, take_log
 from creditscope.record import Record
-from creditscope.report.numbers import four, pick
 
 SYMBOLS = {"cos": "cos", "g_norm": "‖g‖", "h_norm": "‖h‖", "rho": "ρ"}
 """The quantities that are drawn, in their order, and what stands above a heatmap."""
+DIGITS = 4
+"""Significant digits of the numbers that the script looks up."""
 MANY_METHODS = 100
 """A page of more methods has fewer epochs of each, so that it can still be mailed."""
 
@@ -68,6 +70,18 @@ def _by_epoch(values: np.ndarray) -> list[Any]:
     return [row[0] if len(set(row)) == 1 else row for row in rounded]
 
 
+def four(value: float) -> float | None:
+    """Rounded to four significant digits; None for what is no number.
+
+    >>> four(0.123456), four(1.23456e-9), four(1024.0), four(math.nan)
+    (0.1235, 1.235e-09, 1024, None)
+    """
+    if not math.isfinite(value):
+        return None
+    rounded = float(f"{value:.{DIGITS}g}")
+    return int(rounded) if rounded.is_integer() else rounded
+
+
 def choose_epochs(methods: Sequence[Method], most: int) -> tuple[int, ...]:
     """Columns that the methods of a setting share: epochs that all of them have, where those are enough to fill half
     of the columns; else epochs that half of the methods have, and where each of them ends."""
@@ -110,6 +124,23 @@ def trace_layers(method: Method, epochs: Sequence[int]) -> LayerHistory:
         in_null=np.abs(means.get("cos", np.nan)) < NULL_SDS * extras["null_sd"],
         extras=extras,
     )
+
+
+def pick(epochs: Sequence[int], most: int) -> tuple[int, ...]:
+    """At most so many of ascending epochs, evenly on a log scale of 1 + epoch, first and last among them.
+
+    >>> pick(range(0, 101), 8)
+    (0, 1, 3, 6, 13, 26, 51, 100)
+    """
+    if len(epochs) <= most:
+        return tuple(epochs)
+    first, last = math.log1p(epochs[0]), math.log1p(epochs[-1])
+    chosen = [-1]
+    for i in range(most):
+        wanted = first + (last - first) * i / (most - 1)
+        free = range(chosen[-1] + 1, len(epochs) - most + i + 1)
+        chosen.append(min(free, key=lambda j: abs(math.log1p(epochs[j]) - wanted)))
+    return tuple(epochs[j] for j in chosen[1:])
 
 
 def shared_epochs(records: Sequence[Record]) -> list[int]:

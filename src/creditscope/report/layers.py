@@ -8,13 +8,12 @@ from markupsafe import Markup
 
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.methods import Method
-from creditscope.auditing.stats import geometric_interval, write_points
+from creditscope.auditing.stats import Interval, geometric_interval, write_interval, write_points
 from creditscope.auditing.symbols import OF_ANSWER, OF_WORD
 from creditscope.plots._quantities import is_size, title
 from creditscope.report.colours import SIGNED, Scale, log_scale
 from creditscope.report.heatmap import draw_heatmap
 from creditscope.report.history import SYMBOLS, LayerHistory
-from creditscope.report.numbers import counted
 from creditscope.text import DASH, count, name_all, number
 
 NAMES: tuple[str, ...] = (
@@ -148,3 +147,13 @@ def _size(values: Sequence[float | None], form: str) -> str:
     if zeros:
         return "0" if zeros == len(values) else f"0 in {zeros} of {count(len(values), 'seed')}"
     return counted(geometric_interval(known) if known else None, len(values), form)
+
+
+def counted(found: Interval | None, n: int, form: str = ".3f") -> str:
+    """In words, with its number of seeds where that is not `n`.
+
+    >>> counted(Interval(0.5, 0.4, 0.6, 3), 20), counted(Interval(0.5, 0.4, 0.6, 3), 3)
+    ('0.500 ± 0.100 (n = 3)', '0.500 ± 0.100')
+    """
+    said = write_interval(found, form)
+    return said if found is None or found.n == n or "n =" in said else f"{said} (n = {found.n})"

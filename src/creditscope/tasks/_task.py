@@ -103,7 +103,8 @@ class GraphTask:
     validation: np.ndarray
     test: np.ndarray
     classes: int
-    normalisation: Literal["symmetric", "row"] = "symmetric"
+    normalisation: str = "symmetric"
+    """Or row."""
 
     @property
     def best_constant(self) -> float:

@@ -48,7 +48,7 @@ def sbm(
         validation=validation,
         test=test,
         classes=classes,
-        normalisation="row" if normalisation == "row" else "symmetric",
+        normalisation=normalisation,
     )
 
 
