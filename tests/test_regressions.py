@@ -1,102 +1,21 @@
 """Things that once went wrong: shared weights, fitted rows, converted models, diverged baselines, rule files."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
-from builders import make_family, make_record, write_record
+from builders import make_family, make_record
 from torch import nn
 
 import creditscope as cs
 from creditscope.auditing import audit
 from creditscope.errors import CreditscopeError
-from creditscope.losses import row_errors
 from creditscope.measure.noise import measure_noise
-from creditscope.measure.observation import exact_weight_gradients, observe
-from creditscope.record import load_records
-from creditscope.registry import NETS
-from creditscope.rng import generator
-from creditscope.rules import FeedbackLinear, apply_rule, rule_class
+from creditscope.measure.observation import exact_weight_gradients
 from creditscope.train.plan import plan_run, plan_runs
 from creditscope.train.run import build_run
 from creditscope.train.training import train_run
 
 pytestmark = pytest.mark.usefixtures("own_stream")
-
-
-class Tied(nn.Module):
-    """Two blocks that share one matrix, and a stem tied to the head."""
-
-    def __init__(self):
-        super().__init__()
-        self.stem = nn.Linear(5, 5, bias=False)
-        self.inner = nn.Linear(5, 5)
-        self.a, self.b = Block(self.inner), Block(self.inner)
-        self.head = nn.Linear(5, 5, bias=False)
-        self.head.weight = self.stem.weight
-
-    def forward(self, x):
-        return self.head(self.b(self.a(self.stem(x))))
-
-
-class Block(nn.Module):
-    def __init__(self, inner):
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, h):
-        return h + torch.tanh(self.inner(h))
-
-
-def test_shared_parameters_are_measured_as_they_are_trained():
-    net, x, y = Tied().double(), torch.randn(9, 5).double(), torch.randint(5, (9,))
-    applied = apply_rule(rule_class("dfa")(), net, ("stem", "a", "b"), x, generator(0, "f")).applied
-    applied.backward(x, lambda output: row_errors(output, y))
-    seen = observe(net, applied, x, y)
-    for name, p in net.named_parameters():
-        torch.testing.assert_close(seen.rule_weights[name] / 9, p.grad)
-
-
-def test_a_layer_of_two_names_stays_one_layer_and_hooks_are_kept():
-    net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3))
-    net[1].again = net[0]
-    hits = []
-    net[0].register_forward_hook(lambda *args: hits.append(1))
-    cs.convert(net, "fa", taps="1", inputs=torch.randn(5, 4))
-    assert net[1].again is net[0]
-    assert isinstance(net[0], FeedbackLinear)
-    hits.clear()
-    net(torch.randn(5, 4))
-    assert hits == [1]
-
-
-def test_a_converted_model_is_watched_under_its_own_rule_only():
-    net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3))
-    x, y = torch.randn(20, 4), torch.randint(3, (20,))
-    cs.convert(net, "fa", taps=["1", "3"], inputs=x, head="exact")
-    with pytest.raises(CreditscopeError, match="got 'bp'"):
-        cs.watch(net, taps=["1", "3"], rule="bp")
-    by_name, by_default = cs.watch(net, taps=["1", "3"], rule="fa"), cs.watch(net, taps=["1", "3"])
-    assert by_name.snapshot(x, y) == by_default.snapshot(x, y)
-    assert by_name.records[0].facts.exact_taps == (1,)  # above it only the exact head lies
-    other = cs.watch(net, taps=["0", "1"])
-    other.snapshot(x, y)
-    assert other.records[0].facts.exact_taps == ()
-
-
-def test_fitted_rows_are_counted_and_left_out():
-    net = nn.Sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 3))
-    x, y = torch.randn(40, 2), torch.randint(3, (40,))
-    grown = copy.deepcopy(net)
-    with torch.no_grad():
-        grown[2].bias += torch.tensor([95.0, 0.0, 0.0])  # rows of class 0 keep an error of about 1e-41
-    taken = cs.watch(grown, taps="1", rule="dfa").snapshot(x, y)
-    fitted = int((y == 0).sum())
-    assert 0 < taken.rows_fitted <= fitted
-    assert taken.taps.rows_used[0] <= 40 - taken.rows_fitted
-    alone = cs.watch(grown, taps="1", rule="dfa").snapshot(x[y != 0], y[y != 0])
-    np.testing.assert_allclose(taken.taps.cos, alone.taps.cos, rtol=1e-3)
 
 
 def test_an_overflowed_gradient_is_noise():
@@ -157,59 +76,9 @@ def test_each_seed_has_a_verdict_of_its_own():
     assert method.seed_verdicts[2].codes == ("CS001",)
 
 
-def test_a_record_that_was_cut_short_is_not_complete(tmp_path):
-    folder = write_record(tmp_path, make_record())
-    lines = (folder / "snapshots.jsonl").read_text().splitlines(keepends=True)
-    (folder / "snapshots.jsonl").write_text("".join(lines[:-1]))
-    problems: list[str] = []
-    assert load_records(tmp_path, problems=problems) == []
-    assert len(problems) == 1
-    with pytest.raises(CreditscopeError, match="the last is 0"):
-        load_records(tmp_path)
-
-
-def test_an_edited_net_is_another_run(monkeypatch):
-    class Net(nn.Sequential):
-        stem_tap, block_taps = None, "0"
-
-        def __init__(self, input_shape, classes):
-            super().__init__(nn.Linear(64, 4), nn.Linear(4, classes))
-
-    monkeypatch.setattr(NETS, "_registered", dict(NETS._registered))
-    cs.register_net("mine_for_test")(Net)
-    assert len(plan_run(task="digits", net="mine_for_test").net_source) > 0
-    assert plan_run(task="digits").net_source == ""
-
-
-def test_a_rule_file_may_use_dataclasses_and_its_own_folder(tmp_path):
-    (tmp_path / "helper_for_rule.py").write_text("SCALE = 2.0\n")
-    (tmp_path / "mine.py").write_text(
-        "from __future__ import annotations\n"
-        "from dataclasses import dataclass\n"
-        "import creditscope as cs\n"
-        "from helper_for_rule import SCALE\n"
-        "@dataclass\n"
-        "class Note:\n"
-        "    text: str = 'x'\n"
-        "class Mine(cs.TapRule):\n"
-        "    def credit(self, ctx):\n"
-        "        return [SCALE * h for h in ctx.states]\n"
-    )
-    assert rule_class(f"{tmp_path / 'mine.py'}:Mine").name == "Mine"
-    (tmp_path / "broken.py").write_text("def :\n")
-    with pytest.raises(CreditscopeError, match="it failed: SyntaxError"):
-        rule_class(f"{tmp_path / 'broken.py'}:Mine")
-
-
 def test_a_mistyped_field_names_fields_and_options():
     with pytest.raises(CreditscopeError, match=r"got 'epoch'\. Choices: .*depth.*epochs"):
         plan_runs(rules=["bp"], seeds=[1], epoch=3)
-
-
-def test_rows_without_a_label_may_hold_anything():
-    scope = cs.watch(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3)), taps="0")
-    unlabelled = torch.tensor([0, 1, 2, -100, -100, 1])
-    assert scope.snapshot(torch.randn(6, 4), unlabelled, mask=unlabelled >= 0).rows_covered == 4
 
 
 def test_views_of_mixed_settings_are_refused():
@@ -217,48 +86,6 @@ def test_views_of_mixed_settings_are_refused():
 
     with pytest.raises(CreditscopeError, match="2 settings"):
         to_xarray([make_record(), make_record(lr=0.5)])
-
-
-def test_a_measured_rule_is_not_shown_as_one_that_trained():
-    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
-    scope = cs.watch(net, taps="1", rule="dfa")
-    scope.snapshot(torch.randn(30, 4), torch.randint(3, (30,)))
-    (method,) = scope.audit().methods
-    assert method.method == "DFA, measured only"
-    assert method.verdict.lines[2].answer != "yes"
-
-
-def test_interacting_rows_are_said():
-    net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
-    scope = cs.watch(net, taps="0")
-    scope.snapshot(torch.randn(30, 4), torch.randint(3, (30,)))
-    assert "Rows interact" in str(scope.audit())
-    net.eval()
-    scope.snapshot(torch.randn(30, 4), torch.randint(3, (30,)))
-    assert "Rows interact" not in str(scope.audit())
-
-
-def test_a_rule_sees_the_target():
-    class DRTP(cs.TapRule):
-        """Random projections of the one-hot target (Frenkel et al., 2021)."""
-
-        def draw_feedback(self, tap_shapes, classes, generator):
-            return [torch.randn(shape[0], classes, generator=generator) for shape in tap_shapes]
-
-        def credit(self, ctx):
-            hot = nn.functional.one_hot(ctx.target, ctx.output.shape[1]).to(ctx.output.dtype)
-            return [-hot @ B.T for B in ctx.feedback]
-
-    from creditscope.testing import assert_rule
-
-    assert_rule(DRTP, tokens=False)
-
-
-def test_nets_state_their_taps_as_class_attributes():
-    taps = {"stem_tap": None, "block_taps": "blocks.*"}
-    for said, facts in (("stem_tap", {}), ("vector", {**taps, "accepts": ("vector",)})):
-        with pytest.raises(CreditscopeError, match=said):
-            cs.register_net("for_test")(type("Net", (nn.Module,), facts))
 
 
 def test_one_mistake_is_said_once(tmp_path):

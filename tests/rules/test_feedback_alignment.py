@@ -141,3 +141,30 @@ def test_a_net_cannot_be_converted_twice():
     cs.convert(net, "fa", taps="blocks.*", inputs=x)
     with pytest.raises(CreditscopeError, match="not converted yet"):
         cs.convert(net, "fa", taps="blocks.*", inputs=x)
+
+
+def test_a_layer_of_two_names_stays_one_layer_and_hooks_are_kept():
+    net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3))
+    net[1].again = net[0]
+    hits = []
+    net[0].register_forward_hook(lambda *args: hits.append(1))
+    cs.convert(net, "fa", taps="1", inputs=torch.randn(5, 4))
+    assert net[1].again is net[0]
+    assert isinstance(net[0], FeedbackLinear)
+    hits.clear()
+    net(torch.randn(5, 4))
+    assert hits == [1]
+
+
+def test_a_converted_model_is_watched_under_its_own_rule_only():
+    net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3))
+    x, y = torch.randn(20, 4), torch.randint(3, (20,))
+    cs.convert(net, "fa", taps=["1", "3"], inputs=x, head="exact")
+    with pytest.raises(CreditscopeError, match="got 'bp'"):
+        cs.watch(net, taps=["1", "3"], rule="bp")
+    by_name, by_default = cs.watch(net, taps=["1", "3"], rule="fa"), cs.watch(net, taps=["1", "3"])
+    assert by_name.snapshot(x, y) == by_default.snapshot(x, y)
+    assert by_name.records[0].facts.exact_taps == (1,)  # above it only the exact head lies
+    other = cs.watch(net, taps=["0", "1"])
+    other.snapshot(x, y)
+    assert other.records[0].facts.exact_taps == ()

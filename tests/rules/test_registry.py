@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import creditscope as cs
 from creditscope.errors import CreditscopeError
@@ -226,6 +226,8 @@ class TwoLayers(nn.Sequential):
         super().__init__(nn.Linear(*input_shape, width), nn.Linear(width, width), nn.Linear(width, classes))
 class NoTaps(nn.Sequential):
     pass
+class Typo(TwoLayers):
+    accepts = ("vector",)
 """
 
 
@@ -261,6 +263,7 @@ class TestNetOfAFile:
         [
             ("{}:Other", "'Other'.* there: TwoLayers"),
             ("{}:NoTaps", "'NoTaps' .*stem_tap"),
+            ("{}:Typo", r"\['vector'\]"),
             ("{}", "mine.py:MyNet"),
             ("nowhere.py:Net", "'nowhere.py'"),
         ],
@@ -268,3 +271,37 @@ class TestNetOfAFile:
     def test_refused(self, file, name, text):
         with pytest.raises(CreditscopeError, match=text):
             NETS.get(name.format(file))
+
+
+def test_a_rule_file_may_use_dataclasses_and_its_own_folder(tmp_path):
+    (tmp_path / "helper_for_rule.py").write_text("SCALE = 2.0\n")
+    (tmp_path / "mine.py").write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "import creditscope as cs\n"
+        "from helper_for_rule import SCALE\n"
+        "@dataclass\n"
+        "class Note:\n"
+        "    text: str = 'x'\n"
+        "class Mine(cs.TapRule):\n"
+        "    def credit(self, ctx):\n"
+        "        return [SCALE * h for h in ctx.states]\n"
+    )
+    assert rule_class(f"{tmp_path / 'mine.py'}:Mine").name == "Mine"
+    (tmp_path / "broken.py").write_text("def :\n")
+    with pytest.raises(CreditscopeError, match="it failed: SyntaxError"):
+        rule_class(f"{tmp_path / 'broken.py'}:Mine")
+
+
+def test_a_rule_sees_the_target():
+    class DRTP(cs.TapRule):
+        """Random projections of the one-hot target (Frenkel et al., 2021)."""
+
+        def draw_feedback(self, tap_shapes, classes, generator):
+            return [torch.randn(shape[0], classes, generator=generator) for shape in tap_shapes]
+
+        def credit(self, ctx):
+            hot = nn.functional.one_hot(ctx.target, ctx.output.shape[1]).to(ctx.output.dtype)
+            return [-hot @ B.T for B in ctx.feedback]
+
+    assert_rule(DRTP, tokens=False)
