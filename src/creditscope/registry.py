@@ -99,7 +99,7 @@ class Registry:
             try:
                 if home:
                     importlib.import_module(f"{home}.{name}")
-                for point in () if home else self._points(name=name):
+                for point in () if home else self._points(name):
                     self._registered[name] = point.load()
             except Exception as error:
                 if home == self.package or isinstance(error, CreditscopeError):
@@ -152,7 +152,7 @@ class Registry:
 
     def is_local(self, name: str) -> bool:
         """Whether `name` is known in this process alone, through a decorator in the user's own code."""
-        return ":" not in name and name not in self._homes() and not self._points(name=name)
+        return ":" not in name and name not in self._homes() and not self._points(name)
 
     def summary(self, name: str) -> str:
         """The first line of the entry's docstring, read without importing the file."""
@@ -218,9 +218,10 @@ class Registry:
         """Packages by the names of the files in them: those that entry points name, and our own."""
         return _packaged(self.package)
 
-    def _points(self, **named: str) -> list[EntryPoint]:
-        """Entry points that are one thing each."""
-        return [point for point in entry_points(group=self.package, **named) if point.attr]
+    def _points(self, name: str = "") -> list[EntryPoint]:
+        """Entry points that are one thing each: all, or those of a name."""
+        found = entry_points(group=self.package, name=name) if name else entry_points(group=self.package)
+        return [point for point in found if point.attr]
 
 
 @cache

@@ -39,6 +39,11 @@ def test_a_partial_folder_says_what_is_missing(call, tmp_path):
     assert ("DFA", "trustworthy") in page.verdicts
 
 
+def test_baselines_alone_are_said_to_be_that():
+    (problem,) = judge_records([make_record(frozen=True)], "here", Thresholds(), []).problems
+    assert "frozen baselines" in problem
+
+
 def test_a_folder_that_is_not_there_is_an_error(call, tmp_path):
     for words in (["--records", tmp_path / "no"], ["--records", tmp_path, "--against", tmp_path / "no"]):
         code, _, err = call("report", *words, "--out", tmp_path / "r.html")

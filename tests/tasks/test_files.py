@@ -57,7 +57,7 @@ def test_whole_files_are_accepted_and_others_named(root):
 def test_md5_is_checked_too(tmp_path):
     (tmp_path / "a").write_bytes(b"x")
     check_file(tmp_path / "a", f"md5:{hashlib.md5(b'x').hexdigest()}", home="h")
-    with pytest.raises(CreditscopeError, match=r"Expected .* with md5 0"):
+    with pytest.raises(CreditscopeError, match="md5 0"):
         check_file(tmp_path / "a", "md5:0", home="h")
 
 

@@ -61,10 +61,10 @@ def _curve(method: Method, quantity: str, colour: str) -> Curve | None:
     epochs = shared_epochs(records)
     by_epoch = [{s.epoch: _read(s, quantity) for s in r.snapshots} for r in records]
     values = np.array([[found[epoch] for epoch in epochs] for found in by_epoch], dtype=float)
-    whole = (values > 0).all(0) if size else ~np.isnan(values).any(0)
-    if whole.sum() < FEWEST_POINTS:
+    shown = [epoch for epoch, column in zip(epochs, values.T, strict=True) if (column > (0 if size else -np.inf)).all()]
+    if len(shown) < FEWEST_POINTS:
         return None
-    kept = pick([epoch for epoch, is_whole in zip(epochs, whole, strict=True) if is_whole], MOST_POINTS)
+    kept = pick(shown, MOST_POINTS)
     values = values[:, np.isin(epochs, kept)]
     mean = mean_over_seeds(values, size=size)
     return Curve(method.label, colour, kept, mean.tolist(), values.min(0).tolist(), values.max(0).tolist())
