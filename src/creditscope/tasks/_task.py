@@ -8,8 +8,8 @@ import numpy as np
 
 from creditscope.errors import CreditscopeError
 
-Kind = Literal["vectors", "images", "graph"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+TaskKind = Literal["vectors", "images", "graph"]
+KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Task:
     images: ImageSettings | None = None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> TaskKind:
         """What a net must accept."""
         return "images" if self.images or self.x_train.ndim == 4 else "vectors"
 
@@ -94,7 +94,7 @@ class GraphTask:
     ('graph', 1, 1)
     """
 
-    kind: ClassVar[Kind] = "graph"
+    kind: ClassVar[TaskKind] = "graph"
     name: str
     x: np.ndarray
     y: np.ndarray

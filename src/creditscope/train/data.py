@@ -18,7 +18,7 @@ from creditscope.record.spec import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator
 from creditscope.stack import Batch, PerSeed
-from creditscope.tasks import AnyTask, GraphTask, Kind, Task
+from creditscope.tasks import AnyTask, GraphTask, Task, TaskKind
 from creditscope.train.augment import add_border, crop_and_flip, draw_crops, normalise_pixels, pixel_scale
 from creditscope.train.optimiser import number_format
 
@@ -163,7 +163,7 @@ def check_data(task: AnyTask, spec: RunSpec) -> None:
         )
 
 
-def check_kind(spec: RunSpec, kinds: Sequence[Kind]) -> None:
+def check_kind(spec: RunSpec, kinds: Sequence[TaskKind]) -> None:
     """Refuse a net that takes none of the kinds which the task can be of."""
     taken = accepted_kinds(NETS.get(spec.net))
     if not set(kinds) & set(taken):
