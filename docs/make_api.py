@@ -22,6 +22,7 @@ SECTIONS = {
         "audit Audit Thresholds load_records CreditscopeError",
         "creditscope.record": "Record",
     },
+    "Draw any records": {"creditscope.plots": "overview pair credit sizes over_epochs ladder verdicts save_figure"},
     "To add a rule": {
         "creditscope": "register_rule TapRule CreditContext LearningContext WeightRule",
         "creditscope.rules": "Rule convert_linears",
@@ -39,6 +40,7 @@ SECTIONS = {
         "creditscope.paper.studies": "register_study Study choose_scale",
     },
     "To add an export": {"creditscope.paper.exports": "register_export Export"},
+    "To add a command": {"creditscope.commands": "register_command"},
 }
 """What the page holds, in order: names by the module to import them from."""
 Definition = ast.ClassDef | ast.FunctionDef

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "creditscope"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-ORDER = ("tasks", "nets", "stack", "batch", "taps", "anatomy", "losses", "rules", "measure", "train")
+ORDER = ("tasks", "nets", "stack", "taps", "anatomy", "losses", "rules", "measure", "train")
 """Upstream first, among the parts that need torch or feed it; train calls measure, which knows nothing of train."""
 READERS = ("record", "auditing", "plots", "report", "paper/figures", "paper/exports", "paper/reproduction")
 """Parts that go by records alone."""

@@ -1,4 +1,4 @@
-"""The command line: what it refuses and with which words, what it writes, and what it does not import."""
+"""The command line: what it refuses, what it writes, and what it does not import."""
 
 import json
 import os
@@ -34,10 +34,6 @@ class TestImports:
         assert done.returncode == 0
         assert "creditscope.cli" in imported
         assert [name for name in imported if name.split(".")[0] in ("torch", "matplotlib", "pandas", "xarray")] == []
-        assert all(
-            name in done.stdout
-            for name in ("demo", "run", "audit", "figure", "report", "reproduce", "pack", "list", "doctor")
-        )
 
     @pytest.mark.slow
     def test_stored_records_need_no_torch(self, tmp_path):
@@ -60,7 +56,6 @@ for words in (["audit", records], ["audit", records, "--json", "--set", "growth=
         assert done.returncode == 0, done.stderr
         commands = ["audit", "audit", "list", "audit", "figure", "reproduction"]
         assert re.findall("^done (.*)$", done.stdout, re.M) == commands
-        assert "6 of 9 runs are not on record" in done.stdout
         names = sorted(path.name for path in (tmp_path / "figures").iterdir())
         assert names == ["audit_hero.pdf", "audit_hero.png", "cards"]
 
@@ -69,86 +64,73 @@ class TestRefusals:
     """Exit code 2, what was expected, what came; nothing is trained."""
 
     @pytest.mark.parametrize(
-        ("words", "came", "choices"),
+        ("words", "kind", "choices"),
         [
-            (("run", "--rule", "nope"), "rule, but got 'nope'", "block_fa, bp, dfa, fa"),
-            (("run", "--net", "nope"), "net, but got 'nope'", "resmlp"),
-            (("run", "--task", "nope"), "task, but got 'nope'", "digits, mnist1d"),
-            (("figure", "nope"), "figure, but got 'nope'", "audit_hero"),
-            (("run", "--set", "net.nope=1"), "option of net 'resmlp', but got 'nope'", "depth, terminal_norm, width"),
-            (("run", "--rule", "fa", "--set", "rule.nope=1"), "option of rule 'fa', but got 'nope'", "head, scale"),
-            (("run", "--set", "task.nope=1"), "option of task 'mnist1d', but got 'nope'", "none"),
+            (("run", "--rule", "nope"), "rule", "block_fa, bp, dfa, fa"),
+            (("run", "--net", "nope"), "net", "resmlp"),
+            (("run", "--task", "nope"), "task", "digits, mnist1d"),
+            (("figure", "nope"), "figure", "audit_hero"),
+            (("run", "--set", "net.nope=1"), "net 'resmlp'", "depth, terminal_norm, width"),
+            (("run", "--rule", "fa", "--set", "rule.nope=1"), "rule 'fa'", "head, scale"),
+            (("run", "--set", "task.nope=1"), "task 'mnist1d'", "none"),
+            (("audit", "--set", "nope=1"), "threshold", "depth_gain, growth"),
+            (("audit", "records", "--strict", "nope"), "method", "DFA"),
         ],
     )
-    def test_unknown_names_list_the_choices(self, call, tmp_path, monkeypatch, words, came, choices):
+    def test_unknown_names_list_the_choices(self, call, tmp_path, monkeypatch, words, kind, choices):
         monkeypatch.chdir(tmp_path)
-        code, _, err = call(*words)
-        assert code == 2
-        found = re.search(f"{came}. Choices: (.*)[.]", err)
+        write_record(tmp_path / "records", make_record())
+        code, out, err = call(*words)
+        assert (code, out) == (2, "")
+        found = re.search(f"{kind}, but got 'nope'. Choices: (.*)[.]", err)
         assert found
         assert set(choices.split(", ")) <= set(found[1].split(", "))
-        assert list(tmp_path.iterdir()) == []
+        assert [path.name for path in tmp_path.iterdir()] == ["records"]
 
     @pytest.mark.parametrize(
-        ("words", "message"),
+        ("words", "came"),
         [
-            (("--epochs", "0"), "Expected epochs >= 1, but got 0."),
-            (("--seeds", "1", "2", "1"), "Expected every seed once, but got 1 more than once."),
-            (("--batch", "1401"), "Expected a batch of at most the 1400 training rows of 'digits', but got 1401."),
-            (("--batch", "0"), "Expected batch >= 1, but got 0."),
-            (("--lr", "0"), "Expected a learning rate lr > 0, but got 0.0."),
-            (("--lr", "inf"), "Expected a learning rate"),
-            (("--lr", "nan"), "Expected a learning rate lr > 0, but got nan."),
-            (("--depth", "0"), "Expected a ResMLP of depth >= 1 and width >= 1, but got depth 0 and width 8."),
-            (("--set", "net.terminal_norm=x"), "of type bool (default True), but got 'x'."),
-            (("--set", "depth=3"), "Expected --set net.NAME=VALUE, rule.NAME=VALUE or task.NAME=VALUE, but got"),
-            (("--set", "net.depth"), "Expected --set NAME=VALUE, but got 'net.depth'."),
-            (("--rule", "nowhere.py:Mine"), "Expected a Python file with the rule 'Mine', but 'nowhere.py' does not"),
+            (("--epochs", "0"), "epochs >= 1, but got 0"),
+            (("--seeds", "1", "2", "1"), "1 more than once"),
+            (("--batch", "1401"), "1400 .*, but got 1401"),
+            (("--batch", "0"), "batch >= 1, but got 0"),
+            (("--lr", "0"), "lr > 0, but got 0.0"),
+            (("--lr", "inf"), "inf"),
+            (("--lr", "nan"), "lr > 0, but got nan"),
+            (("--depth", "0"), "depth 0 and width 8"),
+            (("--set", "net.terminal_norm=x"), "bool .*, but got 'x'"),
+            (("--set", "depth=3"), "'depth=3'"),
+            (("--set", "net.depth"), "'net.depth'"),
+            (("--rule", "nowhere.py:Mine"), "'nowhere.py'"),
         ],
     )
-    def test_bad_numbers(self, call, tmp_path, words, message):
+    def test_bad_numbers(self, call, tmp_path, words, came):
         code, _, err = call("run", *TINY, *words, "--out", tmp_path)
         assert code == 2
-        assert message in err
+        assert re.search(came, err)
         assert trained(tmp_path) == []
 
-    def test_unknown_threshold(self, call, tmp_path):
+    @pytest.mark.parametrize(("given", "said"), [("growth=big", "'big'"), ("depth_gain=2", "got 2")])
+    def test_bad_thresholds(self, call, tmp_path, given, said):
         write_record(tmp_path, make_record())
-        code, _, err = call("audit", tmp_path, "--set", "grwth=1")
-        assert code == 2
-        assert re.search("name of a threshold, but got 'grwth'. Choices: .*depth_gain, .*growth", err)
-        code, _, err = call("audit", tmp_path, "--set", "growth=big")
-        assert (code, err) == (2, "creditscope: Expected a number for threshold 'growth', but got 'big'.\n")
-
-    def test_no_records(self, call, tmp_path):
-        code, _, err = call("audit", tmp_path / "nowhere")
-        assert (code, "Expected a folder of records, but" in err) == (2, True)
-        code, _, err = call("figure", "audit_hero", "--records", tmp_path, "--no-train")
-        assert (code, "Expected records of study 'audit_hero' under" in err) == (2, True)
-
-    @pytest.mark.parametrize("words", [("list", "nonsense"), ("run", "--optimiser", "nope"), ("run", "--wat", "1")])
-    def test_unknown_words(self, call, words):
-        code, out, err = call(*words)
-        assert code == 2
-        if words[0] == "list":
-            assert "thresholds" in out + err
+        code, _, err = call("audit", tmp_path, "--set", given)
+        assert (code, said in err) == (2, True)
 
 
 GOOD = Task(
     "mine", np.ones((20, 4), np.float32), np.arange(20) % 3, np.ones((6, 4), np.float32), np.arange(6) % 3, classes=3
 )
-TRAINING, TEST = "in the training rows of task 'mine'", "in the test rows of task 'mine'"
 BAD = {
-    "nan": ({"x_train": np.where(np.eye(20, 4) > 0, np.nan, 1)}, f"finite inputs {TRAINING}", "4 NaN or infinite"),
-    "infinite": ({"x_test": np.full((6, 4), np.inf)}, f"finite inputs {TEST}", "24 NaN or infinite"),
-    "too high": ({"y_train": np.arange(20) % 4}, f"labels from 0 to 2 {TRAINING}", "labels from 0 to 3"),
-    "below 0": ({"y_test": np.arange(6) - 1}, f"labels from 0 to 2 {TEST}", "labels from -1 to 4"),
-    "empty": ({"x_train": np.ones((0, 4)), "y_train": np.arange(0)}, f"at least one row {TRAINING}", "none"),
-    "uneven": ({"y_train": np.arange(19) % 3}, f"one label per row {TRAINING}", "20 rows and 19 labels"),
-    "not classes": ({"y_test": np.ones(6)}, f"integer class labels {TEST}", "dtype float64"),
-    "shapes": ({"x_test": np.ones((6, 5))}, "training and test inputs of one shape in task 'mine'", "(4,) and (5,)"),
+    "nan": ({"x_train": np.where(np.eye(20, 4) > 0, np.nan, 1)}, "training", "4 NaN"),
+    "infinite": ({"x_test": np.full((6, 4), np.inf)}, "test", "24 NaN"),
+    "too high": ({"y_train": np.arange(20) % 4}, "training", "0 to 3"),
+    "below 0": ({"y_test": np.arange(6) - 1}, "test", "-1 to 4"),
+    "empty": ({"x_train": np.ones((0, 4)), "y_train": np.arange(0)}, "training", "none"),
+    "uneven": ({"y_train": np.arange(19) % 3}, "training", "20 rows and 19"),
+    "not classes": ({"y_test": np.ones(6)}, "test", "float64"),
+    "shapes": ({"x_test": np.ones((6, 5))}, "training and test", "(4,) and (5,)"),
 }
-"""What is wrong with the data, what was expected, what came."""
+"""What is wrong with the data, in which rows, what came."""
 
 
 class TestData:
@@ -166,15 +148,13 @@ class TestData:
 
     @pytest.mark.parametrize("case", BAD)
     def test_bad_data_are_refused_before_training(self, call, tmp_path, register, case):
-        changes, expected, came = BAD[case]
-        message = f"Expected {expected}, but got {came}"
+        changes, where, came = BAD[case]
         bad = Task(**vars(GOOD) | changes)
-        with pytest.raises(CreditscopeError, match=re.escape(message)):
+        with pytest.raises(CreditscopeError, match=f"{where} .*task 'mine', but got .*{re.escape(came)}") as found:
             check_task(bad)
         register(bad)
         code, _, err = call("run", "--task", "mine", "--batch", "4", "--out", tmp_path, "--quiet")
-        assert code == 2
-        assert f"creditscope: {message}" in err
+        assert (code, err.partition("\n")[0]) == (2, f"creditscope: {found.value}")
         assert trained(tmp_path) == []
 
     def test_good_data_are_returned_unchanged(self):
@@ -204,19 +184,18 @@ class TestRun:
         assert call(*words)[:2] == (0, out)
         assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()} == files
 
-    def test_json_stays_json_when_something_is_noted(self, call, tmp_path):
-        words = ("run", *TINY, "--seeds", "5,", "--out", tmp_path, "--json")
-        call(*words)
-        (file,) = tmp_path.rglob("snapshots.jsonl")
+        file = folder / "snapshots.jsonl"
         file.write_text(file.read_text()[:-50])
-        code, out, err = call(*words)
+        code, out, err = call(*words)  # which stays JSON when something is noted
         assert (code, "damaged-0-" in out + err) == (0, True)
         assert json.loads(out)["methods"][0]["seeds"] == [5]
 
     def test_a_rung_of_the_ladder_alone_is_not_judged(self, call, tmp_path):
-        code, out, _ = call("run", *TINY, "--seeds", "5,", "--out", tmp_path, "--train-last", "0")
+        words = ("run", *TINY, "--seeds", "5,", "--out", tmp_path, "--train-last", "0")
+        code, out, _ = call(*words)
         assert code == 0
         assert re.fullmatch(r"digits-resmlp-bp-s5-\w+: accuracy 0\.\d+\n", out)
+        assert [f"{value:.3f}" in out for value in json.loads(call(*words, "--json")[1]).values()] == [True]
 
     def test_the_ladder_and_controls_are_trained_and_told_apart(self, call, tmp_path):
         words = ("--depth", "2", "--seeds", "5,", "--snapshot-every", "0", "--tier", "quick", "--ladder")
@@ -225,12 +204,7 @@ class TestRun:
         assert (code, [rung["trained"] for rung in full["ladder"]], random["ladder"]) == (0, [0, 1], [])
         assert random["setting"].endswith("random targets")
         code, _, err = call("run", *TINY, "--frozen", "--ladder", "--out", tmp_path)
-        assert (code, "Expected --frozen or --ladder, which adds the frozen runs itself" in err) == (2, True)
-
-    def test_json_of_frozen_runs_is_json(self, call, tmp_path):
-        code, out, _ = call("run", *TINY, "--seeds", "5,", "--out", tmp_path, "--frozen", "--json")
-        assert code == 0
-        assert json.loads(out)
+        assert (code, "--frozen or --ladder" in err) == (2, True)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("other", ["0.0", "0.000"])
@@ -271,8 +245,8 @@ class TestRun:
         file.write_text("from creditscope.rules.dfa import DFA\n")
         code, _, err = call("run", *TINY, "--rule", f"{file}:Mine", "--out", tmp_path)
         assert code == 2
-        assert f"Expected {file} to define a rule class 'Mine', but got nothing of that name" in err
-        assert "Rule classes there: DFA." in err
+        assert "'Mine'" in err
+        assert "there: DFA." in err
 
 
 class TestShow:
@@ -294,9 +268,9 @@ class TestShow:
         code, out, _ = call("audit", tmp_path, "--json", "--only", "2 epochs, DFA")
         assert (code, [m["setting"] for m in json.loads(out)["methods"]]) == (0, ["mnist1d · resmlp · 2 epochs"])
         code, _, err = call("audit", tmp_path, "--only", "7 epochs")
-        assert (code, "none of 2 settings has all of '7 epochs'" in err) == (2, True)
+        assert (code, "'7 epochs'" in err) == (2, True)
         code, out, _ = call("audit", tmp_path / "nowhere", "--explain", "CS005")
-        assert (code, "What to do: Report that layer" in out) == (0, True)
+        assert (code, out.count("What to do:"), "CS005" in out) == (0, 1, True)
         code, _, err = call("audit", "--explain", "CS099")
         assert (code, "CS099" in err) == (2, True)
 
@@ -310,49 +284,44 @@ class TestShow:
     def test_strict_fails_with_the_reason(self, call, records):
         code, out, err = call("audit", records, "--strict")
         assert (code, "walk back (CS001)" in out) == (1, True)
-        assert err.startswith(
-            "creditscope: Expected DFA (mnist1d · resmlp · 1 epoch) to be trustworthy, but got walk back"
-        )
-        assert "CS001 issue" in err
-        assert "docs/checks/CS001.md" in err
+        for words in ("DFA (mnist1d · resmlp · 1 epoch)", "walk back", "CS001 issue", "docs/checks/CS001.md"):
+            assert words in err
 
-    def test_strict_asks_only_for_the_methods_named(self, call, records):
-        assert call("audit", records, "--strict", "BP")[0] == 0
-        assert call("audit", records, "--strict", "DFA")[0] == 1
-        assert call("audit", records, "--strict", "BP", "DFA", "--json")[0] == 1
-        assert call("audit", records)[0] == 0
+    @pytest.mark.parametrize(
+        ("words", "code"),
+        [
+            ((), 0),
+            (("--strict", "BP"), 0),
+            (("--strict", "DFA"), 1),
+            (("--strict", "BP", "DFA", "--json"), 1),
+            (("--strict", "--set", "growth=70"), 0),
+            (("--strict", "--mute", "CS001"), 0),
+        ],
+    )
+    def test_strict_asks_for_the_methods_named_or_all(self, call, records, words, code):
+        found, _, err = call("audit", records, *words)
+        assert (found, bool(err)) == (code, bool(code))
 
-    def test_strict_passes_when_all_do(self, call, records):
-        code, _, err = call("audit", records, "--set", "growth=70", "--strict")
-        assert (code, err) == (0, "")
-        assert call("audit", records, "--mute", "CS001", "--strict")[0] == 0
-
-    def test_what_was_not_measured_has_not_passed(self, call, tmp_path):
-        write_record(tmp_path, make_record())
-        code, _, err = call("audit", tmp_path, "--strict")
-        assert (code, "but got not measured: CS004 skipped" in err) == (1, True)
-
-    def test_what_is_undecided_or_not_judged_has_not_passed(self, call, tmp_path):
-        for record in make_family(taps={"cos": 0.06, "cos_F": 0.06}):
-            write_record(tmp_path / "weak", record)
-        code, _, err = call("audit", tmp_path / "weak", "--strict", "DFA")
-        assert (code, "but got undecided: CS005 undecided" in err) == (1, True)
-        for seed in (1, 2, 3):
-            write_record(tmp_path / "random", make_record(seed=seed, targets="random"))
-        code, _, err = call("audit", tmp_path / "random", "--strict")
-        assert (code, "but got not judged: random targets" in err) == (1, True)
-
-    def test_strict_refuses_unknown_methods(self, call, records):
-        code, out, err = call("audit", records, "--strict", "NOPE")
-        assert (code, out) == (2, "")
-        assert err == "creditscope: Expected the name of a method, but got 'NOPE'. Choices: BP, DFA.\n"
+    @pytest.mark.parametrize(
+        ("made", "said"),
+        [
+            ([make_record()], "not measured: CS004 skipped"),
+            (make_family(taps={"cos": 0.06, "cos_F": 0.06}), "undecided: CS005 undecided"),
+            ([make_record(seed=s, targets="random") for s in (1, 2, 3)], "not judged: random targets"),
+        ],
+    )
+    def test_what_could_not_be_decided_has_not_passed(self, call, tmp_path, made, said):
+        for record in made:
+            write_record(tmp_path, record)
+        code, _, err = call("audit", tmp_path, "--strict", "DFA")
+        assert (code, said in err) == (1, True)
 
     @pytest.mark.slow
     def test_table_and_sensitivity_instead_of_the_audit(self, call, records):
         code, out, _ = call("audit", records, "--table")
         assert (code, "growth > 50" in out, "Is depth used?" in out) == (0, True, False)
         code, out, _ = call("audit", records, "--sensitivity")
-        assert (code, "growth > 50" in out, "no method's verdict word changes" in out) == (0, False, True)
+        assert (code, "growth > 50" in out) == (0, False)
         code, out, _ = call("audit", records, "--json", "--sensitivity")
         read = json.loads(out)
         (growth,) = [r for r in read["sensitivity"] if r["name"] == "growth"]
@@ -375,13 +344,9 @@ class TestShow:
         assert code == 0
         assert json.loads(out)["methods"][1]["per_tap"][0]["cos"]["kind"] == "bootstrap"
 
-    def test_a_share_typed_in_points_is_refused(self, call, records):
-        code, _, err = call("audit", records, "--set", "depth_gain=2")
-        assert (code, "Expected threshold 'depth_gain' to lie between 0 and 1, but got 2." in err) == (2, True)
-
     def test_help_says_how_many_workers_there_are_on_cuda(self, call):
         _, out, _ = call("run", "--help")
-        assert f"on CUDA at most {CUDA_JOBS})" in " ".join(out.replace("│", " ").split())
+        assert f"at most {CUDA_JOBS})" in " ".join(out.replace("│", " ").split())
 
     def test_list(self, call):
         code, out, _ = call("list", "--json")

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from builders import make_family, make_record, make_wanted, write_record
 
-from creditscope.commands._settings import read_seeds
 from creditscope.commands.list import List
 from creditscope.errors import UnknownNameError
 from creditscope.paper.commands._drawing import _latest_texts
@@ -34,23 +33,20 @@ class TestAsking:
         assert tuple(spec.seed for spec in asked["specs"]) == seeds
 
     @pytest.mark.parametrize(
-        ("words", "came"), [(["x"], "'x'"), (["1", "2.5"], "'1 2.5'"), ([], "one seed, but got none")]
+        ("words", "came"), [(["x"], "'x'"), (["1", "2.5"], "'1 2.5'"), ([], "got none"), ([","], "got none")]
     )
     def test_what_is_no_seed_is_refused(self, call, words, came):
         code, _, err = call("run", "--seeds", *words)
         assert (code, came in err) == (2, True)
 
-    def test_a_lone_comma_is_no_seed(self, call):
-        code, _, err = call("run", "--seeds", ",")
-        assert (code, read_seeds([","]), "Expected at least one seed, but got none." in err) == (2, [], True)
-
     def test_several_rules_in_one_go_then_all_on_record(self, call, tmp_path):
         words = ("run", *TINY, "--rule", "bp", "dfa", "--seeds", "1", "--out", tmp_path, "--json")
         code, out, err = call(*words)
         assert [m["method"] for m in json.loads(out)["methods"]] == ["BP", "DFA"]
-        where = f"records in {tmp_path / 'records'}"
-        assert (code, err.splitlines()[0]) == (0, f"runs on record: 0, to train: 2 (seeds 1, epochs 2), {where}")
-        assert call(*words) == (0, out, f"runs on record: 2, to train: 0, {where}\n")
+        assert (code, [int(n) for n in re.findall(r": (\d+)", err.splitlines()[0])]) == (0, [0, 2])
+        code, again, err = call(*words)
+        assert (code, again, [int(n) for n in re.findall(r": (\d+)", err)]) == (0, out, [2, 0])
+        assert str(tmp_path / "records") in err
 
     def test_ctrl_c_says_that_begun_runs_go_on(self, call, monkeypatch):
         def stop(_: List) -> None:
@@ -58,7 +54,7 @@ class TestAsking:
 
         monkeypatch.setattr(List, "run", stop)
         code, _, err = call("list")
-        assert (code, "those that were begun continue at their last checkpoint" in err) == (130, True)
+        assert (code, "last checkpoint" in err) == (130, True)
 
     def test_version(self, call):
         code, out, _ = call("--version")
@@ -80,11 +76,11 @@ class TestFolders:
         file = tmp_path / "own.py"
         file.write_text("")
         code, _, err = call("audit", file)
-        assert (code, f"{file} is a file, and no bundle of them (*.jsonl.xz)." in err) == (2, True)
+        assert (code, f"{file} is a file" in err) == (2, True)
 
     def test_an_empty_folder_is_named_with_what_to_do(self, call, tmp_path):
         code, _, err = call("audit", tmp_path)
-        assert (code, f"record to audit under {tmp_path}, but got none. Train runs first" in err) == (2, True)
+        assert (code, f"{tmp_path}, but got none." in err) == (2, True)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("command", ["audit", "report", "export", "pack", "reproduction", "figure own"])
@@ -96,7 +92,7 @@ class TestFolders:
         assert plain == call(*words, "--records", tmp_path / "records", *given)
         assert "does not exist" not in plain[2]
         code, _, err = call(*words, tmp_path / "a", "--records", tmp_path / "b", *given)
-        assert (code, f"one folder of records, but got {tmp_path / 'a'} and {tmp_path / 'b'}" in err) == (2, True)
+        assert (code, f"{tmp_path / 'a'} and {tmp_path / 'b'}" in err) == (2, True)
 
     def test_names_with_spaces_are_quoted(self):
         assert "Choices: BP, 'sign symm, batch'." in str(UnknownNameError("method", "x", ["sign symm, batch", "BP"]))
@@ -109,10 +105,10 @@ class TestFigures:
         records = tmp_path / "records"
         write_record(records, make_wanted(audit_hero("demo").runs[0]))
         code, out, _ = call("figure", "all", records, "--out", tmp_path / "figures")
-        assert (code, "audit_hero: 1 of 9 runs, wrote" in out, "normalisation: not drawn." in out) == (0, True, True)
+        assert (code, "audit_hero: 1 of 9" in out, "normalisation: not drawn" in out) == (0, True, True)
         assert len(load_records(records)) == 1
         code, _, err = call("figure", "all", tmp_path / "nowhere")
-        assert (code, "nowhere does not exist" in err) == (2, True)
+        assert (code, "nowhere" in err) == (2, True)
 
     @pytest.mark.slow
     def test_own_draws_what_is_there_a_figure_for_each_setting(self, call, tmp_path):
@@ -121,7 +117,6 @@ class TestFigures:
             write_record(tmp_path / "records", record)
         code, said, err = call("figure", "own", tmp_path / "records", "--out", out)
         assert (code, err, sorted(p.name for p in out.iterdir())) == (0, "", ["own.pdf", "own.png"])
-        assert said.startswith("own: mnist1d, resmlp, BP, DFA: wrote ")
         write_record(tmp_path / "records", make_record(task="digits", rule="bp"))
         code, said, _ = call("figure", "own", tmp_path / "records", "--out", out)
         assert (code, [line.split(": wrote")[0] for line in said.splitlines()]) == (
@@ -136,19 +131,19 @@ class TestFigures:
             record = make_record(rule="dfa", rule_source=text)
             write_record(tmp_path, replace(record, provenance=replace(record.provenance, started=started)))
         code, said, _ = call("figure", "own", tmp_path, "--out", tmp_path / "figures")
-        assert (code, "left out, as their rule was edited since: 1 run\n" in said) == (0, True)
+        assert (code, "edited since: 1 run\n" in said) == (0, True)
         assert [r.spec.rule_source for r in _latest_texts(load_records(tmp_path)) if r.spec] == ["a"]
 
     def test_own_without_runs(self, call, tmp_path):
         write_record(tmp_path, make_record(frozen=True))
         code, _, err = call("figure", "own", tmp_path)
-        assert (code, f"Expected records of trained runs under {tmp_path}, but got none" in err) == (2, True)
+        assert (code, f"{tmp_path}, but got none" in err) == (2, True)
 
 
 def test_an_example_says_what_it_lacks(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch_geometric", None)
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    with pytest.raises(SystemExit, match=r"^Expected torch_geometric, but .*: pip install -e '\.\[pyg\]'$"):
+    with pytest.raises(SystemExit, match=r"torch_geometric.*\.\[pyg\]'$"):
         runpy.run_path(str(ROOT / "examples" / "watch_pyg_neighbours.py"))
 
 

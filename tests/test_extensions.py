@@ -37,20 +37,66 @@ def run_python(*arguments: str, cwd: Path, path: Path) -> subprocess.CompletedPr
     return subprocess.run([sys.executable, *arguments], cwd=cwd, env=env, capture_output=True, text=True)
 
 
-def test_a_package_of_files_is_found_by_its_entry_point(tmp_path):
-    package, about = tmp_path / "my_lab" / "figures", tmp_path / "my_lab-1.dist-info"
-    package.mkdir(parents=True)
-    about.mkdir()
-    (tmp_path / "my_lab" / "__init__.py").touch()
-    (package / "__init__.py").touch()
-    (package / "ours.py").write_text(FIGURE, encoding="utf-8")
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my-lab\nVersion: 1\n", encoding="utf-8")
-    (about / "entry_points.txt").write_text(
-        "[creditscope.figures]\nmy_lab = my_lab.figures\nlost = not_there.figures\n", encoding="utf-8"
-    )
-    done = run_python("-c", ASK, cwd=tmp_path, path=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "Expected a new name for a figure, but 'ours'" in done.stdout
+@pytest.fixture
+def extended(tmp_path):
+    """Run Python beside an installed distribution of these entry points and files."""
+
+    def run(*arguments: str, points: str, **files: str) -> str:
+        for name, text in {"lab-1.dist-info/entry_points.txt": points, **files}.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / "lab-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1\n")
+        path = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
+        done = run_python(*arguments, cwd=tmp_path, path=Path(path))
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+def test_a_package_of_files_is_found_by_its_entry_point(extended):
+    points = "[creditscope.figures]\nmy_lab = my_lab.figures\nlost = not_there.figures\n"
+    files = {"my_lab/__init__.py": "", "my_lab/figures/__init__.py": "", "my_lab/figures/ours.py": FIGURE}
+    assert "'ours'" in extended("-c", ASK, points=points, **files)  # a second figure of that name is refused
+
+
+BROKEN = """
+from creditscope.registry import RULES
+assert "bp" in RULES.names()
+RULES.register("broken")(type("Broken", (), {}))
+assert RULES.is_local("broken")  # the entry point of that name is a package, and no rule
+"""
+
+
+@pytest.mark.parametrize(
+    ("point", "files", "said"),
+    [
+        ("broken.rules", {"broken/__init__.py": "raise RuntimeError('no library')\n"}, "RuntimeError"),
+        ("plain", {"plain.py": "class Mine: ...\n"}, "plain:Thing"),
+    ],
+)
+def test_what_is_no_package_of_entries_costs_a_warning(extended, point, files, said):
+    found = extended("-c", BROKEN, points=f"[creditscope.rules]\nbroken = {point}\n", **files)
+    assert found.count("UserWarning") == 1
+    assert said in found
+
+
+@pytest.mark.parametrize(
+    ("point", "file"),
+    [("theirs = lab.command:Mine", "lab/command.py"), ("lab = lab.commands", "lab/commands/theirs.py")],
+)
+def test_a_command_that_cannot_be_imported_costs_a_warning(extended, point, file):
+    files = {"lab/__init__.py": "", "lab/commands/__init__.py": "", file: "import not_there\n"}
+    shown = extended("-m", "creditscope", "--help", points=f"[creditscope.commands]\n{point}\n", **files)
+    assert "{run,audit," in shown or "{demo,run,audit," in shown
+    assert "Warning: Expected the command 'theirs'" in shown
+    assert "not_there" in shown
+
+
+def test_a_rule_that_cannot_be_imported_is_listed_with_the_reason(extended):
+    points = "[creditscope.rules]\ntheirs = lab.rule:Mine\n"
+    shown = extended("-m", "creditscope", "list", "rules", points=points, **{"lab/rule.py": "import not_there\n"})
+    assert [line.split()[0] for line in shown.splitlines() if "not_there" in line] == ["theirs"]
 
 
 @pytest.fixture(scope="module")
@@ -80,30 +126,3 @@ class TestWithoutThePaper:
         assert done.returncode == 0, done.stderr
         assert (without_paper / "page.html").stat().st_size > 10_000
         assert (without_paper / "runs.png").stat().st_size > 10_000
-
-
-BROKEN = """
-import warnings
-warnings.simplefilter("error")
-from creditscope.registry import RULES
-try:
-    RULES.names()
-except UserWarning as warning:
-    print(warning)
-warnings.simplefilter("ignore")
-assert "bp" in RULES.names()
-RULES.register("broken")(type("Broken", (), {}))
-assert RULES.is_local("broken")  # the entry point of that name is a package, and no rule
-"""
-
-
-def test_a_broken_package_costs_no_other(tmp_path):
-    about = tmp_path / "broken-1.dist-info"
-    about.mkdir()
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "__init__.py").write_text("raise RuntimeError('no library')\n", encoding="utf-8")
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n", encoding="utf-8")
-    (about / "entry_points.txt").write_text("[creditscope.rules]\nbroken = broken.rules\n", encoding="utf-8")
-    done = run_python("-c", BROKEN, cwd=tmp_path, path=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "Expected a package broken.rules with entries, but it fails: RuntimeError" in done.stdout

@@ -55,5 +55,5 @@ def test_all_seeds_are_one_product():
 
 
 def test_unknown_normalisation_is_refused():
-    with pytest.raises(CreditscopeError, match=r"normalisation, but got 'column'\. Choices: row, symmetric"):
+    with pytest.raises(CreditscopeError, match=r"'column'\. Choices: row, symmetric"):
         Adjacency.normalised(load_task("sbm").adjacency, "column")

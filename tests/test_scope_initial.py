@@ -12,7 +12,7 @@ from creditscope.errors import CreditscopeError
 pytestmark = pytest.mark.usefixtures("own_stream")
 
 ROWS = 120
-KEEP = r"Keep copy\.deepcopy\(model\.state_dict\(\)\) of this model before it is trained\."
+KEEP = r"copy\.deepcopy\(model\.state_dict\(\)\)"
 
 
 def net() -> nn.Sequential:
@@ -177,24 +177,24 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("initial", "said"),
         [
-            ([1, 2], "Expected initial to be a state dict, but got a list"),
-            (net(), "Expected initial to be a state dict, but got a Sequential"),
-            ({}, r"Expected initial to hold every parameter .*, but it lacks 0\.weight, 0\.bias, 1\.0\.weight, "
-                 r"1\.0\.bias and 4 more"),
-            ({**net().state_dict(), "1.0.weight": torch.zeros(8, 9)},
-             r"Expected initial to hold 1\.0\.weight as a tensor of shape \(8, 8\), but got shape \(8, 9\)"),
-            ({**net().state_dict(), "3.bias": [0, 0, 0]},
-             r"Expected initial to hold 3\.bias as a tensor of shape \(3,\), but got a list"),
+            ([1, 2], "a list"),
+            (net(), "a Sequential"),
+            ({}, r"lacks 0\.weight, 0\.bias, 1\.0\.weight, 1\.0\.bias and 4 more"),
+            (
+                {**net().state_dict(), "1.0.weight": torch.zeros(8, 9)},
+                r"1\.0\.weight .*\(8, 8\), but got shape \(8, 9\)",
+            ),
+            ({**net().state_dict(), "3.bias": [0, 0, 0]}, r"3\.bias .*\(3,\), but got a list"),
         ],
         ids=["list", "model", "empty", "shape", "no tensor"],
-    )  # fmt: skip
+    )
     def test_what_is_not_a_copy_of_its_parameters(self, initial, said):
-        with pytest.raises(CreditscopeError, match=rf"{said}\. {KEEP}$"):
+        with pytest.raises(CreditscopeError, match=rf"{said}.* {KEEP}"):
             cs.watch(net(), taps="1", initial=initial)
 
     def test_the_model_s_own_tensors(self):
         model = net()
-        with pytest.raises(CreditscopeError, match=rf"but got the tensors of the model itself, .* {KEEP}$"):
+        with pytest.raises(CreditscopeError, match=f"the model itself, .* {KEEP}"):
             cs.watch(model, taps="1", initial=model.state_dict())
 
 

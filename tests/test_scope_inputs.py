@@ -1,5 +1,7 @@
 """What `watch` is called with: several arguments, masks, losses of one's own, nets that leave their number format."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -67,29 +69,45 @@ def test_a_net_that_leaves_float64_has_no_noise_and_says_so():
     assert taken.taps.rows_used == (30,)
 
 
-class Pairs(nn.Module):
-    """A model that returns more than its logits."""
-
-    def __init__(self):
-        super().__init__()
-        self.stem, self.head = nn.Linear(4, 8), nn.Linear(8, 2)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        h = self.stem(x)
-        return self.head(h), h
-
-
-def test_what_cannot_be_measured_is_refused():
-    x, y = torch.randn(30, 4), torch.arange(30) % 2
-    for mask in (torch.ones(30), torch.ones(29, dtype=torch.bool)):
-        with pytest.raises(CreditscopeError, match=rf"Expected a mask of one bool per row, .* \({len(mask)},\)"):
-            cs.watch(plain_net(), taps="1").snapshot(x, y, mask=mask)
-    with pytest.raises(CreditscopeError, match="Expected a snapshot before the list of parameters"):
+def test_parameters_are_known_after_a_snapshot():
+    with pytest.raises(CreditscopeError, match="snapshot"):
         _ = cs.watch(plain_net(), taps="1").parameters
-    with pytest.raises(CreditscopeError, match="Expected the model to return one tensor, but got a tuple"):
-        cs.watch(Pairs(), taps="stem").snapshot(x, y)
-    flat = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1), nn.Flatten(0))
-    with pytest.raises(CreditscopeError, match=r"Expected an output of shape \(rows, classes\), but got \(\d+,\)"):
-        cs.watch(flat, taps="0").snapshot(x, y)
-    with pytest.raises(CreditscopeError, match="Expected the name of a tap"):
-        cs.watch(plain_net(), taps=[])
+
+
+def test_fitted_rows_are_counted_and_left_out():
+    net = nn.Sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 3))
+    x, y = torch.randn(40, 2), torch.randint(3, (40,))
+    grown = copy.deepcopy(net)
+    with torch.no_grad():
+        grown[2].bias += torch.tensor([95.0, 0.0, 0.0])  # rows of class 0 keep an error of about 1e-41
+    taken = cs.watch(grown, taps="1", rule="dfa").snapshot(x, y)
+    fitted = int((y == 0).sum())
+    assert 0 < taken.rows_fitted <= fitted
+    assert taken.taps.rows_used[0] <= 40 - taken.rows_fitted
+    alone = cs.watch(grown, taps="1", rule="dfa").snapshot(x[y != 0], y[y != 0])
+    np.testing.assert_allclose(taken.taps.cos, alone.taps.cos, rtol=1e-3)
+
+
+def test_rows_without_a_label_may_hold_anything():
+    scope = cs.watch(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3)), taps="0")
+    unlabelled = torch.tensor([0, 1, 2, -100, -100, 1])
+    assert scope.snapshot(torch.randn(6, 4), unlabelled, mask=unlabelled >= 0).rows_covered == 4
+
+
+def test_a_measured_rule_is_not_shown_as_one_that_trained():
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+    scope = cs.watch(net, taps="1", rule="dfa")
+    scope.snapshot(torch.randn(30, 4), torch.randint(3, (30,)))
+    (method,) = scope.audit().methods
+    assert method.method == "DFA, measured only"
+    assert method.verdict.lines[2].answer != "yes"
+
+
+def test_interacting_rows_are_said():
+    net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    scope = cs.watch(net, taps="0")
+    scope.snapshot(torch.randn(30, 4), torch.randint(3, (30,)))
+    assert "Rows interact" in str(scope.audit())
+    net.eval()
+    scope.snapshot(torch.randn(30, 4), torch.randint(3, (30,)))
+    assert "Rows interact" not in str(scope.audit())

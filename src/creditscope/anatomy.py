@@ -1,6 +1,6 @@
 """A net's anatomy, read off the autograd graph of one forward instead of declared: so it holds for any model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,12 @@ class Anatomy:
     """Whether one row's output depends on another row's state (train-mode BatchNorm, message passing)."""
     class_token: int | None = None
     """Which token the head reads, if the net says so (`class_token`)."""
+
+    def block_changes(self, forward: Forward) -> Iterator[tuple[int, Tensor]]:
+        """(l, f_l) with f_l = h_l − h_{l−1} for every residual stage, detached."""
+        for i, adds in enumerate(self.residual):
+            if adds:
+                yield i, forward.states[i].detach() - forward.states[i - 1].detach()
 
 
 def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:

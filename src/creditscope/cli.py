@@ -4,7 +4,9 @@ import contextlib
 import io
 import os
 import sys
-from typing import Annotated, Any, Union, cast
+import warnings
+from collections.abc import Sequence
+from typing import Annotated, Any, Union
 
 import tyro
 
@@ -16,40 +18,45 @@ FIRST, LAST = ("demo", "run", "audit", "figure", "report"), ("list", "doctor")
 """Commands that help names first and last, of those there are."""
 
 
-def parse(arguments: list[str] | None = None) -> Any:
-    """The command that was typed, with its options; what cannot be read ends the program with 2.
+ABOUT = (
+    "An instrument for credit assignment in deep networks. creditscope COMMAND --help tells more, "
+    "creditscope --version which this is. "
+    "Exit codes: 0 done, 1 not trustworthy (audit --strict), 2 cannot be done, 130 Ctrl-C."
+)
+HOW = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff)
+
+
+def parse(words: Sequence[str]) -> Any:
+    """The command that was typed, with its options; what cannot be read is said in a line, and ends the program with 2.
 
     A command is imported when it is called; all of them only for help, or where none is named.
     """
-    words = sys.argv[1:] if arguments is None else arguments
-    how = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff)
-    if words and words[0] in COMMANDS.names():
-        return tyro.cli(COMMANDS.get(words[0]), prog=f"creditscope {words[0]}", args=words[1:], config=how)
     known = COMMANDS.names()
-    others = [name for name in known if name not in (*FIRST, *LAST)]
-    names = [name for name in (*FIRST, *others, *LAST) if name in known]
-    commands = [Annotated[COMMANDS.get(name), tyro.conf.subcommand(name)] for name in names]
-    return tyro.cli(
-        cast("Any", Union[tuple(commands)]),  # noqa: UP007 (made of a list)
-        prog="creditscope",
-        description="An instrument for credit assignment in deep networks. creditscope COMMAND --help tells more, "
-        "creditscope --version which this is. "
-        "Exit codes: 0 done, 1 not trustworthy (audit --strict), 2 cannot be done, 130 Ctrl-C.",
-        args=words,
-        config=how,
-    )
-
-
-def parse_or_refuse(arguments: list[str]) -> Any:
-    """`parse`, but what cannot be read is said as every other refusal is, without a box around it."""
+    if words and words[0] in known:
+        command, prog, about, words = COMMANDS.get(words[0]), f"creditscope {words[0]}", None, words[1:]
+    else:
+        others = [name for name in known if name not in (*FIRST, *LAST)]
+        command = _any_of([name for name in (*FIRST, *others, *LAST) if name in known])
+        prog, about = "creditscope", ABOUT
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return parse(arguments)
+            return tyro.cli(command, prog=prog, description=about, args=words, config=HOW)
     except SystemExit:
         if text := unbox(said.getvalue()):
             print(f"creditscope: {text}", file=sys.stderr)
         raise
+
+
+def _any_of(names: Sequence[str]) -> Any:
+    """The type of all commands; one of somebody else's that cannot be imported is left out, with a warning."""
+    found = []
+    for name in names:
+        try:
+            found.append(Annotated[COMMANDS.get(name), tyro.conf.subcommand(name)])
+        except CreditscopeError as error:
+            warnings.warn(str(error), stacklevel=2)
+    return Union[tuple(found)]  # noqa: UP007 (made of a list)
 
 
 def unbox(text: str) -> str:
@@ -83,7 +90,7 @@ def main(arguments: list[str] | None = None) -> None:
         if words == ["--version"]:
             print(f"creditscope {creditscope.__version__}")
             return
-        command = parse_or_refuse(words)
+        command = parse(words)
         if getattr(command, "data_root", None):
             os.environ["CREDITSCOPE_DATA"] = str(command.data_root.resolve())
         command.run()

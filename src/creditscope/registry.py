@@ -17,7 +17,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -88,25 +88,30 @@ class Registry:
 
     def names(self) -> list[str]:
         """Every known name: files of packages, registered things, entry points."""
-        single = {point.name for point in entry_points(group=self.package) if point.attr}
-        return sorted({*self._homes(), *self._registered, *single})
+        return sorted({*self._homes(), *self._registered, *(point.name for point in self._points())})
 
     def get(self, name: str) -> Any:
         """The thing called `name`, importing its file on the first use; or the one in `path/to/file.py:Class`."""
         if self.own_files and (":" in name or name.endswith(".py")):
             return self._from_file(name)
         if name not in self._registered:
-            if home := self._homes().get(name):
-                importlib.import_module(f"{home}.{name}")
-                if name not in self._registered:
-                    raise CreditscopeError(
-                        f"Expected {home}.{name} to register the {self.kind} {name!r}, but it does not. "
-                        f'Add the decorator @register_{self.kind}("{name}").'
-                    )
-            else:
-                for point in entry_points(group=self.package, name=name):
-                    if point.attr:
-                        self._registered[name] = point.load()
+            home = self._homes().get(name)
+            try:
+                if home:
+                    importlib.import_module(f"{home}.{name}")
+                for point in () if home else self._points(name):
+                    self._registered[name] = point.load()
+            except Exception as error:
+                if home == self.package or isinstance(error, CreditscopeError):
+                    raise
+                raise CreditscopeError(
+                    f"Expected the {self.kind} {name!r} of an extension to be importable, but it fails: {error!r}."
+                ) from error
+            if name not in self._registered and home:
+                raise CreditscopeError(
+                    f"Expected {home}.{name} to register the {self.kind} {name!r}, but it does not. "
+                    f'Add the decorator @register_{self.kind}("{name}").'
+                )
         if name not in self._registered:
             raise UnknownNameError(self.kind, name, self.names())
         return self._registered[name]
@@ -147,8 +152,7 @@ class Registry:
 
     def is_local(self, name: str) -> bool:
         """Whether `name` is known in this process alone, through a decorator in the user's own code."""
-        installed = name in self._homes() or any(p.attr for p in entry_points(group=self.package, name=name))
-        return ":" not in name and not installed
+        return ":" not in name and name not in self._homes() and not self._points(name)
 
     def summary(self, name: str) -> str:
         """The first line of the entry's docstring, read without importing the file."""
@@ -214,18 +218,19 @@ class Registry:
         """Packages by the names of the files in them: those that entry points name, and our own."""
         return _packaged(self.package)
 
+    def _points(self, name: str = "") -> list[EntryPoint]:
+        """Entry points that are one thing each: all, or those of a name."""
+        found = entry_points(group=self.package, name=name) if name else entry_points(group=self.package)
+        return [point for point in found if point.attr]
+
 
 @cache
 def _packaged(own: str) -> dict[str, str]:
     """Looked up once: a plan of thousands of runs asks for each."""
     packages = [point.value for point in entry_points(group=own) if not point.attr]
-    return {name: package for package in (*packages, own) for name in _modules(package)}
-
-
-def _modules(package: str) -> list[str]:
-    """The public modules of a package; none if it is not there."""
-    folder = _folder(package)
-    return [m.name for m in pkgutil.iter_modules([str(folder)]) if not m.name.startswith("_")] if folder else []
+    folders = {package: folder for package in (*packages, own) if (folder := _folder(package))}
+    files = [(m.name, package) for package, folder in folders.items() for m in pkgutil.iter_modules([str(folder)])]
+    return {name: package for name, package in files if not name.startswith("_")}
 
 
 def _folder(package: str) -> Path | None:
@@ -236,6 +241,11 @@ def _folder(package: str) -> Path | None:
         if not isinstance(error, ModuleNotFoundError):
             warnings.warn(f"Expected a package {package} with entries, but it fails: {error!r}.", stacklevel=2)
         found = None
+    if found and not found.submodule_search_locations:
+        warnings.warn(
+            f"Expected a package {package} with entries, but got a module. Name one thing in it: {package}:Thing.",
+            stacklevel=2,
+        )
     return Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else None
 
 

@@ -1,10 +1,18 @@
-"""Randomness with names: every draw comes from (run seed, purpose, epoch), never from the global stream."""
+"""Randomness with names: every draw comes from (run seed, purpose, epoch), never from the global stream.
+
+Some numbers are hashed from a key, a step and a place instead of drawn: nothing has to be saved to draw them again.
+They are the same for a seed alone, in a stack, resumed and on any device (Gaussian ones but for rounding).
+"""
 
 import hashlib
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
+
+STEP, PLACE, INDEX = 0x9E3779B9, 0x85EBCA6B, -0x61C8864680B583EB
 
 
 def derive_seed(seed: int, purpose: str, epoch: int = 0) -> int:
@@ -28,3 +36,31 @@ def global_stream(seed: int, purpose: str) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(seed, purpose))
         yield
+
+
+def mix32(x: Tensor) -> Tensor:
+    """A bijective 32-bit finaliser (murmur3's constants); int32 wraps, shifts are made logical by a mask."""
+    x = (x ^ ((x >> 16) & 0xFFFF)) * -0x7A143595
+    x = (x ^ ((x >> 13) & 0x7FFFF)) * -0x3D4D51CB
+    return x ^ ((x >> 16) & 0xFFFF)
+
+
+def mix64(x: Tensor) -> Tensor:
+    """The same for 64 bits (splitmix64's constants)."""
+    x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
+    x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
+    return x ^ ((x >> 31) & 0x1FFFFFFFF)
+
+
+def salt_of(key: Tensor, step: Tensor, place: int) -> Tensor:
+    """One 64-bit number for all that is hashed in one place (a layer, a probe) at one step."""
+    return mix64(key + step * STEP + place * PLACE)
+
+
+def hashed_gaussians(salt: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Standard normal numbers: splitmix64 counts from the salt, Box–Muller turns each 64 bits into two numbers."""
+    count = math.prod(shape)
+    words = mix64(salt + torch.arange((count + 1) // 2, device=salt.device) * INDEX)
+    radius, turn = ((half.to(dtype) + 0.5) * 2.0**-32 for half in ((words >> 32) & 0xFFFFFFFF, words & 0xFFFFFFFF))
+    radius, angle = (-2 * radius.log()).sqrt(), 2 * math.pi * turn
+    return torch.cat([radius * angle.cos(), radius * angle.sin()])[:count].view(tuple(shape))

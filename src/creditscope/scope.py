@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.auditing import Audit, audit
-from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowLoss
 from creditscope.measure.functional_net import Subject, subjects_of
@@ -36,6 +35,7 @@ from creditscope.rules import (
     make_rule,
     transport_of,
 )
+from creditscope.stack import Batch
 from creditscope.taps import resolve_taps
 from creditscope.train.data import SAMPLE_ROWS
 from creditscope.train.provenance import begin_provenance, now
@@ -108,7 +108,8 @@ class Scope:
         rows = len(target)
         if rows < 2:
             raise CreditscopeError(f"Expected at least 2 rows to measure, but got {rows}.")
-        application = self._application = self._apply(inputs)
+        feedback = generator(self.seed, "feedback")
+        application = self._application = apply_rule(self.rule, self.model, self.taps, _few_rows(inputs), feedback)
         self._check(application, target, mask)
         facts = self._gather(application, target if mask is None else target[mask])
         if self._facts is not None and self._facts.weights != facts.weights:
@@ -127,10 +128,9 @@ class Scope:
 
         def subjects() -> list[Subject]:
             given = {"inputs": inputs, "target": target, "mask": mask, "loss": self.loss}
-            given |= self._labelled(inputs, target, mask)
-            initial = self.initial
-            began = None if initial is None else lambda: initial
-            return subjects_of(self.model, applied, [self.seed], **given, initial=began)
+            began = None if (initial := self.initial) is None else lambda: initial
+            labelled = self._labelled(inputs, target, mask)
+            return subjects_of(self.model, applied, [self.seed], **given, **labelled, initial=began)
 
         (taken,) = complete_snapshots(
             taken,
@@ -219,7 +219,7 @@ class Scope:
             return 0 if last is None else last + 1
         if not isinstance(epoch, SupportsIndex):
             raise CreditscopeError(f"Expected epoch to be a whole number, but got {epoch!r}.")
-        if index(epoch) < 0:
+        if last is None and index(epoch) < 0:
             raise CreditscopeError(f"Expected an epoch from 0 on, but got {epoch}.")
         if last is not None and index(epoch) <= last:
             raise CreditscopeError(
@@ -261,23 +261,15 @@ class Scope:
             "test": lambda: [Batch(inputs, target, scored=rows)],
         }
 
-    def _apply(self, inputs: Any) -> Application:
-        return apply_rule(self.rule, self.model, self.taps, _few_rows(inputs), generator(self.seed, "feedback"))
-
     def _gather(self, application: Application, target: Tensor) -> Facts:
         anatomy = application.anatomy
         facts: dict[str, Any] = {}
         if self.loss is None:
             most = int(torch.bincount(target.flatten(), minlength=anatomy.classes).max())
             facts = {"chance": 1 / anatomy.classes, "best_constant": most / target.numel()}
-        known = gather_facts(
-            self.rule,
-            application,
-            stem_tap=self.stem,
-            precision=str(next(self.model.parameters()).dtype).removeprefix("torch."),
-            trainer=False,
-            **facts,
-        )
+        precision = str(next(self.model.parameters()).dtype).removeprefix("torch.")
+        facts |= {"stem_tap": self.stem, "precision": precision, "trainer": False}
+        known = gather_facts(self.rule, application, **facts)
         if isinstance(self.rule, TapRule):  # the model was trained otherwise: nothing here is this rule's doing
             label = f"{known.rule.label}, measured only"
             known = replace(known, rule=replace(known.rule, label=label))
@@ -390,8 +382,8 @@ def convert(
         raise CreditscopeError(
             f"Expected a weight rule such as 'fa' to convert a model to, but got {chosen.name!r}. {BY_TAP_RULE}"
         )
-    names, feedback_stream = _name_taps(model, taps, stem), generator(seed, "feedback")
-    return apply_rule(chosen, model, names, _few_rows(inputs), feedback_stream).report
+    feedback = generator(seed, "feedback")
+    return apply_rule(chosen, model, _name_taps(model, taps, stem), _few_rows(inputs), feedback).report
 
 
 def _name_taps(model: nn.Module, taps: str | Sequence[str], stem: str | None) -> tuple[str, ...]:
@@ -402,7 +394,5 @@ def _name_taps(model: nn.Module, taps: str | Sequence[str], stem: str | None) ->
 
 
 def _few_rows(inputs: Any) -> tuple:
-    """Rows enough to read a model's anatomy off one forward."""
-    if isinstance(inputs, tuple):  # several arguments may not be sliced alike (a graph and its nodes)
-        return inputs
-    return (inputs[:SAMPLE_ROWS],)
+    """Rows enough to read a model's anatomy off one forward; several arguments may not be sliced alike (a graph)."""
+    return inputs if isinstance(inputs, tuple) else (inputs[:SAMPLE_ROWS],)

@@ -23,7 +23,7 @@ from creditscope.stack import pattern_of
 from creditscope.taps import resolve_taps
 
 ROWS, CLASSES, DEPTH, WIDTH = 16, 5, 3, 12
-Net = type[ResMLP] | type[ViT]
+TriedNet = type[ResMLP] | type[ViT]
 INPUTS: dict[type, tuple[int, ...]] = {ResMLP: (10,), ViT: (1, 4, 8)}
 """The nets rules are tried on, with the shape of an input: states are vectors in the one, tokens in the other."""
 
@@ -51,7 +51,7 @@ def assert_rule(rule: str | type[Rule] | Rule, *, tokens: bool = True) -> None:
             ) from error
 
 
-def _check_on(net: Net, rule: str | type[Rule] | Rule) -> None:
+def _check_on(net: TriedNet, rule: str | type[Rule] | Rule) -> None:
     before = torch.get_rng_state()
     first, second = _apply(net, make_rule(rule)), _apply(net, make_rule(rule))
     _check_determinism(first, second)
@@ -75,7 +75,7 @@ def _data(net: type) -> tuple[Tensor, Tensor]:
     return x, torch.randint(CLASSES, (ROWS,), generator=stream)
 
 
-def _apply(net_class: Net, rule: Rule, *, train_last: int = -1) -> Application:
+def _apply(net_class: TriedNet, rule: Rule, *, train_last: int = -1) -> Application:
     with global_stream(0, "init"):
         net = net_class(INPUTS[net_class], CLASSES, depth=DEPTH, width=WIDTH)
         for name, parameter in net.named_parameters():

@@ -11,7 +11,7 @@ from judging import CHECKS
 from scipy import stats
 
 from creditscope.auditing import Audit, Thresholds, audit
-from creditscope.commands._printing import show_audit
+from creditscope.commands.run import show_audit
 from creditscope.errors import CreditscopeError
 from creditscope.text import number
 

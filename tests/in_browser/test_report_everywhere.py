@@ -7,8 +7,6 @@ from looking import DESKTOP, PHONE, clipped, outside, violations
 
 pytestmark = pytest.mark.slow
 
-LOADED = """() => [...document.querySelectorAll('[src], [srcset], link[href], object[data], use[href], image[href]')]
-  .map(e => e.getAttribute('src') || e.getAttribute('srcset') || e.getAttribute('data') || e.getAttribute('href'))"""
 GROUND = (
     "() => getComputedStyle(document.body).backgroundColor + getComputedStyle(document.documentElement).backgroundColor"
 )
@@ -54,14 +52,3 @@ def test_dark_is_dark_and_light_is_light(visit, report):
 
     assert brightness("light") > 200
     assert brightness("dark") < 80
-
-
-def test_the_page_holds_all_it_needs(visit, report):
-    """That it asks for nothing else is checked of every page visited; this also sees what is only fetched later."""
-    page = visit(report("small"))
-    assert [one for one in page.evaluate(LOADED) if not one.startswith(("data:", "#"))] == []
-    styles = page.evaluate(
-        "() => [...document.querySelectorAll('style, [style]')].map(e => e.textContent + e.style?.cssText)"
-    )
-    assert [one for style in styles for one in re.findall(r"url\((?!['\"]?(?:data:|#))[^)]*|@import[^;]*", style)] == []
-    assert [path.name for path in report("small").parent.iterdir()] == ["report.html"]

@@ -5,12 +5,12 @@ import copy
 import torch
 from torch import nn
 
-from creditscope.batch import Batch
 from creditscope.measure.functional_net import Subject, subjects_of
 from creditscope.measure.observation import observe
 from creditscope.nets.resmlp import ResMLP
 from creditscope.rng import generator
 from creditscope.rules import apply_rule, rule_class
+from creditscope.stack import Batch
 from creditscope.taps import resolve_taps
 
 

@@ -10,10 +10,10 @@ from subjects import make_net, make_subject
 from torch import Tensor, nn
 
 from creditscope.auditing.rewinding import rewound_blocks
-from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.measure.ablation import measure_rewind, measure_skips
 from creditscope.nets.resmlp import ResMLP
+from creditscope.stack import Batch
 
 ROWS = 600
 

@@ -9,7 +9,6 @@ from sklearn.linear_model import LogisticRegression
 from subjects import make_net, make_subject
 from torch import nn
 
-from creditscope.batch import Batch
 from creditscope.measure.probe import (
     fit_logistic,
     fit_logistics,
@@ -19,6 +18,7 @@ from creditscope.measure.probe import (
     spread_rows,
 )
 from creditscope.record import Facts, RuleFacts
+from creditscope.stack import Batch
 
 
 def clusters(rows: int, features: int, classes: int, seed: int = 0):

@@ -104,8 +104,7 @@ def test_anatomy_knows_what_adds(options):
 
 
 class TestPairNorm:
-    @pytest.mark.parametrize("scale", [1.0, 3.0])
-    @pytest.mark.parametrize("size", [1.0, 1e-30, 1e30])
+    @pytest.mark.parametrize(("scale", "size"), [(1.0, 1.0), (3.0, 1e-30), (3.0, 1e30)])
     def test_centres_nodes_and_sets_their_mean_square_norm(self, scale, size):
         x = PairNorm(scale)(torch.randn(50, 4) * size + 2 * size).double()
         assert float(x.mean(0).abs().max()) < 1e-6
@@ -114,6 +113,14 @@ class TestPairNorm:
     def test_gradient_matches_finite_differences(self):
         x = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
         assert torch.autograd.gradcheck(PairNorm(2.0), (x,))
+
+    @pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # torch's own use of it
+    def test_it_is_differentiated_forwards_too(self):
+        x, tangent = torch.randn(2, 9, 4, dtype=torch.float64).unbind()
+        norm, step = PairNorm(scale=1.5), 1e-6
+        found = torch.func.jvp(norm, (x,), (tangent,))[1]
+        wanted = (norm(x + step * tangent) - norm(x - step * tangent)) / (2 * step)
+        torch.testing.assert_close(found, wanted, rtol=1e-7, atol=1e-8)
 
     def test_equal_nodes_become_zero_with_finite_gradients(self):
         x = torch.zeros(6, 3, requires_grad=True)
@@ -159,30 +166,16 @@ def test_variants_train_under_rules(options, rule):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"depth": 1}, "Expected a GCN of depth >= 2, width >= 1 and gain > 0, but got depth 1"),
-        ({"gain": 0.0}, "and gain 0.0"),
-        ({"norm": "batch"}, "Expected the name of a norm of a GCN, but got 'batch'. Choices: none, pair"),
-        ({"dropout": 1.0}, "Expected a dropout share from 0 to below 1, but got 1.0"),
+        ({"depth": 1}, "got depth 1"),
+        ({"gain": 0.0}, "gain 0.0"),
+        ({"norm": "batch"}, "'batch'. Choices: none, pair"),
+        ({"dropout": 1.0}, "got 1.0"),
+        ({"residual": "perhaps"}, "'residual' .*bool"),
     ],
 )
 def test_what_makes_no_net_is_refused(options, message):
     with pytest.raises(CreditscopeError, match=message):
-        GCN((FEATURES,), CLASSES, **options)
-
-
-@pytest.mark.parametrize("option", ["residual", "propagate"])
-def test_options_of_another_type_are_refused(option):
-    with pytest.raises(CreditscopeError, match=f"Expected option '{option}' of net 'gcn' to be of type bool"):
-        plan_run(task="sbm", net="gcn", net_options={option: "perhaps"})
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # torch's own use of it
-def test_pair_norm_is_differentiated_forwards_too():
-    x, tangent = torch.randn(2, 9, 4, dtype=torch.float64).unbind()
-    norm, step = PairNorm(scale=1.5), 1e-6
-    found = torch.func.jvp(norm, (x,), (tangent,))[1]
-    wanted = (norm(x + step * tangent) - norm(x - step * tangent)) / (2 * step)
-    torch.testing.assert_close(found, wanted, rtol=1e-7, atol=1e-8)
+        build_run(plan_run(task="sbm", net="gcn", net_options=options))
 
 
 @pytest.mark.slow

@@ -4,6 +4,33 @@ import json
 from html.parser import HTMLParser
 from typing import Any
 
+from builders import make_facts, make_record, make_snapshot
+
+from creditscope.auditing import Thresholds
+from creditscope.report import build_report, judge_records, render
+
+
+def report_of(records, *, against=None, limits=None):
+    """The report of records in memory, against others if they are given."""
+    limits = limits or Thresholds()
+    before = None if against is None else judge_records(list(against), "before", limits, [])
+    return build_report(judge_records(list(records), "here", limits, []), against=before)
+
+
+def text_of(records, **options) -> str:
+    return render(report_of(records, **options))
+
+
+def page_of(records, **options) -> "Page":
+    return Page(text_of(records, **options))
+
+
+def over_epochs(epochs, *, rule: str = "dfa", seeds=(1, 2), **taps):
+    """Records with a snapshot at each of the epochs; `taps` are functions from an epoch to the values of a field."""
+    facts = make_facts(rule=rule)
+    snapshots = [make_snapshot(facts, epoch=e, taps={n: values(e) for n, values in taps.items()}) for e in epochs]
+    return [make_record(rule=rule, seed=s, epochs=max(*epochs, 1), snapshots=snapshots) for s in seeds]
+
 
 class Page(HTMLParser):
     """Every start tag with its attributes, the visible text, and what stands in each script element."""

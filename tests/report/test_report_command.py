@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from builders import make_facts, make_family, make_record, make_snapshot, write_record
-from reading import Page
+from reading import Page, over_epochs, page_of
 
 from creditscope.auditing import Thresholds
 from creditscope.cli import main
@@ -20,10 +20,8 @@ def test_an_empty_folder_gives_a_page_that_says_so(call, tmp_path):
     (tmp_path / "none").mkdir()
     code, out, _ = call("report", "--records", tmp_path / "none", "--out", tmp_path / "r.html")
     page = Page((tmp_path / "r.html").read_text(encoding="utf-8"))
-    assert (code, "note: Expected at least one finished record to audit, but got none." in out) == (0, True)
-    assert "Nothing could be judged." in page.text
-    assert "Expected at least one finished record to audit, but got none." in page.text
-    assert page.data == {"settings": [], "methods": []}
+    (note,) = [line.removeprefix("note: ") for line in out.splitlines() if line.startswith("note: ")]
+    assert (code, note in page.text, page.data["settings"], page.data["methods"]) == (0, True, [], [])
     assert {name["href"][1:] for name in page.all("a", href="*")} <= {found["id"] for found in page.all(id="*")}
 
 
@@ -36,15 +34,14 @@ def test_a_partial_folder_says_what_is_missing(call, tmp_path):
     code, _, _ = call("report", "--records", tmp_path / "records", "--out", tmp_path / "r.html")
     page = Page((tmp_path / "r.html").read_text(encoding="utf-8"))
     assert code == 0
-    assert f"Record {folder.name} cannot be read" in page.text
-    assert f"Record {unfinished.name} is incomplete" in page.text
+    assert folder.name in page.text
+    assert unfinished.name in page.text
     assert ("DFA", "trustworthy") in page.verdicts
 
 
-def test_baselines_alone_are_said_to_be_that(tmp_path):
-    material = judge_records([make_record(frozen=True)], "here", Thresholds(), [])
-    write_report(material, tmp_path / "r.html")
-    assert "but got frozen baselines" in (tmp_path / "r.html").read_text(encoding="utf-8")
+def test_baselines_alone_are_said_to_be_that():
+    (problem,) = judge_records([make_record(frozen=True)], "here", Thresholds(), []).problems
+    assert "frozen baselines" in problem
 
 
 def test_a_folder_that_is_not_there_is_an_error(call, tmp_path):
@@ -56,7 +53,7 @@ def test_a_folder_that_is_not_there_is_an_error(call, tmp_path):
 
 def test_an_unknown_threshold_is_refused(call, tmp_path):
     code, _, err = call("report", "--records", tmp_path, "--set", "grwth=3", "--out", tmp_path / "r.html")
-    assert (code, "Expected the name of a threshold" in err) == (2, True)
+    assert (code, "grwth" in err) == (2, True)
 
 
 @pytest.mark.slow
@@ -74,25 +71,22 @@ def test_a_deep_net_over_many_epochs_and_seeds_stays_small(tmp_path):
     """Every number differs, at two moments of 33 taps and three seeds, so that nothing can be said once for many."""
     rng, taps, methods = np.random.default_rng(0), 33, 8
     facts = make_facts(depth=taps - 1)
-    records = []
-    for depth in range(methods):
-        for seed in range(3):
-            snapshots = [
-                make_snapshot(
-                    facts,
-                    epoch=epoch,
-                    taps={
-                        "cos": tuple(rng.uniform(-1, 1, taps)),
-                        "rho": (),
-                        "g_norm": tuple(10 ** rng.uniform(-9, 0, taps)),
-                        "h_norm": tuple(10 ** rng.uniform(0, 5, taps)),
-                    },
-                )
-                for epoch in (0, 100)
-            ]
-            options = {"depth": taps - 1, "width": depth}
-            record = make_record(seed=seed, epochs=100, net_options=options, snapshots=snapshots, facts={"depth": 32})
-            records.append(record)
+
+    def snapshot(epoch):
+        sizes = {"g_norm": tuple(10 ** rng.uniform(-9, 0, taps)), "h_norm": tuple(10 ** rng.uniform(0, 5, taps))}
+        return make_snapshot(facts, epoch=epoch, taps={"cos": tuple(rng.uniform(-1, 1, taps)), "rho": (), **sizes})
+
+    records = [
+        make_record(
+            seed=seed,
+            epochs=100,
+            net_options={"depth": taps - 1, "width": width},
+            snapshots=[snapshot(0), snapshot(100)],
+            facts={"depth": 32},
+        )
+        for width in range(methods)
+        for seed in range(3)
+    ]
     size = write_report(judge_records(records, "here", Thresholds(), []), tmp_path / "r.html")
     fixed = write_report(judge_records(records[:3], "here", Thresholds(), []), tmp_path / "one.html")
     assert (size - fixed) / (methods - 1) < 45_000
@@ -105,10 +99,6 @@ def test_the_shipped_records_fit_into_six_megabytes(tmp_path):
 
 
 @pytest.mark.slow
-def test_many_epochs_become_two_dozen_columns(tmp_path):
-    facts = make_facts()
-    snapshots = [make_snapshot(facts, epoch=e) for e in range(401)]
-    records = [make_record(seed=s, epochs=400, snapshots=snapshots) for s in (1, 2)]
-    write_report(judge_records(records, "here", Thresholds(), []), tmp_path / "r.html")
-    epochs = Page((tmp_path / "r.html").read_text(encoding="utf-8")).data["methods"][0]["epochs"]
+def test_many_epochs_become_two_dozen_columns():
+    epochs = page_of(over_epochs(range(401))).data["methods"][0]["epochs"]
     assert (len(epochs), epochs[0], epochs[-1]) == (24, 0, 400)

@@ -6,22 +6,18 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from builders import make_facts, make_record, make_snapshot
-from hypothesis import given
+from builders import make_facts
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from reading import Page
+from reading import Page, over_epochs
 
 from creditscope.auditing.methods import group_methods
 from creditscope.auditing.stats import Interval
-from creditscope.report.colours import diverging, sequential
-from creditscope.report.grids import QUANTITIES, choose_epochs, make_grid
+from creditscope.report.colours import SIGNED, Scale, diverging, log_scale, sequential
+from creditscope.report.curves import Curve, draw_chart, spread
 from creditscope.report.heatmap import draw_heatmap
-from creditscope.report.layers import _size
-from creditscope.report.linechart import Line, draw_chart, spread
-from creditscope.report.numbers import counted, pick
-from creditscope.report.scales import Scale, log_scale
-
-COS, G_NORM = QUANTITIES[0], QUANTITIES[1]
+from creditscope.report.history import choose_epochs, pick, trace_layers
+from creditscope.report.layers import _size, counted
 
 
 def lightness(colour: str) -> float:
@@ -60,26 +56,20 @@ def read_cells(svg: str, rows: int, columns: int) -> list[list[str | None]]:
     return found
 
 
-def grid_of(values: dict, *, exact: tuple[int, ...] = (), seeds: int = 1):
-    """A method whose quantity at (epoch, tap) is given, the same for every seed."""
+def history_of(values: dict, *, exact: tuple[int, ...] = ()):
+    """A method whose quantity at (epoch, tap) is given."""
+    taps = {name: lambda e, rows=rows: tuple(rows[e]) for name, rows in values.items()}
+    records = over_epochs(range(len(next(iter(values.values())))), seeds=(1,), **taps)
     facts = make_facts(exact_taps=exact)
-    epochs = len(next(iter(values.values())))
-    snapshots = [
-        make_snapshot(facts, epoch=e, taps={name: tuple(rows[e]) for name, rows in values.items()})
-        for e in range(epochs)
-    ]
-    records = [make_record(seed=s, epochs=max(epochs - 1, 1), snapshots=snapshots) for s in range(seeds)]
-    records = [replace(r, provenance=replace(r.provenance, facts=facts)) for r in records]
-    (method,) = group_methods(records)
-    return make_grid(method, choose_epochs([method], 24))
+    (method,) = group_methods([replace(r, provenance=replace(r.provenance, facts=facts)) for r in records])
+    return trace_layers(method, choose_epochs([method], 24))
 
 
 class TestHeatmap:
     @given(st.lists(st.lists(st.one_of(st.none(), st.floats(-1, 1)), min_size=5, max_size=5), min_size=2, max_size=6))
     def test_each_cell_has_the_colour_of_its_value(self, values):
-        if all(v is None for row in values for v in row):
-            return
-        svg = draw_heatmap(grid_of({"cos": values}), COS, Scale("signed"), key=0, method="m")
+        assume(any(v is not None for row in values for v in row))
+        svg = draw_heatmap(history_of({"cos": values}), "cos", SIGNED, key=0, method="m")
         cells = read_cells(svg, 5, len(values))
         for epoch, row in enumerate(values):
             for tap, value in enumerate(row):
@@ -88,39 +78,35 @@ class TestHeatmap:
 
     def test_sizes_go_by_their_logarithm_and_zero_is_no_gap(self):
         values = [[1e-4, 1e-2, 1.0, 0.0, None], [1e-4] * 5]
-        grid = grid_of({"g_norm": values})
-        scale = log_scale(v for v in grid.means["g_norm"] if v is not None)
-        svg = draw_heatmap(grid, G_NORM, scale, key=0, method="m")
+        history = history_of({"g_norm": values})
+        scale = log_scale(history.means["g_norm"])
+        svg = draw_heatmap(history, "g_norm", scale, key=0, method="m")
         assert [row[0] for row in read_cells(svg, 5, 2)] == ["s0", "s16", "s31", "zero", None]
         assert 'class="gap"' in svg
         assert scale.has_zero
         assert scale.ticks()[0] == (0.0, "10⁻⁴")
 
     def test_cells_within_chance_are_dotted_and_exact_ones_never(self):
-        grid = grid_of({"cos": [[0.01, 0.097, 0.099, -0.05, 0.01]] * 2, "null_sd": [[0.05] * 5] * 2}, exact=(4,))
-        assert grid.in_null == [True, True, False, True, False] * 2
-        svg = draw_heatmap(grid, COS, Scale("signed"), key=0, method="m")
+        history = history_of({"cos": [[0.01, 0.097, 0.099, -0.05, 0.01]] * 2, "null_sd": [[0.05] * 5] * 2}, exact=(4,))
+        assert history.in_null.tolist() == [[True, True, False, True, False]] * 2
+        svg = draw_heatmap(history, "cos", SIGNED, key=0, method="m")
         assert svg.count("h0") == 6
 
     def test_names_are_escaped(self):
-        svg = draw_heatmap(grid_of({"cos": [[0.1] * 5] * 2}), COS, Scale("signed"), key=3, method='<a "b">')
+        svg = draw_heatmap(history_of({"cos": [[0.1] * 5] * 2}), "cos", SIGNED, key=3, method='<a "b">')
         (found,) = Page(svg).all("svg", data_heatmap="3", data_quantity="cos")
         assert found["data-method"] == '<a "b">'
 
 
 class TestSharedColumns:
     def methods(self, **epochs):
-        records = [
-            make_record(rule=rule, epochs=9, snapshots=[make_snapshot(make_facts(rule=rule), epoch=e) for e in found])
-            for rule, found in epochs.items()
-        ]
-        return group_methods(records)
+        return group_methods([r for rule, found in epochs.items() for r in over_epochs(found, rule=rule)])
 
     def test_methods_of_a_setting_have_one_set_of_columns(self):
         bp, dfa = self.methods(bp=(0, 1, 2, 9), dfa=(0, 2, 3))
         epochs = choose_epochs([bp, dfa], 24)
         assert epochs == (0, 1, 2, 3, 9)
-        cells = read_cells(draw_heatmap(make_grid(dfa, epochs), COS, Scale("signed"), key=0, method="m"), 5, 5)
+        cells = read_cells(draw_heatmap(trace_layers(dfa, epochs), "cos", SIGNED, key=0, method="m"), 5, 5)
         assert [[cell is not None for cell in row] for row in cells] == [[True, False, True, True, False]] * 5
 
     def test_an_early_end_keeps_its_column_and_so_does_the_last_epoch(self):
@@ -131,9 +117,9 @@ class TestSharedColumns:
 
     def test_a_method_with_none_of_the_columns_has_its_own(self):
         _, dfa = self.methods(bp=(0, 9), dfa=(3, 5))
-        grid = make_grid(dfa, (0, 9))
-        assert grid.epochs == (3, 5)
-        assert None not in grid.means["cos"]
+        history = trace_layers(dfa, (0, 9))
+        assert history.epochs == (3, 5)
+        assert not np.isnan(history.means["cos"]).any()
 
 
 class TestPick:
@@ -149,7 +135,7 @@ class TestPick:
 
 class TestChart:
     def test_every_line_is_labelled_at_its_end(self):
-        lines = [Line(f"m{i}", "c0", (0, 1, 9), (0.1, 0.2, 0.3), (0.1, 0.1, 0.2), (0.1, 0.3, 0.4)) for i in range(3)]
+        lines = [Curve(f"m{i}", "c0", (0, 1, 9), (0.1, 0.2, 0.3), (0.1, 0.1, 0.2), (0.1, 0.3, 0.4)) for i in range(3)]
         svg = draw_chart(lines, "Accuracy", log=False)
         assert [svg.count(f">m{i}<") for i in range(3)] == [2, 2, 2]  # the label and its title
         assert svg.count('class="band') == svg.count('class="line') == 3
@@ -159,7 +145,7 @@ class TestChart:
     def test_labels_of_many_lines_stay_inside_and_differ(self):
         names = [f"direct feedback alignment, λ {i}" for i in range(40)]
         svg = draw_chart(
-            [Line(n, "c3", (0, 1, 9), (0.3,) * 3, (0.2,) * 3, (0.4,) * 3) for n in names], "Accuracy", log=False
+            [Curve(n, "c3", (0, 1, 9), (0.3,) * 3, (0.2,) * 3, (0.4,) * 3) for n in names], "Accuracy", log=False
         )
         found = re.search(r'viewBox="0 0 \d+ (\d+)"', svg)
         places = [float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)">direct', svg)]
@@ -172,7 +158,7 @@ class TestChart:
     @pytest.mark.parametrize("values", [(1e-30, 1e-30, 1e-30), (5.0, 5.0, 5.0), (1e-8, 1e3, 1e30), (3.0, 3.5, 4.0)])
     def test_any_range_has_ticks(self, values):
         for log in (True, False):
-            svg = draw_chart([Line("m", "c0", (0, 1, 2), values, values, values)], "size", log=log)
+            svg = draw_chart([Curve("m", "c0", (0, 1, 2), values, values, values)], "size", log=log)
             assert len(re.findall('class="grid"', svg)) >= 1
             assert "nan" not in svg
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.rules import FeedbackLinear, rule_class
-from creditscope.rules._feedback_linear import Transport
+from creditscope.rules._feedback_linear import LinearWithFeedback, Transport
 
 
 def layer_of(inputs: int, outputs: int, *, bias: bool = True, dtype: torch.dtype = torch.float64) -> FeedbackLinear:
@@ -18,16 +18,30 @@ def weights_of(layer: FeedbackLinear) -> tuple[Tensor, Tensor, Tensor]:
     return layer.weight.detach(), layer.bias.detach(), layer.feedback
 
 
-@pytest.mark.parametrize("leading", [(5,), (5, 3)])
-def test_without_a_bias(leading):
-    layer = layer_of(4, 6, bias=False)
+@pytest.mark.parametrize("leading", [(), (5,), (5, 3), (2, 5, 3)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_any_leading_dimensions_with_and_without_a_bias(leading, bias):
+    layer = layer_of(4, 6, bias=bias)
     x = torch.randn(*leading, 4, dtype=torch.float64, requires_grad=True)
     y = layer(x)
-    torch.testing.assert_close(y, x @ layer.weight.T)
+    torch.testing.assert_close(y, x @ layer.weight.T + (layer.bias if bias else 0))
     delta = torch.randn_like(y)
-    down, grad_weight = torch.autograd.grad(y, (x, layer.weight), delta)
+    down, *found = torch.autograd.grad(y, (x, *layer.parameters()), delta, retain_graph=True)
     torch.testing.assert_close(down, delta @ layer.feedback)
-    torch.testing.assert_close(grad_weight, torch.einsum("...o,...i->oi", delta, x.detach()))
+    torch.testing.assert_close(found[0], delta.reshape(-1, 6).T @ x.detach().reshape(-1, 4))
+    torch.testing.assert_close(found[1:], [delta.reshape(-1, 6).sum(0)] * bias)
+    with layer.transport.exactly():
+        torch.testing.assert_close(torch.autograd.grad(y, x, delta)[0], delta @ layer.weight.detach())
+
+
+def test_under_vmap_equals_a_loop():
+    torch.manual_seed(0)
+    x, w, b = torch.randn(3, 5, 4, requires_grad=True), torch.randn(3, 6, 4, requires_grad=True), torch.randn(3, 6)
+    feedback, transport = torch.randn(3, 6, 4), Transport(rule_class("fa")())
+    stacked = torch.vmap(lambda *t: LinearWithFeedback.apply(*t, transport))(x, w, b, feedback)
+    delta = torch.randn_like(stacked)
+    got = torch.autograd.grad(stacked, (x, w), delta)
+    torch.testing.assert_close(got, (delta @ feedback, delta.transpose(1, 2) @ x.detach()))
 
 
 def test_nothing_is_computed_for_what_needs_no_gradient():

@@ -144,7 +144,5 @@ def test_small_credit_is_hardly_normalised_and_a_batch_of_one_is_per_sample():
 def test_an_index_holds_on_tokens_and_is_refused_where_it_has_no_meaning():
     assert_rule(rule_class("dfa")(index="input"))
     assert rule_class("dfa_gnn")().index == "own"
-    with pytest.raises(CreditscopeError, match="index of DFA's feedback"):
-        rule_class("dfa")(index="above")
-    with pytest.raises(CreditscopeError, match=r"Expected states of one size for index='input'.* but got sizes 4, 6"):
+    with pytest.raises(CreditscopeError, match="sizes 4, 6"):
         rule_class("dfa")(index="input").draw_feedback([(4,), (6,)], 3, generator(0, "feedback"))

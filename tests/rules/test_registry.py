@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import creditscope as cs
 from creditscope.errors import CreditscopeError
@@ -40,6 +40,14 @@ class DrawsGlobally(SignDFA):
         return [torch.randn(math.prod(shape), classes) for shape in tap_shapes]
 
 
+class Sneaky(SignDFA):
+    """Draws from the global stream, and is reproducible all the same."""
+
+    def draw_feedback(self, tap_shapes, classes, generator):
+        torch.rand(1)
+        return super().draw_feedback(tap_shapes, classes, generator)
+
+
 class ForgetsATap(SignDFA):
     def credit(self, ctx):
         return list(super().credit(ctx))[1:]
@@ -58,10 +66,11 @@ def test_good_rules_pass(rule):
 @pytest.mark.parametrize(
     ("rule", "error", "text"),
     [
-        (DividesByRows, AssertionError, "credit per sample at tap 0"),
-        (DrawsGlobally, AssertionError, "the same seed to give the same 'feedback.0'"),
+        (DividesByRows, AssertionError, "per sample at tap 0"),
+        (DrawsGlobally, AssertionError, "same 'feedback.0'"),
+        (Sneaky, AssertionError, "global random stream"),
         (ForgetsATap, CreditscopeError, "one credit per tap"),
-        (ClaimsExactness, AssertionError, "Expected the exact gradient at tap 3"),
+        (ClaimsExactness, AssertionError, "tap 3"),
     ],
 )
 def test_bad_rules_are_caught(rule, error, text):
@@ -75,32 +84,16 @@ def test_a_rule_for_vectors_alone_is_told_so():
         assert_rule(ForVectors)
 
 
-def test_drawing_from_the_global_stream_is_caught_even_if_reproducible():
-    class Sneaky(SignDFA):
-        def draw_feedback(self, tap_shapes, classes, generator):
-            torch.rand(1)
-            return super().draw_feedback(tap_shapes, classes, generator)
-
-    with pytest.raises(AssertionError, match="global random stream"):
-        assert_rule(Sneaky)
-
-
 def test_register_and_look_up():
     cs.register_rule("sign_dfa_for_test")(SignDFA)
     assert rule_class("sign_dfa_for_test") is SignDFA
     assert SignDFA.name == "sign_dfa_for_test"
     assert len(RULES.source("sign_dfa_for_test")) == 16
     assert RULES.source("dfa") == ""
-    with pytest.raises(CreditscopeError, match="derived from TapRule or WeightRule"):
-        cs.register_rule("nonsense")(int)  # pyright: ignore[reportArgumentType]
-
-
-def test_unknown_rule_names_the_choices():
-    with pytest.raises(CreditscopeError, match="Expected the name of a rule, but got 'dfaa'") as refused:
-        rule_class("dfaa")
-    choices = str(refused.value).partition("Choices: ")[2].removesuffix(".").split(", ")
-    assert choices == sorted(choices)
-    assert {"bp", "fa", "block_fa", "dfa"} < set(choices)
+    for name, cls in (("nonsense", int), ("dfa", SignDFA)):  # no rule; a built-in name
+        with pytest.raises(CreditscopeError, match=f"'{name}'"):
+            cs.register_rule(name)(cls)
+    assert SignDFA.name == "sign_dfa_for_test"
 
 
 def test_rule_from_a_file(tmp_path):
@@ -115,10 +108,6 @@ def test_rule_from_a_file(tmp_path):
     first = RULES.source(f"{file}:Mine")
     file.write_text(file.read_text() + "# edited\n")
     assert RULES.source(f"{file}:Mine") != first
-    with pytest.raises(CreditscopeError, match=r"Expected .*mine.py to define a rule class 'Other'"):
-        rule_class(f"{file}:Other")
-    with pytest.raises(CreditscopeError, match="does not exist"):
-        rule_class("nowhere.py:Mine")
 
 
 def test_rule_of_another_package(tmp_path, monkeypatch):
@@ -157,10 +146,10 @@ class TestAnyWayToNameARule:
     @pytest.mark.parametrize(
         ("rule", "options", "text"),
         [
-            ("fa", {"heead": 1}, "Expected the name of an option of rule 'fa', but got 'heead'. Choices: head, scale"),
-            (SignDFA(), {"head": 1}, "Expected no options beside a rule that is made already, but got head"),
-            (int, {}, "Expected a class derived from TapRule or WeightRule for rule 'int'"),
-            (3, {}, "Expected a class derived from TapRule or WeightRule for rule 'int', but got 3"),
+            ("fa", {"heead": 1}, "'heead'. Choices: head, scale"),
+            (SignDFA(), {"head": 1}, "got head"),
+            (int, {}, "'int'"),
+            (3, {}, "got 3"),
         ],
     )
     def test_refused(self, rule, options, text):
@@ -213,9 +202,9 @@ class TestRunWithAClass:
     @pytest.mark.parametrize(
         ("rule", "text"),
         [
-            (SignDFA(), r"Expected a rule as a name, .* Pass its class, and its options as rule_options=\{…\}"),
-            ([typed("Same"), typed("Same")], "Expected rule classes of different names, but got two called 'Same'"),
-            (int, "Expected a class derived from TapRule or WeightRule for rule 'int'"),
+            (SignDFA(), r"rule_options=\{…\}"),
+            ([typed("Same"), typed("Same")], "'Same'"),
+            (int, "'int'"),
         ],
     )
     def test_refused(self, rule, text, tmp_path):
@@ -237,6 +226,8 @@ class TwoLayers(nn.Sequential):
         super().__init__(nn.Linear(*input_shape, width), nn.Linear(width, width), nn.Linear(width, classes))
 class NoTaps(nn.Sequential):
     pass
+class Typo(TwoLayers):
+    accepts = ("vector",)
 """
 
 
@@ -270,12 +261,47 @@ class TestNetOfAFile:
     @pytest.mark.parametrize(
         ("name", "text"),
         [
-            ("{}:Other", "to define a net class 'Other', but got nothing of that name. Net classes there: TwoLayers"),
-            ("{}:NoTaps", "Expected net 'NoTaps' to have class attributes stem_tap"),
-            ("{}", "Expected the class too, as in .*mine.py:MyNet"),
-            ("nowhere.py:Net", "Expected a Python file with the net 'Net', but 'nowhere.py' does not exist"),
+            ("{}:Other", "'Other'.* there: TwoLayers"),
+            ("{}:NoTaps", "'NoTaps' .*stem_tap"),
+            ("{}:Typo", r"\['vector'\]"),
+            ("{}", "mine.py:MyNet"),
+            ("nowhere.py:Net", "'nowhere.py'"),
         ],
     )
     def test_refused(self, file, name, text):
         with pytest.raises(CreditscopeError, match=text):
             NETS.get(name.format(file))
+
+
+def test_a_rule_file_may_use_dataclasses_and_its_own_folder(tmp_path):
+    (tmp_path / "helper_for_rule.py").write_text("SCALE = 2.0\n")
+    (tmp_path / "mine.py").write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "import creditscope as cs\n"
+        "from helper_for_rule import SCALE\n"
+        "@dataclass\n"
+        "class Note:\n"
+        "    text: str = 'x'\n"
+        "class Mine(cs.TapRule):\n"
+        "    def credit(self, ctx):\n"
+        "        return [SCALE * h for h in ctx.states]\n"
+    )
+    assert rule_class(f"{tmp_path / 'mine.py'}:Mine").name == "Mine"
+    (tmp_path / "broken.py").write_text("def :\n")
+    with pytest.raises(CreditscopeError, match="it failed: SyntaxError"):
+        rule_class(f"{tmp_path / 'broken.py'}:Mine")
+
+
+def test_a_rule_sees_the_target():
+    class DRTP(cs.TapRule):
+        """Random projections of the one-hot target (Frenkel et al., 2021)."""
+
+        def draw_feedback(self, tap_shapes, classes, generator):
+            return [torch.randn(shape[0], classes, generator=generator) for shape in tap_shapes]
+
+        def credit(self, ctx):
+            hot = nn.functional.one_hot(ctx.target, ctx.output.shape[1]).to(ctx.output.dtype)
+            return [-hot @ B.T for B in ctx.feedback]
+
+    assert_rule(DRTP, tokens=False)

@@ -46,18 +46,18 @@ def test_whole_files_are_accepted_and_others_named(root):
     (folder / "a").write_bytes(b"whole")
     good = files_of({"a": sha(b"whole")})
     assert good.require() == folder
-    with pytest.raises(CreditscopeError, match=r"Expected the data file .*toy-data/b, but it is missing\. Get it from"):
+    with pytest.raises(CreditscopeError, match="toy-data/b"):
         files_of({"a": sha(b"whole"), "b": sha(b"x")}).require()
     (folder / "a").write_bytes(b"whol")
     wanted, found = sha(b"whole").split(":")[1], sha(b"whol").split(":")[1]
-    with pytest.raises(CreditscopeError, match=f"with sha256 {wanted}, but got {found} .4 bytes.: it is truncated"):
+    with pytest.raises(CreditscopeError, match=f"{wanted}, but got {found} .4 bytes"):
         good.require()
 
 
 def test_md5_is_checked_too(tmp_path):
     (tmp_path / "a").write_bytes(b"x")
     check_file(tmp_path / "a", f"md5:{hashlib.md5(b'x').hexdigest()}", home="h")
-    with pytest.raises(CreditscopeError, match=r"Expected .* with md5 0"):
+    with pytest.raises(CreditscopeError, match="md5 0"):
         check_file(tmp_path / "a", "md5:0", home="h")
 
 
@@ -69,9 +69,7 @@ def test_without_a_network_the_folder_to_fill_is_named(root, monkeypatch, archiv
         raise requests.ConnectionError("no route")
 
     monkeypatch.setattr(pooch, "retrieve", unreachable)
-    with pytest.raises(
-        CreditscopeError, match=r"toy-data, but they are not there and .* cannot be reached.*--data-root"
-    ):
+    with pytest.raises(CreditscopeError, match=r"toy-data.*--data-root"):
         files_of({"a": sha(b"x")}, archive).require()
 
 
@@ -101,7 +99,7 @@ def test_another_folder_can_be_named_on_the_command_line(root, monkeypatch, call
     monkeypatch.setattr(pooch, "retrieve", unreachable)
     words = ("run", "--task", "cora", "--net", "gcn", "--out", tmp_path / "out", "--data-root")
     code, _, err = call(*words, tmp_path / "elsewhere")
-    assert (code, f"Expected the files of task 'cora' in {tmp_path}/elsewhere/" in err) == (2, True)
+    assert (code, f"'cora' in {tmp_path}/elsewhere/" in err) == (2, True)
     assert data_root() == tmp_path / "elsewhere"
 
 
@@ -159,7 +157,7 @@ class Creates:
 def test_a_pickle_that_would_create_a_file_is_refused(tmp_path, protocol):
     target, hostile = tmp_path / "created", tmp_path / "hostile.pkl"
     hostile.write_bytes(pickle.dumps({"data": Creates(target)}, protocol=protocol))
-    with pytest.raises(CreditscopeError, match=r"NumPy arrays, SciPy sparse matrices.*it names .*system.*not run"):
+    with pytest.raises(CreditscopeError, match=r"names .*system"):
         read_pickle(hostile)
     assert not target.exists()
     pickle.loads(hostile.read_bytes())  # the file is a real one: plain unpickling does create it
@@ -169,7 +167,7 @@ def test_a_pickle_that_would_create_a_file_is_refused(tmp_path, protocol):
 @pytest.mark.parametrize("thing", [print, eval, np.load, pickle.loads], ids=lambda f: f.__name__)
 def test_other_callables_are_refused(tmp_path, thing):
     (tmp_path / "f").write_bytes(pickle.dumps(thing))
-    with pytest.raises(CreditscopeError, match="it names"):
+    with pytest.raises(CreditscopeError, match="names"):
         read_pickle(tmp_path / "f")
 
 
@@ -192,5 +190,5 @@ def test_damaged_pickles_are_named(tmp_path):
     whole = pickle.dumps({"a": np.arange(100)})
     for text in (b"", b"nonsense", whole[: len(whole) // 2]):
         (tmp_path / "f").write_bytes(text)
-        with pytest.raises(CreditscopeError, match=r"Expected a readable pickle in .* damaged"):
+        with pytest.raises(CreditscopeError, match="damaged"):
             read_pickle(tmp_path / "f")

@@ -38,13 +38,13 @@ def test_both_versions_of_a_cifar_batch_read_alike(tmp_path):
 
 def test_wrong_cifar_files_are_refused(tmp_path):
     (tmp_path / "f").write_bytes(b"\0" * 3074)
-    with pytest.raises(CreditscopeError, match=r"Expected rows of 3073 bytes in .*, but got 3074 bytes"):
+    with pytest.raises(CreditscopeError, match=r"3073 .*3074"):
         cifar.read_binary(tmp_path / "f")
     (tmp_path / "g").write_bytes(pickle.dumps({"labels": [1]}))
-    with pytest.raises(CreditscopeError, match="Expected 'data' and 'labels'"):
+    with pytest.raises(CreditscopeError, match="'data' and 'labels'"):
         cifar.read_python(tmp_path / "g")
     (tmp_path / "h").write_bytes(pickle.dumps({"data": np.zeros((2, 10), np.uint8), "labels": [1, 2]}))
-    with pytest.raises(CreditscopeError, match="Expected uint8 rows of 3072 pixels"):
+    with pytest.raises(CreditscopeError, match="3072"):
         cifar.read_python(tmp_path / "h")
 
 

@@ -18,8 +18,8 @@ from creditscope.auditing.stats import INTERVALS, Interval, Kind, known_mean, t_
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.verdict import Verdict, reach_verdict
 from creditscope.errors import CreditscopeError, UnknownNameError
-from creditscope.memory import collection_paused
 from creditscope.record import Record, load_records
+from creditscope.record.load import collection_paused
 
 if TYPE_CHECKING:
     from creditscope.auditing.card import Card

@@ -23,7 +23,7 @@ from creditscope.auditing.stats import write_interval
 from creditscope.auditing.tables import WIDE, fit_tables, make_console, note, plain_table, render_plain
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
-from creditscope.memory import collection_paused
+from creditscope.record.load import collection_paused
 from creditscope.text import DASH, number
 
 __all__ = ["make_console", "print_audit", "render_audit"]

@@ -1,12 +1,12 @@
-"""Options that several commands have."""
+"""What several commands share: options, how typed words are read, and how a command speaks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from creditscope.commands._settings import read_number, split_pair
 from creditscope.errors import CreditscopeError
 
 if TYPE_CHECKING:
@@ -63,6 +63,34 @@ def read_limits(settings: tuple[str, ...]) -> "Thresholds":
     from creditscope.auditing import Thresholds
 
     return Thresholds().changed(**{name: read_number(name, value) for name, value in map(split_pair, settings)})
+
+
+def split_pair(setting: str) -> tuple[str, str]:
+    """NAME=VALUE in two."""
+    name, equals, value = setting.partition("=")
+    if not equals:
+        raise CreditscopeError(f"Expected --set NAME=VALUE, but got {setting!r}.")
+    return name, value
+
+
+def read_number(name: str, value: str) -> float:
+    """The value of a threshold; a whole one stays whole."""
+    try:
+        number = float(value)
+        return int(number) if number == int(number) else number
+    except (ValueError, OverflowError):
+        raise CreditscopeError(f"Expected a number for threshold {name!r}, but got {value!r}.") from None
+
+
+def say(lines: Sequence[str]) -> None:
+    """Plain lines on standard output, at once."""
+    for line in lines:
+        print(line, flush=True)
+
+
+def with_problems(message: str, problems: Sequence[str]) -> str:
+    """What is lacking, and what could not be read, which may be why."""
+    return " ".join([message, *problems])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,15 @@
 """`creditscope doctor`."""
 
 import json
+import platform
+import re
+import sys
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
 
+import creditscope
 from creditscope.commands import register_command
-from creditscope.commands._printing import say
+from creditscope.commands._options import say
 
 
 @register_command("doctor")
@@ -20,10 +25,47 @@ class Doctor:
 
     def run(self) -> None:
         """Look and say."""
-        from creditscope.doctor import examine_machine
-
         found = examine_machine()
         if self.json:
             print(json.dumps(found, indent=1))
         else:
             say([f"{name:<14} {value}" for name, value in found.items()])
+
+
+def examine_machine() -> dict[str, str]:
+    """Versions, devices, threads and folders, as text."""
+    import torch
+
+    from creditscope.tasks._files import data_root
+    from creditscope.train.pool import available_cores
+
+    root = data_root()
+    found = {
+        "creditscope": creditscope.__version__,
+        "python": f"{platform.python_version()} ({sys.executable})",
+        "platform": platform.platform(),
+    }
+    found |= {name: find_version(name) for name in list_libraries()}
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    found["devices"] = ", ".join(["cpu", *gpus])
+    found["cores"] = str(available_cores())
+    found["torch threads"] = f"{torch.get_num_threads()} (workers use 1 each)"
+    found["data folder"] = f"{root} ({'found' if root.is_dir() else 'not there; embedded tasks need none'})"
+    return found
+
+
+def list_libraries() -> list[str]:
+    """What the installed package says it needs, extras aside; torch alone, if it is not installed."""
+    try:
+        needed = requires("creditscope") or []
+    except PackageNotFoundError:
+        needed = ["torch"]
+    return [re.split(r"[^\w.-]", need)[0] for need in needed if "extra ==" not in need]
+
+
+def find_version(name: str) -> str:
+    """The version of an installed library."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

@@ -7,7 +7,9 @@ from typing import Literal
 import tyro
 
 from creditscope.commands import register_command
-from creditscope.commands._printing import say
+from creditscope.commands._options import say
+from creditscope.errors import CreditscopeError
+from creditscope.registry import CHECKS, EXPORTS, FIGURES, NETS, RULES, STUDIES, TASKS, Registry
 
 
 @register_command("list")
@@ -37,10 +39,17 @@ class List:
             say([f"  {name:<{width}}  {summary}" for name, summary in rows.items()] or ["  none"])
 
 
+def _summary(registry: Registry, name: str) -> str:
+    """One line; of an entry of somebody else's that cannot be imported, why."""
+    try:
+        return registry.summary(name)
+    except CreditscopeError as error:
+        return str(error)
+
+
 def list_everything() -> dict[str, dict[str, str]]:
     """Kind → name → one line."""
     from creditscope.auditing.thresholds import table
-    from creditscope.registry import CHECKS, EXPORTS, FIGURES, NETS, RULES, STUDIES, TASKS
 
     registries = {
         "rules": RULES,
@@ -51,7 +60,7 @@ def list_everything() -> dict[str, dict[str, str]]:
         "studies": STUDIES,
         "exports": EXPORTS,
     }
-    found = {kind: {name: r.summary(name) for name in r.names()} for kind, r in registries.items()}
+    found = {kind: {name: _summary(r, name) for name in r.names()} for kind, r in registries.items()}
     found["thresholds"] = {
         row["name"]: f"{row['value']:g} ({', '.join(row['checks'])}): {row['meaning']}"
         + (f"; published: {row['published']}" if row["published"] else "")

@@ -7,8 +7,7 @@ from typing import Annotated
 import tyro
 
 from creditscope.commands import register_command
-from creditscope.commands._options import File, Limits, Records, RecordsByName, choose_records, read_limits
-from creditscope.commands._printing import say
+from creditscope.commands._options import File, Limits, Records, RecordsByName, choose_records, read_limits, say
 
 
 @register_command("report")

@@ -1,6 +1,7 @@
 """`creditscope run`."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,9 +9,7 @@ from typing import Annotated, Any
 import tyro
 
 from creditscope.commands import register_command
-from creditscope.commands._options import DataRoot, Folder, HowToTrain
-from creditscope.commands._printing import say, show_audit
-from creditscope.commands._settings import parse_settings, read_seeds
+from creditscope.commands._options import DataRoot, Folder, HowToTrain, say, split_pair
 from creditscope.errors import CreditscopeError
 from creditscope.record.spec import Recipe
 
@@ -92,3 +91,43 @@ class Run:
         names = ("task", "net", "rule", "baselines", "ladder", "controls", "out")
         asked = {name: getattr(self, name) for name in names}
         return {**asked, "seeds": read_seeds(self.seeds), **recipe, **options}
+
+
+def parse_settings(settings: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """`net.depth=6` and the like, by owner.
+
+    >>> parse_settings(("net.depth=6",))["net_options"]
+    {'depth': '6'}
+    """
+    options: dict[str, dict[str, Any]] = {"task_options": {}, "net_options": {}, "rule_options": {}}
+    for setting in settings:
+        name, value = split_pair(setting)
+        owner, dot, option = name.partition(".")
+        if not dot or f"{owner}_options" not in options:
+            raise CreditscopeError(
+                f"Expected --set net.NAME=VALUE, rule.NAME=VALUE or task.NAME=VALUE, but got {setting!r}."
+            )
+        options[f"{owner}_options"][option] = value
+    return options
+
+
+def read_seeds(words: Sequence[str]) -> int | list[int]:
+    """As `creditscope.run` takes them: a number alone is how many; several, or one with a comma, are the seeds.
+
+    >>> read_seeds(["3"]), read_seeds(["42", "7"]), read_seeds(["42,"])
+    (3, [42, 7], [42])
+    """
+    parts = [part for word in words for part in word.split(",") if part]
+    try:
+        seeds = [int(part) for part in parts]
+    except ValueError:
+        raise CreditscopeError(f"Expected --seeds to be whole numbers, but got {' '.join(words)!r}.") from None
+    return seeds[0] if list(words) == parts and len(parts) == 1 else seeds
+
+
+def show_audit(found: Any, *, as_json: bool) -> None:
+    """Print an audit for a person or for a machine."""
+    if as_json:
+        print(json.dumps(found.to_dict(), indent=1, ensure_ascii=False))
+    else:
+        found.show()

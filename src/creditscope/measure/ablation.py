@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.measure.functional_net import Subject, replaced_states
-from creditscope.stack import call_net
+from creditscope.stack import Batch, call_net
 
 FIRST_STATISTICS = {"running_mean": 0, "running_var": 1, "num_batches_tracked": 0}
 

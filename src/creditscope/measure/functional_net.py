@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowLoss, errors_function
 from creditscope.measure.observation import Observation, double, doubled_inputs, observe_forward
 from creditscope.rules import AppliedRule, AppliedTapRule, FeedbackLinear
-from creditscope.stack import Net, StackedNet, call_net, pattern_of
+from creditscope.stack import Batch, Net, StackedNet, call_net, pattern_of
 from creditscope.stacked_functions import OneForAll, is_plain_attention, stacked_attention
 from creditscope.taps import watch_forward
 

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.losses import errors_function
 from creditscope.measure.numerics import row_norms

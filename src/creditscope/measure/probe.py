@@ -12,10 +12,10 @@ starts anew (O'Donoghue & Candès 2015).
 import torch
 from torch import Tensor
 
-from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.measure.functional_net import Subject
 from creditscope.record.schema import Facts
+from creditscope.stack import Batch
 from creditscope.taps import watch_forward
 
 ROWS = 2048

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from creditscope.errors import CreditscopeError
 from creditscope.registry import NETS
-from creditscope.tasks import KINDS, Kind
+from creditscope.tasks import KINDS, TaskKind
 
 N = TypeVar("N", bound=type)
 
@@ -54,7 +54,7 @@ def check_net(name: str, cls: Any) -> None:
         raise CreditscopeError(f"Expected accepts of net {name!r} to be among {KINDS}, but got {strange}.")
 
 
-def accepted_kinds(net_class: type) -> tuple[Kind, ...]:
+def accepted_kinds(net_class: type) -> tuple[TaskKind, ...]:
     """The kinds of task a net takes; one that does not say takes any."""
     return tuple(getattr(net_class, "accepts", KINDS))
 

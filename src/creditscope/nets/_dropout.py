@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError
-from creditscope.hashing import mix32, salt_of
-from creditscope.rng import derive_seed
+from creditscope.rng import derive_seed, mix32, salt_of
 
 
 class HashDropout(nn.Module):

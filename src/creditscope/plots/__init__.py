@@ -52,6 +52,12 @@ def save_figure(fig: "Figure", folder: str | Path, name: str, *, caption: "Capti
     """Write NAME.png and NAME.pdf (Type-42 fonts, no date, so equal figures are equal files).
 
     With a caption NAME.md and NAME.tex, too, which show the figure above its words and numbers.
+
+    >>> import creditscope as cs
+    >>> from creditscope import plots
+    >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
+    >>> [path.name for path in plots.save_figure(runs.plot(), "figures", "mine")]
+    ['mine.png', 'mine.pdf']
     """
     from creditscope.plots._style import styled
 

@@ -30,7 +30,9 @@ TEX = str.maketrans(
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
         **{sign: f"${formula}$" for sign, formula in SIGNS.items()},
-        **{"–": "--", "…": r"\ldots{}", "\u00a0": "~"},
+        "–": "--",
+        "…": r"\ldots{}",
+        "\u00a0": "~",
     }
 )
 

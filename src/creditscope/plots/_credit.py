@@ -29,6 +29,12 @@ def credit(records: Any, *, quantity: str = "cos", ax: Axes | None = None, label
     """A quantity of every tap's credit by method, mean and 95 % t interval over seeds, on what random credit gives.
 
     `quantity` is a per-tap field of a snapshot; markers are hollow at taps with exact credit. `labels` writes names.
+
+    >>> import creditscope as cs
+    >>> from creditscope import plots
+    >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
+    >>> plots.credit(runs).get_ylabel()
+    'cos(aₗ, gₗ)'
     """
     check_per_tap(quantity)
     lines = lines_of(records)

@@ -33,6 +33,12 @@ def over_epochs(
     last on as -1, or its name. "head_taps.h_norm" is that of the class token alone, where there is one. Norms are on a
     log axis, with geometric means. A mean is over the seeds that did not diverge, at the epochs that all of them have.
     `labels` writes names.
+
+    >>> import creditscope as cs
+    >>> from creditscope import plots
+    >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
+    >>> plots.over_epochs(runs, "h_norm", tap=1).get_yscale()
+    'log'
     """
     _check(quantity, tap)
     lines, log = lines_of(records), tap is not None and is_size(quantity)

@@ -19,6 +19,12 @@ def ladder(records: Any, *, ax: Axes | None = None, labels: bool = True) -> Axes
     """Accuracy with only the last k blocks trained, by method: mean and 95 % t interval over seeds.
 
     k = 0 are frozen blocks, k = L the full run. Methods without any rung are not drawn. `labels` writes names.
+
+    >>> import creditscope as cs
+    >>> from creditscope import plots
+    >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick", ladder=True)
+    >>> plots.ladder(runs).get_ylabel()
+    'accuracy'
     """
     climbed = [(line, rungs) for line in lines_of(records) if len(rungs := _rungs(line)) > 1]
     if not climbed:

@@ -39,6 +39,12 @@ def overview(records: Any, *, panels: Sequence[str | Draw] = ("pair", "credit", 
 
     `panels` are names, or functions that take records and `ax`, such as functools.partial(plots.sizes,
     quantity="h_norm"). A panel that nobody measured says so in its place.
+
+    >>> import creditscope as cs
+    >>> from creditscope import plots
+    >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
+    >>> [ax.get_label() for ax in plots.overview(runs, panels=("sizes", "verdicts")).axes]
+    ['verdicts', 'sizes']
     """
     found = gather(records)
     lines = lines_of_one_setting(found)

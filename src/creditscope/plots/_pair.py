@@ -22,6 +22,12 @@ def pair(records: Any, *, ax: Axes | None = None, labels: bool = True) -> Axes:
     """Accuracy against Γ at the end of training: every seed a dot, a mean per method, and the best constant guess.
 
     `labels` writes names beside the means, or in a key where they would touch.
+
+    >>> import creditscope as cs
+    >>> from creditscope import plots
+    >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
+    >>> plots.pair(runs).get_ylabel()
+    'accuracy'
     """
     lines = lines_of(records)
     drawn = [line for line in lines if np.isfinite(_points(line)).all(axis=0).any()]

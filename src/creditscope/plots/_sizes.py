@@ -16,6 +16,12 @@ def sizes(records: Any, quantity: str = "g_norm", *, ax: Axes | None = None, lab
 
     `quantity` is a per-tap field of a snapshot or growth; values of 0 have no place here, and are said. `labels` writes
     names.
+
+    >>> import creditscope as cs
+    >>> from creditscope import plots
+    >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
+    >>> plots.sizes(runs, "h_norm").get_yscale()
+    'log'
     """
     check_per_tap(quantity)
     lines = lines_of(records)

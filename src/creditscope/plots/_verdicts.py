@@ -26,7 +26,14 @@ KEY, GAP = 0.36, 0.2
 
 
 def verdicts(records: Any, *, ax: Axes | None = None) -> Axes:
-    """A row per method: its line and marker, its name, its verdict and the codes behind it."""
+    """A row per method: its line and marker, its name, its verdict and the codes behind it.
+
+    >>> import creditscope as cs
+    >>> from creditscope import plots
+    >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
+    >>> [text.get_text() for text in plots.verdicts(runs).texts][:2]
+    ['BP', 'not measured']
+    """
     found = gather(records)
     lines, judged = lines_of(found), [method.verdict for method in audit(found).methods]
     name, word, codes = _columns(lines, judged)

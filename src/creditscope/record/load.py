@@ -1,11 +1,26 @@
 """Find all records under a folder: folders of runs, and bundles."""
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from creditscope.errors import CreditscopeError
-from creditscope.memory import collection_paused
 from creditscope.record.bundle import SUFFIX, read_bundle
 from creditscope.record.store import FAILURE, PROVENANCE, SPEC, Record, is_unfinished, read_record
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """No search for cycles inside: records have none, and going through millions of numbers again and again costs
+    more than reading them. It is switched on again after, if it was on."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def load_records(root: str | Path, *, problems: list[str] | None = None) -> list[Record]:

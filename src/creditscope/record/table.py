@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from creditscope.errors import CreditscopeError, UnknownNameError
-from creditscope.record.validate import lacks
 from creditscope.record.schema import Facts, Number, Snapshot, TapMeasures
 from creditscope.record.spec import FREE_FIELDS, RULE_FIELDS, TIERS
 from creditscope.record.store import Record
+from creditscope.record.validate import lacks
 
 SCALARS = tuple(f.name for f in fields(Snapshot) if f.type == Number)
 """Numbers of the whole net."""

@@ -8,8 +8,8 @@ from creditscope.auditing.methods import Method, accuracies
 from creditscope.auditing.stats import known_mean
 from creditscope.auditing.symbols import OF_WORD
 from creditscope.report.gather import Material
-from creditscope.report.identity import differences, identity, name_apart
 from creditscope.report.model import Change, Comparison
+from creditscope.report.names import differences, identity, name_apart
 from creditscope.text import DASH, number
 
 Place = tuple[MethodAudit, Method]

@@ -1,9 +1,13 @@
 """A heatmap as SVG: one path per colour, deepest tap on top."""
 
+import math
+from itertools import groupby
+
+import numpy as np
 from markupsafe import Markup, escape
 
-from creditscope.report.grids import Grid, Quantity
-from creditscope.report.scales import Scale
+from creditscope.report.colours import Scale
+from creditscope.report.history import SYMBOLS, LayerHistory
 
 LEFT, TOP, BOTTOM, RIGHT = 22, 3, 15, 8
 WIDTH, HEIGHT = 240, 120
@@ -13,25 +17,24 @@ LABEL_GAP_X, LABEL_GAP_Y = 24.0, 14.0
 MOST_SPACES = 4
 
 
-def draw_heatmap(grid: Grid, quantity: Quantity, scale: Scale, *, key: int, method: str) -> Markup:
+def draw_heatmap(history: LayerHistory, quantity: str, scale: Scale, *, key: int, method: str) -> Markup:
     """One method's taps over epochs; cells without a value keep the hatched ground."""
-    columns, rows = len(grid.epochs), len(grid.taps)
+    columns, rows = len(history.epochs), len(history.taps)
     wide = round(min(max(WIDTH / columns, NARROWEST), WIDEST), 1)
     tall = round(min(max(HEIGHT / rows, LOWEST), TALLEST), 1)
     across, down = wide * columns, tall * rows
     width, height = LEFT + across + RIGHT, TOP + down + BOTTOM
     hooks = (
-        f'data-heatmap="{key}" data-method="{escape(method)}" data-quantity="{quantity.name}" '
-        f'data-cell="{wide:g},{tall:g}"'
+        f'data-heatmap="{key}" data-method="{escape(method)}" data-quantity="{quantity}" data-cell="{wide:g},{tall:g}"'
     )
     return Markup(
         f'<svg class="heat" width="{width:g}" viewBox="0 0 {width:g} {height:g}" role="img" '
-        f'aria-label="{quantity.symbol} of {escape(method)}" {hooks}>'
-        f"{_ground(across, down) if None in grid.means[quantity.name] else ''}"
+        f'aria-label="{SYMBOLS[quantity]} of {escape(method)}" {hooks}>'
+        f"{_ground(across, down) if np.isnan(history.means[quantity]).any() else ''}"
         f'<g transform="translate({LEFT} {TOP + tall / 2:g}) scale({wide:g} {tall:g})">'
-        f"{_cells(grid, quantity, scale)}</g>"
-        f"{_dots(grid, wide, tall) if quantity.name == 'cos' else ''}"
-        f"{_labels(grid, wide, tall)}</svg>"
+        f"{_cells(history.means[quantity], scale)}</g>"
+        f"{_dots(history, wide, tall) if quantity == 'cos' else ''}"
+        f"{_labels(history, wide, tall)}</svg>"
     )
 
 
@@ -39,37 +42,35 @@ def _ground(width: float, height: float) -> str:
     return f'<rect class="gap" x="{LEFT}" y="{TOP}" width="{width:g}" height="{height:g}"/>'
 
 
-def _cells(grid: Grid, quantity: Quantity, scale: Scale) -> str:
+def _cells(means: np.ndarray, scale: Scale) -> str:
     """Each cell is a stroke as wide as a row is tall; neighbours of one colour in a row are one stroke."""
-    rows, columns, means = len(grid.taps), len(grid.epochs), grid.means[quantity.name]
+    rows = means.shape[1]
     paths: dict[str, list[str]] = {}
-    for tap in range(rows):
-        colours = [None if (v := means[e * rows + tap]) is None else scale.css(v) for e in range(columns)]
+    for tap, values in enumerate(means.T.tolist()):
         start = 0
-        for end in range(1, columns + 1):
-            if end < columns and colours[end] == colours[start]:
-                continue
-            if (colour := colours[start]) is not None:
-                paths.setdefault(colour, []).append(f"M{start} {rows - 1 - tap}h{end - start}")
-            start = end
+        for colour, cells in groupby("" if math.isnan(value) else scale.css(value) for value in values):
+            length = len(list(cells))
+            if colour:
+                paths.setdefault(colour, []).append(f"M{start} {rows - 1 - tap}h{length}")
+            start += length
     return "".join(f'<path class="{colour}" d="{"".join(parts)}"/>' for colour, parts in paths.items())
 
 
-def _dots(grid: Grid, wide: float, tall: float) -> str:
-    rows = len(grid.taps)
-    places = [divmod(i, rows) for i, inside in enumerate(grid.in_null) if inside]
+def _dots(history: LayerHistory, wide: float, tall: float) -> str:
+    rows = len(history.taps)
+    places = np.argwhere(history.in_null).tolist()
     marks = [f"M{LEFT + (e + 0.5) * wide:.4g} {TOP + (rows - 0.5 - tap) * tall:.4g}h0" for e, tap in places]
     return f'<path class="dot" d="{"".join(marks)}"/>' if marks else ""
 
 
-def _labels(grid: Grid, wide: float, tall: float) -> str:
-    rows, columns = len(grid.taps), len(grid.epochs)
+def _labels(history: LayerHistory, wide: float, tall: float) -> str:
+    rows, columns = len(history.taps), len(history.epochs)
     y = f"{TOP + rows * tall + 12:.4g}"
     side = [
         (tap, TOP + (rows - 0.5 - tap) * tall + 3.5)
         for tap in _spaced(rows, tall, max(LABEL_GAP_Y, rows * tall / MOST_SPACES - 1))
     ]
-    below = [(grid.epochs[i], LEFT + (i + 0.5) * wide) for i in _spaced(columns, wide, LABEL_GAP_X)]
+    below = [(history.epochs[i], LEFT + (i + 0.5) * wide) for i in _spaced(columns, wide, LABEL_GAP_X)]
     return (
         f'<g class="y">{"".join(f"<text x=18 y={place:.4g}>{tap}</text>" for tap, place in side)}</g>'
         f'<g class="x">{"".join(f"<text x={place:.4g} y={y}>{epoch}</text>" for epoch, place in below)}</g>'

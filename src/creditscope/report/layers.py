@@ -1,16 +1,19 @@
 """Second section: what each layer was told over training, and its final values."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
 
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.methods import Method
-from creditscope.auditing.stats import geometric_interval, write_points
+from creditscope.auditing.stats import Interval, geometric_interval, write_interval, write_points
 from creditscope.auditing.symbols import OF_ANSWER, OF_WORD
-from creditscope.report.grids import QUANTITIES, Grid, Quantity
+from creditscope.plots._quantities import is_size, title
+from creditscope.report.colours import SIGNED, Scale, log_scale
 from creditscope.report.heatmap import draw_heatmap
-from creditscope.report.model import Heat, LayerRow, Legend
-from creditscope.report.numbers import counted
-from creditscope.report.scales import Scale, log_scale
+from creditscope.report.history import SYMBOLS, LayerHistory
 from creditscope.text import DASH, count, name_all, number
 
 NAMES: tuple[str, ...] = (
@@ -35,77 +38,60 @@ COUNTS = ("rows used", "rows without gradient", "n")
 """Said once where they are the same at every tap."""
 
 
-def make_scales(grids: Sequence[Grid]) -> dict[str, Scale]:
-    """One scale per quantity, over all methods of a setting."""
-    return {q.name: _scale(q, grids) for q in QUANTITIES}
+@dataclass(frozen=True, kw_only=True)
+class LayerRow:
+    """A method's heatmaps, and its final values as a table."""
+
+    key: int
+    method: str
+    word: str
+    symbol: str
+    heats: tuple[Markup | None, ...]
+    """Of each quantity that the setting shows; None where it was not measured."""
+    seeds: str
+    alike: str
+    """Counts that are the same at every tap."""
+    head: tuple[str, ...]
+    taps: tuple[tuple[str, ...], ...]
 
 
-def _scale(quantity: Quantity, grids: Sequence[Grid]) -> Scale:
-    if quantity.kind == "signed":
-        return Scale("signed")
-    return log_scale(v for grid in grids for v in grid.means.get(quantity.name, ()) if v is not None)
+def make_scales(histories: Sequence[LayerHistory]) -> tuple[dict[str, Scale], list[str]]:
+    """The colours of each quantity that a setting shows; and a line for each that was measured and is not shown.
 
-
-def legends(scales: dict[str, Scale], grids: Sequence[Grid]) -> tuple[Legend, ...]:
-    """A bar per quantity that is drawn over epochs."""
-    return tuple(
-        Legend(
-            quantity=q.name,
-            symbol=q.symbol,
-            title=q.title,
-            kind=scales[q.name].letter,
-            ticks=scales[q.name].ticks(),
-            has_zero=scales[q.name].has_zero,
-        )
-        for q in QUANTITIES
-        if _has_heatmaps(q, grids)
-    )
-
-
-def _has_heatmaps(quantity: Quantity, grids: Sequence[Grid]) -> bool:
-    """Whether some method has it: a cosine that is not 1 by construction, and at enough of its epochs for a map."""
-    if quantity.name == "cos" and all(grid.all_exact for grid in grids):
-        return False
-    counts = [(len(grid.epochs_with(quantity.name)), len(grid.epochs)) for grid in grids]
-    return any(found > 0 and found >= min(FEWEST_EPOCHS, epochs) for found, epochs in counts)
-
-
-def say_left_out(grids: Sequence[Grid], shown: Sequence[str]) -> tuple[str, ...]:
-    """A line for each quantity that was measured and has no heatmaps."""
-    said = []
-    for quantity in QUANTITIES:
-        epochs = sorted({epoch for grid in grids for epoch in grid.epochs_with(quantity.name)})
-        if quantity.name in shown or not epochs:
+    Shown is what some method has at enough of its epochs for a map; a cosine only if it is not 1 by construction.
+    """
+    scales, notes = {}, []
+    for quantity in SYMBOLS:
+        found = [(history.epochs_with(quantity), history.epochs) for history in histories]
+        measured = sorted({epoch for epochs, _ in found for epoch in epochs})
+        if not measured:
             continue
-        if quantity.name == "cos" and all(grid.all_exact for grid in grids):
-            said.append("Every tap is handed the exact gradient: the cosine is 1 by construction.")
+        if quantity == "cos" and all(history.all_exact for history in histories):
+            notes.append("Every tap is handed the exact gradient: the cosine is 1 by construction.")
+        elif any(epochs and len(epochs) >= min(FEWEST_EPOCHS, len(every)) for epochs, every in found):
+            values = [history.means[quantity].ravel() for history in histories if quantity in history.means]
+            scales[quantity] = log_scale(np.concatenate(values)) if is_size(quantity) else SIGNED
         else:
-            said.append(
-                f"{quantity.symbol}, {quantity.title}, was measured at {name_all('epoch', epochs)} only, too few for a "
-                "map: it is in the tables."
-            )
-    return tuple(said)
+            when = name_all("epoch", measured)
+            notes.append(f"{title(quantity)} was measured at {when} only, too few for a map: it is in the tables.")
+    return scales, notes
 
 
 def layer_row(
-    key: int, found: MethodAudit, method: Method, grid: Grid, scales: dict[str, Scale], shown: Sequence[str]
+    key: int, found: MethodAudit, method: Method, history: LayerHistory, scales: Mapping[str, Scale]
 ) -> LayerRow:
     """A method's small multiples, of the quantities that its setting shows."""
-    heats = []
-    for quantity in QUANTITIES:
-        if quantity.name not in shown:
-            continue
-        there = quantity.name in grid.means
-        svg = draw_heatmap(grid, quantity, scales[quantity.name], key=key, method=found.method) if there else None
-        heats.append(Heat(svg=svg, missing="" if there else "not measured"))
     alike, head, cells = tap_table(found, method)
     return LayerRow(
         key=key,
         method=found.method,
         word=found.verdict.word,
         symbol=OF_WORD[found.verdict.word],
-        heats=tuple(heats),
-        seeds=count(len(grid.seeds), "seed"),
+        heats=tuple(
+            draw_heatmap(history, quantity, scale, key=key, method=found.method) if quantity in history.means else None
+            for quantity, scale in scales.items()
+        ),
+        seeds=count(len(history.seeds), "seed"),
         alike=alike,
         head=head,
         taps=cells,
@@ -161,3 +147,13 @@ def _size(values: Sequence[float | None], form: str) -> str:
     if zeros:
         return "0" if zeros == len(values) else f"0 in {zeros} of {count(len(values), 'seed')}"
     return counted(geometric_interval(known) if known else None, len(values), form)
+
+
+def counted(found: Interval | None, n: int, form: str = ".3f") -> str:
+    """In words, with its number of seeds where that is not `n`.
+
+    >>> counted(Interval(0.5, 0.4, 0.6, 3), 20), counted(Interval(0.5, 0.4, 0.6, 3), 3)
+    ('0.500 ± 0.100 (n = 3)', '0.500 ± 0.100')
+    """
+    said = write_interval(found, form)
+    return said if found is None or found.n == n or "n =" in said else f"{said} (n = {found.n})"

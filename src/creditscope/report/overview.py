@@ -7,8 +7,8 @@ from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.reason import explain
 from creditscope.auditing.symbols import OF_WORD
 from creditscope.record import Record
+from creditscope.report.layers import counted
 from creditscope.report.model import Row
-from creditscope.report.numbers import counted
 from creditscope.text import DASH, count, first_few, span
 
 MOST_SEEDS = 12

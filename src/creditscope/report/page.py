@@ -10,8 +10,10 @@ from markupsafe import Markup, escape
 from creditscope.auditing.show_decisions import LEGEND
 from creditscope.auditing.stats import NULL_SDS
 from creditscope.auditing.verdict import MEANINGS
+from creditscope.plots._quantities import title
+from creditscope.report.build import Report
 from creditscope.report.colours import colour_rules
-from creditscope.report.model import Report
+from creditscope.report.history import SYMBOLS
 from creditscope.report.provenance import METHOD_HEAD, ORIGIN
 
 _OPTIONAL = re.compile(r"</(?:td|th|tr|thead|tbody|li|dt|dd)>(?=\s*<)")
@@ -37,6 +39,8 @@ def render(report: Report) -> str:
         decision_legend=LEGEND,
         origin_head=ORIGIN,
         method_head=METHOD_HEAD,
+        symbols=SYMBOLS,
+        title=title,
         open_settings=OPEN_SETTINGS,
         null_sds=f"{NULL_SDS:.2f}",
         style=Markup(_text(environment, "style.css") + colour_rules()),

@@ -9,7 +9,6 @@ from creditscope.auditing.card import make_card
 from creditscope.auditing.methods import Method
 from creditscope.record import Record, RunSpec
 from creditscope.record.spec import FREE_FIELDS, RULE_FIELDS
-from creditscope.report.model import CardText, ProvenanceRow
 from creditscope.text import DASH, first_few, name_options, option_text, span
 
 CARD_BYTES = 50_000
@@ -58,11 +57,11 @@ def _importance(name: str) -> int:
 
 MOST_SEEDS = 20
 """That a method's row names; the others are counted."""
-METHOD_HEAD = ("rule", "options", "seeds", "made with", "measured", "minutes")
+METHOD_HEAD = ("method", "rule", "options", "seeds", "made with", "measured", "minutes")
 
 
-def provenance_row(method: Method, origins_known: Sequence[tuple[str, ...]]) -> ProvenanceRow:
-    """One method's runs; what they were made with is a line of the table of origins."""
+def provenance_row(method: Method, origins_known: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """One method and its runs; what they were made with is a line of the table of origins."""
     origins = [record.provenance for record in method.runs.values()]
     spec = method.spec
     days = sorted(p.finished[:10] for p in origins if p.finished)
@@ -70,7 +69,8 @@ def provenance_row(method: Method, origins_known: Sequence[tuple[str, ...]]) -> 
     if spec:
         options |= {"credit norm": spec.credit_norm} if spec.credit_norm != "none" else {}
         options |= {"λ": spec.penalty} if spec.penalty else {}
-    cells = (
+    return (
+        method.label,
         method.facts.rule.name,
         name_options(options) or DASH,
         first_few([str(seed) for seed in method.runs], MOST_SEEDS) if spec else "not known",
@@ -78,15 +78,14 @@ def provenance_row(method: Method, origins_known: Sequence[tuple[str, ...]]) -> 
         span(days[0], days[-1], " to ") if days else DASH,
         f"{sum(p.seconds for p in origins) / 60:.1f}",
     )
-    return ProvenanceRow(method=method.label, cells=cells)
 
 
-def write_cards(audit: Audit) -> list[CardText]:
-    """The card of every method as Markdown, as many as the page has room for."""
-    cards, left = [], CARD_BYTES
-    for key, found in enumerate(audit.methods):
-        text = make_card(audit, key).to_markdown() if left > 0 else None
-        if text is not None and (left := left - len(text.encode())) < 0:
-            text = None
-        cards.append(CardText(key=key, method=found.method, text=text))
+def write_cards(audit: Audit) -> dict[int, str]:
+    """Cards as Markdown by the place of their method, as many as the page has room for."""
+    cards, left = {}, CARD_BYTES
+    for key in range(len(audit.methods)):
+        text = make_card(audit, key).to_markdown()
+        if (left := left - len(text.encode())) < 0:
+            break
+        cards[key] = text
     return cards

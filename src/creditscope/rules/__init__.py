@@ -32,8 +32,9 @@ def register_rule(name: str) -> Callable[[R], R]:
 
     def keep(cls: R) -> R:
         check_rule(name, cls)
+        RULES.register(name)(cls)
         cls.name = name
-        return RULES.register(name)(cls)
+        return cls
 
     return keep
 

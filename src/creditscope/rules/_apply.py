@@ -11,7 +11,6 @@ from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.record.spec import CreditNorm
 from creditscope.rules._feedback_linear import transport_of
 from creditscope.rules._graph import graph_of
-from creditscope.rules._penalty import check_penalty
 from creditscope.rules._report import ConversionReport, below_feedback, report_roles
 from creditscope.rules._rule import Rule
 from creditscope.rules._tap_rule import AppliedTapRule, TapRule
@@ -66,7 +65,7 @@ def apply_rule(
     loss of a training step is over.
     """
     anatomy = examine(net, taps, inputs)
-    check_penalty(penalty, anatomy)
+    _check_penalty(penalty, anatomy)
     if isinstance(rule, TapRule):
         if rule.needs_graph:
             graph_of(inputs)
@@ -98,6 +97,17 @@ def apply_rule(
         exact_taps = tuple(i for i in range(len(anatomy.taps)) if i not in below.taps)
         by_rule = below.parameters
     return Application(applied, exact_taps, report_roles(rule, net, anatomy, by_rule))
+
+
+def _check_penalty(penalty: float, anatomy: Anatomy) -> None:
+    """Refuse a penalty λ‖f_l‖² (sum over features, mean over rows) that has no meaning on this net."""
+    if penalty < 0:
+        raise CreditscopeError(f"Expected a penalty λ >= 0, but got {penalty}.")
+    if penalty and not any(anatomy.residual):
+        raise CreditscopeError(
+            f"Expected a net with residual blocks for a penalty of {penalty}, but no block of this net adds "
+            "to the state before it. Use penalty 0."
+        )
 
 
 def block_parameters(anatomy: Anatomy) -> frozenset[str]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from creditscope.hashing import hashed_gaussians, salt_of
+from creditscope.rng import hashed_gaussians, salt_of
 from creditscope.stack import as_arguments
 
 

@@ -13,7 +13,6 @@ from creditscope.losses import RowErrors
 from creditscope.record.spec import CreditNorm
 from creditscope.rules._learning import LearningContext, advanced, push_forward
 from creditscope.rules._normalise import normalise_credit, normalise_link
-from creditscope.rules._penalty import block_changes
 from creditscope.rules._rule import Rule
 from creditscope.stack import Net, StackedNet, as_arguments, pattern_of
 from creditscope.taps import Forward, cut_forward
@@ -230,7 +229,7 @@ class AppliedTapRule:
         if self.credit_norm != "none":
             applied = [self._each_seed(lambda _, a: self._normalise(a), None, a) for a in credits]
         if self.penalty:
-            for i, f in block_changes(forward, self.anatomy):
+            for i, f in self.anatomy.block_changes(forward):
                 applied[i] = applied[i] + 2 * self.penalty * f
         return applied
 

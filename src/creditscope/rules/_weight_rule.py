@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from creditscope.anatomy import Anatomy
 from creditscope.losses import RowErrors
 from creditscope.rules._feedback_linear import transport_of
-from creditscope.rules._penalty import block_changes
 from creditscope.rules._rule import Rule
 from creditscope.stack import Net, call_net
 from creditscope.taps import Forward, watch_forward
@@ -85,7 +84,7 @@ class AppliedWeightRule:
         roots, gradients = [forward.output], [errors.error]
         if self.penalty:
             pulls = [torch.zeros_like(h) for h in forward.states]
-            for i, f in block_changes(forward, self.anatomy):
+            for i, f in self.anatomy.block_changes(forward):
                 pulls[i] += 2 * self.penalty * f
                 pulls[i - 1] -= 2 * self.penalty * f
             roots += forward.states

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from creditscope.options import Scalar
 from creditscope.registry import TASKS
-from creditscope.tasks._task import KINDS, AnyTask, GraphTask, ImageSettings, Kind, Task, check_task
+from creditscope.tasks._task import KINDS, AnyTask, GraphTask, ImageSettings, Task, TaskKind, check_task
 
 
 def register_task(name: str, *, version: str) -> Callable[[Callable[..., AnyTask]], Callable[..., AnyTask]]:
@@ -29,7 +29,7 @@ def register_task(name: str, *, version: str) -> Callable[[Callable[..., AnyTask
     return keep
 
 
-def declared_kinds(factory: Callable[..., AnyTask]) -> tuple[Kind, ...]:
+def declared_kinds(factory: Callable[..., AnyTask]) -> tuple[TaskKind, ...]:
     """What a function that makes a task says it returns, known without its data; any kind if it does not say.
 
     >>> declared_kinds(TASKS.get("cora"))
@@ -56,8 +56,8 @@ __all__ = [
     "AnyTask",
     "GraphTask",
     "ImageSettings",
-    "Kind",
     "Task",
+    "TaskKind",
     "check_task",
     "declared_kinds",
     "load_task",

@@ -3,14 +3,11 @@
 Yang, Cohen & Salakhutdinov, "Revisiting semi-supervised learning with graph embeddings" (ICML 2016).
 """
 
-from typing import Any
-
 import numpy as np
 
-from creditscope.tasks._edges import clean_adjacency
 from creditscope.tasks._files import DataFiles
 from creditscope.tasks._pickle import read_pickle
-from creditscope.tasks._task import GraphTask
+from creditscope.tasks._task import GraphTask, clean_adjacency
 
 HOME = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
 PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
@@ -48,21 +45,16 @@ def load_planetoid(files: DataFiles, *, normalisation: str) -> GraphTask:
     train[: x.shape[0]] = True
     validation[x.shape[0] : x.shape[0] + VALIDATION] = True
     test[index] = True
+    source = np.repeat(list(graph), [len(ends) for ends in graph.values()])
+    target = np.concatenate([np.asarray(ends, dtype=np.int64) for ends in graph.values()])
     return GraphTask(
         name=name,
         x=dense / np.maximum(dense.sum(1, keepdims=True), 1),
         y=labels.argmax(1),
-        adjacency=_adjacency(graph, int(nodes)),
+        adjacency=clean_adjacency(source, target, int(nodes)),
         train=train,
         validation=validation,
         test=test,
         classes=labels.shape[1],
-        normalisation="row" if normalisation == "row" else "symmetric",
+        normalisation=normalisation,
     )
-
-
-def _adjacency(graph: dict[int, list[int]], nodes: int) -> Any:
-    """Neighbour lists as a matrix."""
-    source = np.repeat(list(graph), [len(ends) for ends in graph.values()])
-    target = np.concatenate([np.asarray(ends, dtype=np.int64) for ends in graph.values()])
-    return clean_adjacency(source, target, nodes)

@@ -2,14 +2,14 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from creditscope.errors import CreditscopeError
 
-Kind = Literal["vectors", "images", "graph"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+TaskKind = Literal["vectors", "images", "graph"]
+KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Task:
     images: ImageSettings | None = None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> TaskKind:
         """What a net must accept."""
         return "images" if self.images or self.x_train.ndim == 4 else "vectors"
 
@@ -94,7 +94,7 @@ class GraphTask:
     ('graph', 1, 1)
     """
 
-    kind: ClassVar[Kind] = "graph"
+    kind: ClassVar[TaskKind] = "graph"
     name: str
     x: np.ndarray
     y: np.ndarray
@@ -103,7 +103,8 @@ class GraphTask:
     validation: np.ndarray
     test: np.ndarray
     classes: int
-    normalisation: Literal["symmetric", "row"] = "symmetric"
+    normalisation: str = "symmetric"
+    """Or row."""
 
     @property
     def best_constant(self) -> float:
@@ -146,6 +147,19 @@ def digest(*arrays: np.ndarray) -> str:
     for array in arrays:
         found.update(np.ascontiguousarray(array).data)
     return found.hexdigest()[:16]
+
+
+def clean_adjacency(source: np.ndarray, target: np.ndarray, nodes: int) -> Any:
+    """A symmetric 0/1 SciPy CSR matrix; duplicates and self-loops are dropped."""
+    import scipy.sparse as sp
+
+    both = np.concatenate([source, target]), np.concatenate([target, source])
+    different = both[0] != both[1]
+    ends = both[0][different], both[1][different]
+    matrix = sp.csr_matrix((np.ones(len(ends[0]), dtype=np.float32), ends), shape=(nodes, nodes))
+    matrix.sum_duplicates()
+    matrix.data[:] = 1
+    return matrix
 
 
 def check_task(task: AnyTask) -> AnyTask:

@@ -7,7 +7,7 @@ import numpy as np
 
 from creditscope.errors import CreditscopeError
 from creditscope.tasks import GraphTask, register_task
-from creditscope.tasks._edges import clean_adjacency
+from creditscope.tasks._task import clean_adjacency
 
 LABELLED, VALIDATION_SHARE = 20, 0.25
 GRAPH_SEED = 1
@@ -48,7 +48,7 @@ def sbm(
         validation=validation,
         test=test,
         classes=classes,
-        normalisation="row" if normalisation == "row" else "symmetric",
+        normalisation=normalisation,
     )
 
 

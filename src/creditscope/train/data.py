@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError
 from creditscope.graph import Adjacency
 from creditscope.measure.probe import spread_rows
@@ -19,7 +18,7 @@ from creditscope.record.spec import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator
 from creditscope.stack import PerSeed
-from creditscope.tasks import AnyTask, GraphTask, ImageSettings, Kind, Task
+from creditscope.tasks import AnyTask, GraphTask, ImageSettings, Task, TaskKind
 
 SAMPLE_ROWS = 8
 """Rows enough to read a net's anatomy off one forward."""
@@ -200,7 +199,7 @@ def check_data(task: AnyTask, spec: RunSpec) -> None:
         )
 
 
-def check_kind(spec: RunSpec, kinds: Sequence[Kind]) -> None:
+def check_kind(spec: RunSpec, kinds: Sequence[TaskKind]) -> None:
     """Refuse a net that takes none of the kinds which the task can be of."""
     taken = accepted_kinds(NETS.get(spec.net))
     if not set(kinds) & set(taken):

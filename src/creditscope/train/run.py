@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from creditscope.batch import Batch
 from creditscope.losses import RowErrors, errors_function
 from creditscope.measure.observation import exact_weight_gradients, gather_facts
 from creditscope.measure.snapshot import LastStep
@@ -21,7 +20,7 @@ from creditscope.record.spec import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator, global_stream
 from creditscope.rules import Application, apply_rule, feedback_state, rule_class
-from creditscope.stack import Net, pattern_of
+from creditscope.stack import Batch, Net, pattern_of
 from creditscope.taps import resolve_taps
 from creditscope.tasks import AnyTask, load_task
 from creditscope.train.data import Data, number_format, place_data

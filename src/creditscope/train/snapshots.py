@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from creditscope.batch import Batch
 from creditscope.losses import errors_function
 from creditscope.measure.functional_net import Subject, subjects_of
 from creditscope.measure.instruments import complete_snapshots
@@ -18,7 +17,7 @@ from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import LastStep, take_snapshots
 from creditscope.record.schema import Snapshot
 from creditscope.record.spec import RunSpec
-from creditscope.stack import call_net
+from creditscope.stack import Batch, call_net
 from creditscope.train.run import Run, build_run
 
 

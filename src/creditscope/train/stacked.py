@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from creditscope.batch import Batch
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowErrors, errors_function
 from creditscope.measure.observation import observe
@@ -20,7 +19,7 @@ from creditscope.measure.snapshot import LastStep
 from creditscope.nets._dropout import HashDropout
 from creditscope.record.spec import RunSpec
 from creditscope.rules import AppliedTapRule, feedback_state
-from creditscope.stack import StackedNet
+from creditscope.stack import Batch, StackedNet
 from creditscope.train.data import EpochPlan
 from creditscope.train.run import Run, copy_of, learning_rate, make_optimiser, set_learning_rate
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from creditscope.commands._printing import say
+from creditscope.commands._options import say
 from creditscope.errors import CreditscopeError
 from creditscope.text import count
 

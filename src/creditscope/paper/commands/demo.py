@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from creditscope.commands import register_command
-from creditscope.commands._options import Folder, HowToTrain
-from creditscope.commands._printing import say
+from creditscope.commands._options import Folder, HowToTrain, say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

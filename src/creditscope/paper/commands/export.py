@@ -7,8 +7,7 @@ from typing import Annotated
 import tyro
 
 from creditscope.commands import register_command
-from creditscope.commands._options import Folder, Name, Records, RecordsByName, choose_records
-from creditscope.commands._printing import say, with_problems
+from creditscope.commands._options import Folder, Name, Records, RecordsByName, choose_records, say, with_problems
 from creditscope.errors import CreditscopeError
 
 

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from creditscope.commands import register_command
-from creditscope.commands._options import DataRoot, Folder, HowToTrain, Records, RecordsByName, choose_records
-from creditscope.commands._printing import say, with_problems
+from creditscope.commands._options import (
+    DataRoot,
+    Folder,
+    HowToTrain,
+    Records,
+    RecordsByName,
+    choose_records,
+    say,
+    with_problems,
+)
 from creditscope.errors import CreditscopeError
 
 if TYPE_CHECKING:

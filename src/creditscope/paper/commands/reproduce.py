@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from creditscope.commands import register_command
-from creditscope.commands._options import DataRoot, Folder, HowToTrain, Name
-from creditscope.commands._printing import say
+from creditscope.commands._options import DataRoot, Folder, HowToTrain, Name, say
 from creditscope.errors import UnfinishedError
 from creditscope.text import count
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from creditscope.commands import register_command
-from creditscope.commands._options import File, Records, RecordsByName, choose_records
-from creditscope.commands._printing import say, with_problems
+from creditscope.commands._options import File, Records, RecordsByName, choose_records, say, with_problems
 from creditscope.errors import CreditscopeError
 
 

@@ -2,7 +2,6 @@
 (() => {
   document.documentElement.classList.add("js");
   const SVG = "http://www.w3.org/2000/svg";
-  const symbols = { cos: "cos", g_norm: "‖g‖", h_norm: "‖h‖", rho: "ρ" };
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const make = (tag, text, attributes = {}) => {
     const element = document.createElement(tag);
@@ -12,6 +11,7 @@
   };
   let parsed = null;
   const data = () => (parsed ??= JSON.parse(document.getElementById("data").textContent));
+  const symbolOf = (quantity) => data().quantities[quantity].symbol;
   const show = (value) => (value === null || value === undefined ? "–" : String(value).replace(/^-/, "−"));
   const pickAt = (byEpoch, column, i) => (Array.isArray(byEpoch[column]) ? byEpoch[column][i] : byEpoch[column]);
   const seedValues = (method, quantity, column, tap) => {
@@ -21,7 +21,7 @@
   const meanOf = (quantity, values) => {
     const known = values.filter((value) => value != null);
     if (!known.length) return null;
-    const logs = quantity.endsWith("norm") && known.every((value) => value > 0);
+    const logs = data().quantities[quantity].size && known.every((value) => value > 0);
     const sum = known.reduce((total, value) => total + (logs ? Math.log(value) : value), 0) / known.length;
     return Number((logs ? Math.exp(sum) : sum).toPrecision(3));
   };
@@ -62,7 +62,7 @@
     }
     const methods = setting.methods.map((key) => data().methods[key]);
     const table = make("table");
-    table.append(make("caption", symbols[quantity] + " at epoch " + epoch + ", mean over seeds"));
+    table.append(make("caption", symbolOf(quantity) + " at epoch " + epoch + ", mean over seeds"));
     const head = table.createTHead().insertRow();
     head.append(make("th", "tap", { scope: "col" }));
     for (const method of methods) {
@@ -90,9 +90,9 @@
     moments.add(moment);
     const place = block.querySelector(".at-epoch");
     const setting = data().settings[Number(moment.dataset.moment)];
-    const known = Object.keys(symbols).filter((q) => setting.methods.some((key) => q in data().methods[key].values));
+    const known = Object.keys(data().quantities).filter((q) => setting.methods.some((key) => q in data().methods[key].values));
     const select = make("select", undefined, { "aria-label": "Quantity of the table" });
-    for (const quantity of known) select.append(make("option", symbols[quantity], { value: quantity }));
+    for (const quantity of known) select.append(make("option", symbolOf(quantity), { value: quantity }));
     const told = setting.methods.every((key) => data().methods[key].exact.length === data().methods[key].taps.length);
     if (told && known.includes("g_norm")) select.value = "g_norm"; // the cosine is 1 everywhere
     const label = make("p", "Values of ");
@@ -138,7 +138,7 @@
     const values = seedValues(method, quantity, column, tap);
     const known = values.filter((value) => value !== null).length;
     const value = meanOf(quantity, values);
-    const title = make("h4", method.name + " · " + symbols[quantity] + " · tap " + tap + " (" + method.taps[tap] + ") · epoch " + method.epochs[column]);
+    const title = make("h4", method.name + " · " + symbolOf(quantity) + " · tap " + tap + " (" + method.taps[tap] + ") · epoch " + method.epochs[column]);
     const big = make("p", value === null ? "not measured" : show(value) + " mean over " + known + (known === 1 ? " seed" : " seeds"), { class: "big" });
     const list = make("dl"), bySeed = make("dl", undefined, seeds.length > 6 ? { class: "many" } : {});
     const say = (name, text, where = list) => where.append(make("dt", name), make("dd", text));

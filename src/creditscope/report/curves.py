@@ -1,64 +1,105 @@
-"""A line chart as SVG: a mean and a band over seeds per method, labelled at its end."""
+"""Third section: accuracy, Γ and the sizes at the top over training; a mean and a band over seeds per method."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from markupsafe import Markup, escape
 
-from creditscope.report.scales import decades, power
+from creditscope.auditing.methods import Method
+from creditscope.plots._quantities import SCALARS, is_size, title
+from creditscope.record import Snapshot
+from creditscope.report.colours import decades, power
+from creditscope.report.history import drawn_records, mean_over_seeds, pick, shared_epochs
 from creditscope.text import amount, number
 
+QUANTITIES = ("accuracy", "gamma", "h_norm", "g_norm")
+"""What is drawn; of the sizes that of the last tap."""
+MOST_POINTS = 40
+FEWEST_POINTS = 3
+"""Before and after training alone are no curve."""
+
 WIDTH, HEIGHT = 440, 225
-"""Of a chart whose labels fit beside it; more lines make it taller."""
+"""Of a chart whose labels fit beside it; more curves make it taller."""
 LEFT, TOP, BOTTOM = 46, 12, 30
 LABEL_STEP = 13.0
 LONGEST_LABEL = 21
 LABEL_SPACE, LETTER = 26, 6.6
-"""Room right of the lines: before a label, and for each of its letters."""
+"""Room right of the curves: before a label, and for each of its letters."""
 EPOCH_TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 DASHES = 8
-"""Colour tells the rule, a dash its methods; more lines begin anew, thinner and with one dash of their own."""
+"""Colour tells the rule, a dash its methods; more curves begin anew, thinner and with one dash of their own."""
 
 
 @dataclass(frozen=True)
-class Line:
+class Curve:
     """One method: mean, lowest and highest seed at each epoch; `colour` is the class of its rule's."""
 
     label: str
     colour: str
-    epochs: tuple[int, ...]
-    mean: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    epochs: Sequence[int]
+    mean: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
 
 
-def draw_chart(lines: Sequence[Line], title: str, *, log: bool) -> Markup:
+def draw_curves(methods: Sequence[Method], colours: Mapping[str, str]) -> tuple[tuple[str, Markup], ...]:
+    """Title and chart of each quantity that some method has at enough epochs; `colours` are classes by rule."""
+    charts = []
+    for quantity in QUANTITIES:
+        found = [_curve(method, quantity, colours[method.facts.rule.name]) for method in methods]
+        name = title(quantity) if quantity in SCALARS else f"{title(quantity)}, last tap"
+        if curves := [curve for curve in found if curve]:
+            charts.append((name, draw_chart(curves, name, log=is_size(quantity))))
+    return tuple(charts)
+
+
+def _curve(method: Method, quantity: str, colour: str) -> Curve | None:
+    """Epochs at which a seed lacks the value, or has none that a log axis shows, are left out."""
+    records, size = drawn_records(method), is_size(quantity)
+    epochs = shared_epochs(records)
+    by_epoch = [{s.epoch: _read(s, quantity) for s in r.snapshots} for r in records]
+    values = np.array([[found[epoch] for epoch in epochs] for found in by_epoch], dtype=float)
+    shown = [epoch for epoch, column in zip(epochs, values.T, strict=True) if (column > (0 if size else -np.inf)).all()]
+    if len(shown) < FEWEST_POINTS:
+        return None
+    kept = pick(shown, MOST_POINTS)
+    values = values[:, np.isin(epochs, kept)]
+    mean = mean_over_seeds(values, size=size)
+    return Curve(method.label, colour, kept, mean.tolist(), values.min(0).tolist(), values.max(0).tolist())
+
+
+def _read(snapshot: Snapshot, quantity: str) -> float | None:
+    return getattr(snapshot, quantity) if quantity in SCALARS else getattr(snapshot.taps, quantity)[-1]
+
+
+def draw_chart(curves: Sequence[Curve], title: str, *, log: bool) -> Markup:
     """Epochs on a log scale of 1 + epoch; values on a log scale if asked."""
-    axis = _Axis(lines, log=log)
+    axis = _Axis(curves, log=log)
     parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {axis.height}" role="img" aria-label="{escape(_say(lines, title))}">'
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {axis.height}" role="img" aria-label="{escape(_say(curves, title))}">'
     ]
     parts += axis.frame()
-    parts += [_band(line, axis) for line in lines]
-    parts += [_mean(line, i, axis) for i, line in enumerate(lines)]
-    parts += _end_labels(lines, axis)
+    parts += [_band(curve, axis) for curve in curves]
+    parts += [_mean(curve, i, axis) for i, curve in enumerate(curves)]
+    parts += _end_labels(curves, axis)
     return Markup("".join(parts) + "</svg>")
 
 
 class _Axis:
     """Where values and epochs lie."""
 
-    def __init__(self, lines: Sequence[Line], *, log: bool):
+    def __init__(self, curves: Sequence[Curve], *, log: bool):
         self.log = log
-        self.height = max(HEIGHT, round(TOP + 4 + LABEL_STEP * (len(lines) - 1) + BOTTOM))
-        letters = min(max(len(line.label) for line in lines), LONGEST_LABEL)
+        self.height = max(HEIGHT, round(TOP + 4 + LABEL_STEP * (len(curves) - 1) + BOTTOM))
+        letters = min(max(len(curve.label) for curve in curves), LONGEST_LABEL)
         self.right = round(WIDTH - LABEL_SPACE - LETTER * letters)
-        values = [v for line in lines for v in (*line.low, *line.high)]
+        values = [v for curve in curves for v in (*curve.low, *curve.high)]
         low, high = min(map(self._scaled, values)), max(map(self._scaled, values))
         pad = 0.04 * (high - low) or 0.5 * abs(high) or 0.5
         self.low, self.high = low - pad, high + pad
-        self.last = max(epoch for line in lines for epoch in line.epochs)
+        self.last = max(epoch for curve in curves for epoch in curve.epochs)
 
     def _scaled(self, value: float) -> float:
         return math.log10(value) if self.log else value
@@ -73,7 +114,7 @@ class _Axis:
         return TOP + (self.height - TOP - BOTTOM) * (self.high - scaled) / (self.high - self.low)
 
     def frame(self) -> list[str]:
-        """Grid lines with their labels, and the name of the epochs' axis."""
+        """Grid curves with their labels, and the name of the epochs' axis."""
         right, bottom = self.right, self.height - BOTTOM
         parts = []
         for scaled, label in self._ticks():
@@ -135,27 +176,27 @@ def _point(axis: _Axis, epoch: int, value: float) -> str:
     return f"{axis.x(epoch):.1f} {axis.y(value):.1f}"
 
 
-def _band(line: Line, axis: _Axis) -> str:
-    there = [_point(axis, e, v) for e, v in zip(line.epochs, line.high, strict=True)]
-    back = [_point(axis, e, v) for e, v in zip(line.epochs, line.low, strict=True)]
-    return f'<path class="band {line.colour}" d="M{"L".join(there + back[::-1])}z"/>'
+def _band(curve: Curve, axis: _Axis) -> str:
+    there = [_point(axis, e, v) for e, v in zip(curve.epochs, curve.high, strict=True)]
+    back = [_point(axis, e, v) for e, v in zip(curve.epochs, curve.low, strict=True)]
+    return f'<path class="band {curve.colour}" d="M{"L".join(there + back[::-1])}z"/>'
 
 
-def _mean(line: Line, i: int, axis: _Axis) -> str:
-    points = [_point(axis, e, v) for e, v in zip(line.epochs, line.mean, strict=True)]
+def _mean(curve: Curve, i: int, axis: _Axis) -> str:
+    points = [_point(axis, e, v) for e, v in zip(curve.epochs, curve.mean, strict=True)]
     again = " again" if i >= DASHES else ""
-    return f'<path class="line {line.colour} d{i % DASHES}{again}" d="M{"L".join(points)}"/>'
+    return f'<path class="line {curve.colour} d{i % DASHES}{again}" d="M{"L".join(points)}"/>'
 
 
-def _end_labels(lines: Sequence[Line], axis: _Axis) -> list[str]:
+def _end_labels(curves: Sequence[Curve], axis: _Axis) -> list[str]:
     """Each beside the end of its line, moved apart where they would touch."""
-    ends = sorted(range(len(lines)), key=lambda i: axis.y(lines[i].mean[-1]))
-    wanted = [axis.y(lines[i].mean[-1]) for i in ends]
+    ends = sorted(range(len(curves)), key=lambda i: axis.y(curves[i].mean[-1]))
+    wanted = [axis.y(curves[i].mean[-1]) for i in ends]
     parts = []
     for i, own, y in zip(ends, wanted, spread(wanted, LABEL_STEP, TOP + 4, axis.height - BOTTOM), strict=True):
-        x, label = axis.x(lines[i].epochs[-1]), lines[i].label
+        x, label = axis.x(curves[i].epochs[-1]), curves[i].label
         shown = shorten(label, LONGEST_LABEL)
-        parts.append(f'<path class="lead {lines[i].colour}" d="M{x + 2:.4g} {own:.4g}L{axis.right + 12} {y:.4g}h6"/>')
+        parts.append(f'<path class="lead {curves[i].colour}" d="M{x + 2:.4g} {own:.4g}L{axis.right + 12} {y:.4g}h6"/>')
         parts.append(
             f'<text x="{axis.right + 21}" y="{y + 4:.4g}">{escape(shown)}<title>{escape(label)}</title></text>'
         )
@@ -188,6 +229,6 @@ def spread(wanted: Sequence[float], step: float, low: float, high: float) -> lis
     return placed
 
 
-def _say(lines: Sequence[Line], title: str) -> str:
-    ends = ", ".join(f"{line.label} {amount(line.mean[-1])}" for line in lines)
+def _say(curves: Sequence[Curve], title: str) -> str:
+    ends = ", ".join(f"{curve.label} {amount(curve.mean[-1])}" for curve in curves)
     return f"{title} over training; at the end: {ends}"

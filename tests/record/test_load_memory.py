@@ -2,7 +2,7 @@ import gc
 
 import pytest
 
-from creditscope.memory import collection_paused
+from creditscope.record.load import collection_paused
 
 
 @pytest.mark.parametrize("was_on", [True, False])

@@ -5,8 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from creditscope.hashing import hashed_gaussians, salt_of
-from creditscope.rng import generator
+from creditscope.rng import generator, hashed_gaussians, salt_of
 from creditscope.rules._learning import advanced, draw_counter, gaussian_probe
 
 
