@@ -82,7 +82,7 @@ def test_the_markdown_holds_the_numbers(card):
     assert "0.020 ± 0.010 sd" in cells
     assert "| 2 | 0.450 ± 0.000 | +0.070 ± 0.025 |" in text  # the rung of the ladder
     check = CHECKS["CS005"]
-    assert f"| CS005 {check.title} | issue |" in text
+    assert f"| CS005 {check.title} | ✗ issue |" in text
     assert f"\n- CS005 {check.title}: {check.remedy}" in text
     assert "](docs/" not in text  # a card is read where the manual's pages are not
     assert "`noise` 0.2" in text

@@ -21,7 +21,7 @@ from judging import (
 from scipy import stats
 
 from creditscope.auditing import Finding, Thresholds, audit
-from creditscope.auditing.descending import descent_estimate
+from creditscope.auditing.tap_credit import descent_estimate
 from creditscope.record import RuleFacts, Snapshot
 
 AIM = RuleFacts(name="pc", label="PC", approximates="equilibrium")

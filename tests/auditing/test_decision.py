@@ -5,7 +5,7 @@ from builders import QUICK, make_facts, make_family, make_record, make_snapshot
 from judging import blind_taps
 
 from creditscope.auditing import audit
-from creditscope.auditing.decision import Decision, Decisions
+from creditscope.auditing.decisions import Decision, Decisions
 
 GROWTH, FLOOR, GAIN, DRIFT = "growth > 50", "‖g_L‖ < 1.28e-5", "gain < 2 pp", "stability (drift)"
 

@@ -9,7 +9,7 @@ from judging import ISSUE, MUTED, NOT_APPLICABLE, PASSED, SKIPPED, TIP, UNDECIDE
 from scipy import stats
 
 from creditscope.auditing import Finding, Outcome, Thresholds
-from creditscope.auditing.pooling import pool_events
+from creditscope.auditing.checks._check import pool_events
 from creditscope.auditing.stats import share_bounds
 
 LIMITS = Thresholds()

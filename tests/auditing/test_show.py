@@ -40,7 +40,7 @@ VERDICT, NUMBERS, DEPTH, BLOCKS, COSINE, ACQUIRED, DESCENT_TABLE = range(7)
 
 
 def test_numbers_have_every_column(found):
-    head = row(str(found), "rule", 1)
+    head = row(str(found), "method", 1)
     columns = ["accuracy", "frozen, own stem", "frozen, BP stem", "Γ", "Γ inexact", "growth", "‖g_L‖"]
     assert [head.index(column) for column in columns] == sorted(head.index(column) for column in columns)
 
@@ -131,14 +131,14 @@ def test_a_deep_net_keeps_all_its_taps():
 def test_checks_with_limits_and_outcomes(found):
     text = str(found)
     assert "growth 50" in row(text, "CS001")
-    assert row(text, "CS001").split()[-3:] == ["passed", "issue", "†"]  # BP, then DFA; the published limit fires
-    assert row(text, "CS007").split()[-2:] == ["passed", "passed"]
+    assert row(text, "CS001").split()[-5:] == ["✓", "passed", "✗", "issue", "†"]  # BP, then DFA; the published limit fires
+    assert row(text, "CS007").split()[-4:] == ["✓", "passed"] * 2
     assert "growth 400" in row(str(audit([make_record()], limits=Thresholds(growth=400))), "CS001")
 
 
 def test_the_first_table_gives_the_verdict_and_its_reason(found):
     text = str(found)
-    head = row(text, "rule")
+    head = row(text, "method")
     assert [c for c in ("accuracy", "verdict", "because") if c not in head] == []
     line = row(text, "DFA", VERDICT)
     assert "walk back (CS001, CS005, CS006)" in line
@@ -204,7 +204,7 @@ def test_seeds_that_differ_by_method_are_said_by_row():
     text = str(audit([*make_family(), make_record(rule="fa", seed=1)]))
     assert text.splitlines()[0].endswith("· 1 to 3 seeds")
     assert [row(text, name).split()[1] for name in ("BP", "DFA", "FA")] == ["3", "3", "1"]
-    assert "seeds " not in row(str(audit(make_family())), "rule")
+    assert "seeds " not in row(str(audit(make_family())), "method")
 
 
 def test_where_all_credit_is_exact_sizes_are_shown():

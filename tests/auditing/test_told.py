@@ -11,7 +11,7 @@ from scipy import stats
 
 from creditscope.auditing import Thresholds
 from creditscope.auditing.stats import below_p, holm
-from creditscope.auditing.told import TapAnswer, judge_taps, what_would_decide
+from creditscope.auditing.tap_credit import TapAnswer, judge_taps, what_would_decide
 from creditscope.record import RuleFacts
 
 LIMITS = Thresholds()

@@ -9,7 +9,7 @@ from builders import make_facts, make_snapshot
 from subjects import make_subject
 from torch import Tensor, nn
 
-from creditscope.auditing.rewinding import rewound_blocks
+from creditscope.auditing.depth import rewound_blocks
 from creditscope.batch import Batch
 from creditscope.measure.rewind import measure_rewind
 from creditscope.nets.resmlp import ResMLP

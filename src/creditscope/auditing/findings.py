@@ -37,6 +37,8 @@ class Finding:
     """Where the manual tells how it is found, why it matters and what to do."""
     value: float | None = None
     """The number that decided, in the check's own unit."""
+    limit: str = ""
+    """What the value is compared with, in words; of a method's findings that have a value."""
     published: bool | None = None
     """Whether the published threshold would have fired; None where none is published."""
     first_epoch: int | None = None

@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from creditscope.auditing.checks._orientation import asked_taps, stem_taps
-from creditscope.auditing.growth import growths
-from creditscope.auditing.methods import Method
-from creditscope.auditing.moment import Moment
-from creditscope.auditing.rewinding import rewound_blocks
-from creditscope.auditing.stats import INTERVALS, Interval, Kind, geometric_interval, known_mean
+from creditscope.auditing.depth import rewound_blocks
+from creditscope.auditing.methods import Method, Moment
+from creditscope.auditing.stats import INTERVALS, Interval, IntervalKind, geometric_interval, known_mean
+from creditscope.auditing.tap_credit import CreditAnswer, asked_taps, judge_taps, null_of_mean, stem_taps
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.auditing.told import Answer, judge_taps, null_of_mean
-from creditscope.record import Snapshot
+from creditscope.record import Facts, Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +21,7 @@ class TapAudit:
     """Whether it is handed the exact gradient."""
     cos: Interval | None
     cos_F: Interval | None  # noqa: N815 (the field's own symbol)
-    answer: Answer | None
+    answer: CreditAnswer | None
     """What the seeds say of it: carries credit, is below δ, or open; None where the cosine is no question."""
     null_sd: float | None
     """Sd of the mean cosine under random orientations, √Σsd²/n over the seeds."""
@@ -73,14 +70,34 @@ LINEAR = (
 GEOMETRIC = ("h_norm", "g_norm", "g_rel", "ratio")
 
 
-def audit_taps(method: Method, limits: Thresholds, *, kind: Kind) -> tuple[TapAudit, ...]:
+def growths(facts: Facts, snapshot: Snapshot) -> dict[int, float]:
+    """Over every residual stage of equal shape, by tap."""
+    rms, found = snapshot.taps.h_rms, {}
+    for tap in comparable_taps(facts):
+        above, below = rms[tap], rms[tap - 1]
+        if above is not None and below:
+            found[tap] = above / below
+    return found
+
+
+def largest_growth(facts: Facts, snapshot: Snapshot) -> float | None:
+    """Over one block; None where no two taps can be compared."""
+    return max(growths(facts, snapshot).values(), default=None)
+
+
+def comparable_taps(facts: Facts) -> list[int]:
+    """Residual taps of the same shape as the tap before."""
+    return [t for t, adds in enumerate(facts.residual) if adds and facts.tap_shapes[t] == facts.tap_shapes[t - 1]]
+
+
+def audit_taps(method: Method, limits: Thresholds, *, kind: IntervalKind) -> tuple[TapAudit, ...]:
     """Every tap of a method, over the seeds that did not diverge."""
     moments = [Moment.of(record) for record in method.whole]
     answers = _answers(moments, limits)
     return tuple(_audit_tap(method, moments, tap, answers.get(tap), kind) for tap in range(len(method.facts.taps)))
 
 
-def _answers(moments: Sequence[Moment], limits: Thresholds) -> dict[int, Answer]:
+def _answers(moments: Sequence[Moment], limits: Thresholds) -> dict[int, CreditAnswer]:
     """By tap, as CS005 judges: the block taps without exact credit together, the stem's alone."""
     if not moments or moments[0].facts.rule.approximates != "gradient":
         return {}
@@ -91,7 +108,9 @@ def _answers(moments: Sequence[Moment], limits: Thresholds) -> dict[int, Answer]
     return found
 
 
-def _audit_tap(method: Method, moments: Sequence[Moment], tap: int, answer: Answer | None, kind: Kind) -> TapAudit:
+def _audit_tap(
+    method: Method, moments: Sequence[Moment], tap: int, answer: CreditAnswer | None, kind: IntervalKind
+) -> TapAudit:
     snapshots = [m.snapshot for m in moments]
     untrained = [m.untrained for m in moments if m.untrained]
     grown = [g for m in moments if (g := growths(m.facts, m.snapshot).get(tap)) is not None]
@@ -142,10 +161,10 @@ def _acquired(snapshots: Sequence[Snapshot], tap: int) -> list[float]:
     return [own - fresh for own, fresh in both if own is not None and fresh is not None]
 
 
-def _interval(values: list[float], kind: Kind) -> Interval | None:
+def _interval(values: list[float], kind: IntervalKind) -> Interval | None:
     return INTERVALS[kind](values) if values else None
 
 
-def _geometric(values: list[float], kind: Kind) -> Interval | None:
+def _geometric(values: list[float], kind: IntervalKind) -> Interval | None:
     """None too where a size is exactly zero, which has no logarithm."""
     return geometric_interval(values, kind=kind) if values and min(values) > 0 else None

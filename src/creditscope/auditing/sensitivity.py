@@ -51,15 +51,15 @@ class Sensitivity:
         return {found.name: found for found in self.ranges}[name]
 
     def __str__(self) -> str:
-        from creditscope.auditing.show_sensitivity import render_sensitivity
+        from creditscope.auditing.show import draw_sensitivity, render_plain
 
-        return render_sensitivity(self)
+        return render_plain(lambda width: draw_sensitivity(self, width))
 
     def show(self) -> None:
         """Print the table to the terminal."""
-        from creditscope.auditing.show_sensitivity import print_sensitivity
+        from creditscope.auditing.show import draw_sensitivity, show
 
-        print_sensitivity(self)
+        show(lambda width: draw_sensitivity(self, width))
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Plain data, one row each."""

@@ -1,7 +1,7 @@
 """What the printed tables share: a console of the right width, and tables that never cut a number."""
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -9,18 +9,13 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from creditscope.auditing.columns import Column
+
 PLAIN_WIDTH = 150
 WIDE = 120
 """Columns that the full tables need."""
 LONGEST = 40
 """A text longer than this may be broken over lines."""
-STYLES = {
-    "trustworthy": "bold green",
-    "walk back": "bold red",
-    "undecided": "bold yellow",
-    "not measured": "bold cyan",
-    "not judged": "dim",
-}
 Cell = str | Text
 
 
@@ -28,6 +23,12 @@ def make_console(**options: Any) -> Console:
     """A console that is wide enough for the tables when it is not a terminal."""
     console = Console(highlight=False, soft_wrap=False, **options)
     return console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH, **options)
+
+
+def show(draw: Callable[[int], RenderableType], console: Console | None = None) -> None:
+    """Print what `draw` makes of the console's width."""
+    console = console or make_console()
+    console.print(draw(console.width))
 
 
 def render_plain(draw: Callable[[int], RenderableType]) -> str:
@@ -40,6 +41,19 @@ def render_plain(draw: Callable[[int], RenderableType]) -> str:
 def plain_table() -> Table:
     """An empty table in the one style."""
     return Table(box=SIMPLE_HEAD, pad_edge=False, caption_justify="left")
+
+
+def flowing_table(columns: Sequence[Column], rows: Iterable[Any], styles: Callable[[Any], str] | None = None) -> Table:
+    """A table in one part, whose words are broken over lines; `styles` colours the verdict of a row."""
+    table = plain_table()
+    for i, column in enumerate(columns):
+        right = i > 0 and not column.words
+        table.add_column(column.heading, justify="right" if right else "left", no_wrap=not column.words)
+    for row in rows:
+        cells = {column.name: column.cell(row) for column in columns}
+        styled = {"verdict": Text(cells["verdict"], style=styles(row))} if styles else {}
+        table.add_row(*(cells | styled).values())
+    return table
 
 
 def fit_tables(first: str, labels: Sequence[str], columns: Mapping[str, Sequence[Cell]], width: int) -> list[Table]:
@@ -61,8 +75,7 @@ def _part(first: str, labels: Sequence[str], columns: Mapping[str, Sequence[Cell
     table = plain_table()
     table.add_column(first, no_wrap=True)
     for name, cells in columns.items():
-        long = _width(name, cells) > LONGEST
-        worded = name == "verdict" or long
+        worded = name == "verdict" or _width(name, cells) > LONGEST
         table.add_column(name, justify="left" if worded else "right", no_wrap=not worded)
     for i, label in enumerate(labels):
         table.add_row(label, *(cells[i] for cells in columns.values()))

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from creditscope.auditing.growth import growths
+from creditscope.auditing.per_tap import growths
 from creditscope.auditing.stats import t_interval
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.record import Facts, Snapshot, TapMeasures

@@ -6,7 +6,7 @@ from typing import Any
 
 import creditscope
 from creditscope.auditing import Audit
-from creditscope.auditing.decision import Decision
+from creditscope.auditing.decisions import Decision
 from creditscope.memory import collection_paused
 from creditscope.report import checks, comparison, layers, overview, provenance
 from creditscope.report.colours import rule_classes
@@ -87,7 +87,7 @@ def _decisions_by_method(audit: Audit) -> list[list[Decision]]:
 
 def _setting(place: int, name: str, short: str, keys: list[int], parts: _Parts) -> Setting:
     found = {key: parts.audit.methods[key] for key in keys}
-    methods, limits = {key: parts.audit.groups[key] for key in keys}, parts.audit.limits
+    methods = {key: parts.audit.groups[key] for key in keys}
     grids = [parts.grids[key] for key in keys]
     scales = layers.make_scales(grids)
     bars = layers.legends(scales, grids)
@@ -104,7 +104,7 @@ def _setting(place: int, name: str, short: str, keys: list[int], parts: _Parts) 
         layers=tuple(layers.layer_row(k, found[k], methods[k], parts.grids[k], scales, shown) for k in keys),
         epochs=tuple(sorted({epoch for grid in grids for epoch in grid.epochs})),
         charts=draw_trajectories(list(methods.values()), parts.colours),
-        checks=tuple((k, found[k].method, checks.check_rows(found[k], methods[k].facts, limits)) for k in keys),
+        checks=tuple((k, found[k].method, checks.check_rows(found[k])) for k in keys),
         spec=provenance.spec_facts(methods[keys[0]]),
         provenance=tuple(provenance.provenance_row(m, parts.origins) for m in methods.values()),
         cards=tuple(parts.cards[k] for k in keys),

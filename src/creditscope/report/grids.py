@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from creditscope.auditing.methods import Method
 from creditscope.auditing.stats import NULL_SDS
-from creditscope.auditing.told import null_of_mean
+from creditscope.auditing.tap_credit import null_of_mean
 from creditscope.record import Record, Snapshot
 from creditscope.report.numbers import four, mean, pick
 

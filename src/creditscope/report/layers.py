@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from creditscope.auditing.audit import MethodAudit
+from creditscope.auditing.columns import OF_ANSWER, OF_WORD
 from creditscope.auditing.methods import Method
 from creditscope.auditing.stats import geometric_interval, write_points
-from creditscope.auditing.symbols import OF_ANSWER, OF_WORD
 from creditscope.report.grids import QUANTITIES, Grid, Quantity
 from creditscope.report.heatmap import draw_heatmap
 from creditscope.report.model import Heat, LayerRow, Legend

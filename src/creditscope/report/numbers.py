@@ -39,8 +39,7 @@ def counted(found: Interval | None, n: int, form: str = ".3f") -> str:
     >>> counted(Interval(0.5, 0.4, 0.6, 3), 20), counted(Interval(0.5, 0.4, 0.6, 3), 3)
     ('0.500 ± 0.100 (n = 3)', '0.500 ± 0.100')
     """
-    said = write_interval(found, form)
-    return said if found is None or found.n == n or "n =" in said else f"{said} (n = {found.n})"
+    return write_interval(found, form, n=n)
 
 
 def pick(epochs: Sequence[int], most: int) -> tuple[int, ...]:

@@ -4,12 +4,14 @@ All rows rest on the seeds that every group has; a row is drawn at the epochs at
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from creditscope.auditing.criteria import CRITERIA, Criterion
-from creditscope.auditing.moment import Moment, first_epoch
+from creditscope.auditing.checks import PUBLISHED as DIAGNOSTICS
+from creditscope.auditing.checks import Check
+from creditscope.auditing.judge import first_fired
+from creditscope.auditing.methods import first_epoch
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures._selection import require_one_setting, spec_of
 from creditscope.record import Facts, Record, RunSpec, Snapshot
@@ -18,7 +20,7 @@ from creditscope.rule_styles import Look, rule_looks
 from creditscope.text import name_all, subscript
 
 REFERENCE = "bp"
-PUBLISHED = tuple(criterion for criterion in CRITERIA if criterion.kind == "published")
+PUBLISHED = (DIAGNOSTICS["growth"], DIAGNOSTICS["floor"])
 """The published diagnostics that look at one moment, as in the decision table: growth limit and floor."""
 
 
@@ -104,18 +106,13 @@ class Group:
         )
         return np.log10(found) if quantity.log else found
 
-    def first_epochs(self, criterion: Criterion) -> list[int | None]:
+    def first_epochs(self, check: Check) -> list[int | None]:
         """By seed, the first measured epoch of training at which a published diagnostic fires, on the drawn tokens."""
-        return [first_epoch(record, lambda s, r=record: _fires(criterion, r, s)) for record in self.records]
+        return [first_fired(check, record, head_only=True) for record in self.records]
 
     def first_below(self, quantity: Quantity, floor: float) -> list[int | None]:
         """By seed, the first measured epoch of training at which the quantity is under the floor."""
         return [first_epoch(record, lambda s, f=record.facts: quantity.read(f, s) < floor) for record in self.records]
-
-
-def _fires(criterion: Criterion, record: Record, snapshot: Snapshot) -> bool:
-    """By the same tokens as what is drawn."""
-    return criterion.fires(Moment.of(record, replace(snapshot, taps=snapshot.head_taps)))
 
 
 @dataclass(frozen=True)

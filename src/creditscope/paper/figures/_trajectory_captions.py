@@ -22,7 +22,7 @@ from creditscope.plots._quantities import mean_sd
 from creditscope.text import join_words, power, span, with_options
 
 NEVER = "never"
-GROWTH = next(criterion for criterion in PUBLISHED if criterion.name.startswith("growth"))
+GROWTH = PUBLISHED[0]
 
 
 def caption_row(row: Row, gradient: Quantity, *, accuracy: bool = False) -> str:

@@ -36,8 +36,8 @@ def write_trajectories(found: Trajectories, gradient: Quantity, *, captions: Seq
     if gradient != TOP_GRADIENT:
         below = [_first(group, group.first_below(gradient, PUBLISHED_FLOOR)) for _, group in cells]
         columns[f"{symbol} < {number(PUBLISHED_FLOOR, 'g')}"] = below
-    for criterion in PUBLISHED:
-        columns[criterion.name] = [_first(group, group.first_epochs(criterion)) for _, group in cells]
+    for check in PUBLISHED:
+        columns[check.code] = [_first(group, group.first_epochs(check)) for _, group in cells]
     labels = [f"{row.wanted.title}, {group.style.label}" for row, group in cells]
     said = [f"{row.wanted.title}. {text}" for row, text in zip(found.rows, captions, strict=True)]
     note = (
