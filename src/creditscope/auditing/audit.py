@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from creditscope.auditing.checks import Check, all_checks
 from creditscope.auditing.checks.cs008_descent_disagrees import rank_notes
+from creditscope.auditing.columns import Shown, method_frame
 from creditscope.auditing.depth import Rung, TrainedDepth, depth_ladder, paired_interval, trained_depth, use_of_depth
 from creditscope.auditing.findings import Finding
 from creditscope.auditing.judge import judge_method, judge_seeds, mute_findings
@@ -66,7 +67,7 @@ class MethodAudit:
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Shown):
     """The judged methods, the thresholds used, and what could not be read; made by `audit`.
 
     >>> import creditscope as cs
@@ -87,11 +88,11 @@ class Audit:
     """The records behind the methods, in the same order."""
     mute: tuple[str, ...] = field(default=())
 
-    def show(self) -> None:
-        """Print verdicts with their reasons; of at most three settings also the answers, numbers and checks."""
-        from creditscope.auditing.show import print_audit
+    def draw(self, width: int):
+        """Verdicts with their reasons; of at most three settings also the answers, numbers and checks."""
+        from creditscope.auditing.show import draw_audit
 
-        print_audit(self)
+        return draw_audit(self, width)
 
     def only(self, text: str) -> "Audit":
         """The settings in whose title, methods or verdicts every comma-separated part of `text` occurs, in any case."""
@@ -109,11 +110,6 @@ class Audit:
         methods, groups = zip(*pairs, strict=True)
         return replace(self, methods=methods, groups=groups, notes=tuple(rank_notes(groups)))
 
-    def __str__(self) -> str:
-        from creditscope.auditing.show import render_audit
-
-        return render_audit(self)
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON: everything but the records, and the decision table."""
         kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("groups", "methods", "limits")}
@@ -126,8 +122,6 @@ class Audit:
 
     def frame(self):
         """A pandas table, one row per method."""
-        from creditscope.auditing.columns import method_frame
-
         return method_frame(self.methods)
 
     def decisions(self) -> "Decisions":

@@ -1,15 +1,18 @@
 """The columns of an audit, each defined once: the terminal, the report, cards and pandas only lay them out."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from creditscope.auditing.stats import Interval, write_interval, write_points
 from creditscope.auditing.verdict import explain
+from creditscope.memory import collection_paused
 from creditscope.text import DASH, amount, number, points
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
     from creditscope.auditing.audit import MethodAudit
     from creditscope.auditing.decisions import Decision
     from creditscope.auditing.per_tap import TapAudit
@@ -35,6 +38,49 @@ WHOLE: Parts = {"": lambda value: value}
 MEAN: Parts = {"": attrgetter("mean")}
 BOUNDS: Parts = {"": attrgetter("mean"), "_low": attrgetter("low"), "_high": attrgetter("high")}
 ENDS: Parts = {"_low": attrgetter("low"), "_high": attrgetter("high")}
+
+
+class Shown:
+    """Something that is printed as wide as the terminal is, and otherwise as plain text."""
+
+    def draw(self, width: int) -> "RenderableType":
+        """What is printed."""
+        raise NotImplementedError
+
+    def show(self, console: "Console | None" = None) -> None:
+        """Print it to the terminal, or to another console."""
+        from creditscope.auditing.tables import make_console
+
+        console = console or make_console()
+        with collection_paused():
+            console.print(self.draw(console.width))
+
+    def __str__(self) -> str:
+        from creditscope.auditing.tables import render_plain
+
+        return render_plain(self.draw)
+
+
+class ShownRows(Shown):
+    """A printed table whose rows are dataclasses."""
+
+    rows: tuple[Any, ...]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Plain data, one row each."""
+        return [asdict(row) for row in self.rows]
+
+    def frame(self):
+        """A pandas table of the rows."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_dicts())
 
 
 @dataclass(frozen=True)
@@ -248,7 +294,7 @@ def _bound(name: str, heading: str) -> Column:
 RANGES = _named(
     [
         _column("name", "threshold"),
-        _column("checks", "check", ", ".join),
+        _column("checks", "check", ", ".join, words=True),
         _column("value", "value", "{:g}".format),
         _bound("low", "from"),
         _bound("high", "to"),

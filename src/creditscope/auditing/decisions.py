@@ -1,12 +1,13 @@
 """The decision table: what the usual numbers, the published diagnostics, each check and the whole protocol conclude."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.checks import PUBLISHED, USUAL, Check, MethodCheck, all_checks
 from creditscope.auditing.checks._published import say_value
+from creditscope.auditing.columns import ShownRows
 from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.judge import judge_run
 from creditscope.auditing.methods import Method, Moment
@@ -65,38 +66,17 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Decisions:
-    """The rows of the table, and what a comparison of the methods adds."""
+class Decisions(ShownRows):
+    """The table, one row per method, seed and criterion, and what a comparison of the methods adds."""
 
     rows: tuple[Decision, ...]
     notes: tuple[str, ...] = ()
 
-    def __iter__(self) -> Iterator[Decision]:
-        return iter(self.rows)
+    def draw(self, width: int):
+        """One row per method and seed, one mark per criterion."""
+        from creditscope.auditing.show import draw_decisions
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __str__(self) -> str:
-        from creditscope.auditing.show import draw_decisions, render_plain
-
-        return render_plain(lambda width: draw_decisions(self, width))
-
-    def show(self) -> None:
-        """Print the table to the terminal."""
-        from creditscope.auditing.show import draw_decisions, show
-
-        show(lambda width: draw_decisions(self, width))
-
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """Plain data, one row each."""
-        return [asdict(row) for row in self.rows]
-
-    def frame(self):
-        """A pandas table, one row per method, seed and criterion."""
-        import pandas as pd
-
-        return pd.DataFrame(self.to_dicts())
+        return draw_decisions(self, width)
 
 
 def decide(audit: Audit) -> Decisions:

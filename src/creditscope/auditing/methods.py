@@ -166,19 +166,19 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
     for (_, setting), found in groups.items():
         if None not in found:
             continue
+        first, bp = next(iter(found[None].values())), plain.get(setting, {})
         rungs = {k: dict(sorted(runs.items())) for k, runs in found.items() if k is not None}
-        if 0 not in rungs and (frozen := _frozen_without_penalty(groups, next(iter(found[None].values())))):
+        if 0 not in rungs and (frozen := _frozen_without_penalty(groups, first)):
             rungs[0] = dict(sorted(frozen.items()))
-        bp = plain.get(setting, {})
         methods.append(
             Method(
-                label=_label(next(iter(found[None].values()))),
-                setting=_setting_label(next(iter(found[None].values()))),
+                label=_label(first),
+                setting=_setting_label(first),
                 runs=dict(sorted(found[None].items())),
                 frozen_own=rungs.get(0, {}),
                 bp=bp.get(None, {}),
                 frozen_bp=bp.get(0, {}),
-                penalised_bp=_penalised_bp(groups, bp.get(None, {}), next(iter(found[None].values()))),
+                penalised_bp=_penalised_bp(groups, bp.get(None, {}), first),
                 rungs=dict(sorted(rungs.items())),
             )
         )

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -16,25 +16,12 @@ from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.sensitivity import COUNTS, DECADES, Sensitivity
 from creditscope.auditing.stats import DRAWS, write_points
-from creditscope.auditing.tables import (
-    LONGEST,
-    WIDE,
-    Cell,
-    fit_tables,
-    flowing_table,
-    make_console,
-    note,
-    render_plain,
-    show,
-)
+from creditscope.auditing.tables import LONGEST, WIDE, Cell, fit_tables, flowing_table, note
 from creditscope.auditing.tap_credit import POWER, seen_above
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
 from creditscope.auditing.verdict import explain, rests_on_checks
-from creditscope.memory import collection_paused
 from creditscope.text import DASH, count, number, span
-
-__all__ = ["draw_decisions", "draw_sensitivity", "make_console", "print_audit", "render_audit", "render_plain", "show"]
 
 STYLES = {
     "trustworthy": "bold green",
@@ -88,18 +75,8 @@ Methods = Sequence[MethodAudit]
 """Mostly those of one setting."""
 
 
-def print_audit(audit: Audit, console: Console | None = None) -> None:
-    """Print the whole audit."""
-    with collection_paused():
-        show(lambda width: _draw(audit, width), console)
-
-
-def render_audit(audit: Audit) -> str:
-    """The whole audit as plain text."""
-    return render_plain(lambda width: _draw(audit, width))
-
-
-def _draw(audit: Audit, width: int) -> Group:
+def draw_audit(audit: Audit, width: int) -> Group:
+    """The whole audit."""
     names = list(dict.fromkeys(m.setting for m in audit.methods))
     settings = [[m for m in audit.methods if m.setting == name] for name in names]
     parts: list[RenderableType] = []

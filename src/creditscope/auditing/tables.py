@@ -25,12 +25,6 @@ def make_console(**options: Any) -> Console:
     return console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH, **options)
 
 
-def show(draw: Callable[[int], RenderableType], console: Console | None = None) -> None:
-    """Print what `draw` makes of the console's width."""
-    console = console or make_console()
-    console.print(draw(console.width))
-
-
 def render_plain(draw: Callable[[int], RenderableType]) -> str:
     """What `draw` makes of a width, as plain text."""
     text = io.StringIO()
@@ -58,7 +52,7 @@ def flowing_table(columns: Sequence[Column], rows: Iterable[Any], styles: Callab
 
 def fit_tables(first: str, labels: Sequence[str], columns: Mapping[str, Sequence[Cell]], width: int) -> list[Table]:
     """A table of labelled rows, in as many parts as the width asks for; the first column is repeated."""
-    own = _width(first, labels)
+    own = max(map(len, (first, *labels))) + 3  # labels are never broken
     parts: list[list[str]] = [[]]
     taken = own
     for name, cells in columns.items():
