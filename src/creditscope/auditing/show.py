@@ -10,7 +10,7 @@ from rich.text import Text
 
 from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.checks import what_to_do
-from creditscope.auditing.columns import BRIEF_TAPS, METHODS, OF_ANSWER, OF_OUTCOME, RANGES, Column, mark
+from creditscope.auditing.columns import BRIEF_TAPS, FINDINGS, METHODS, OF_ANSWER, OF_OUTCOME, RANGES, Column, mark
 from creditscope.auditing.decisions import PROTOCOL, Decision, Decisions
 from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.per_tap import TapAudit
@@ -19,7 +19,6 @@ from creditscope.auditing.stats import DRAWS, write_points
 from creditscope.auditing.tables import LONGEST, WIDE, Cell, fit_tables, flowing_table, note
 from creditscope.auditing.tap_credit import POWER, seen_above
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.auditing.thresholds import table as threshold_table
 from creditscope.auditing.verdict import explain, rests_on_checks
 from creditscope.text import DASH, count, number, span
 
@@ -34,7 +33,7 @@ OUTCOME_STYLES = {Outcome.ISSUE: "red", Outcome.PASSED: "green"}
 CONCLUSION_STYLES = {"accepts": "green", "walks back": "red", "open": "yellow"}
 MOST_DETAILED = 3
 """Settings whose tables are printed; of more there is a line per method."""
-MOST_BESIDE = 4
+MOST_BESIDE = 3
 """Methods that leave room for the limits beside the outcomes."""
 NARROWER = (
     f"The three questions, numbers and checks are printed for at most {MOST_DETAILED} settings. Name words of a "
@@ -148,7 +147,7 @@ def _details(methods: Methods, limits: Thresholds, width: int) -> list[Renderabl
     parts += [*_ladder(methods, width), *_blocks(methods, width)]
     exact = all(tap.exact for m in methods for tap in m.per_tap)
     parts += _sizes(methods, width) if exact else _taps(methods, limits, width)
-    return [*parts, *_checks(methods, limits, width)]
+    return [*parts, *_checks(methods, width)]
 
 
 def _indent(lines: Iterable[str]) -> list[RenderableType]:
@@ -304,33 +303,21 @@ def _sizes(methods: Methods, width: int) -> list[RenderableType]:
     return [*fit_tables("size", labels, columns, width), note(ABOUT_SIZES)]
 
 
-def _checks(methods: Methods, used: Thresholds, width: int) -> list[RenderableType]:
-    """What every check finds of every method; with room, its limits beside it."""
-    findings = methods[0].findings
+def _checks(methods: Methods, width: int) -> list[RenderableType]:
+    """What every check finds of every method; with room, what its value is compared with, and the words."""
     columns: dict[str, Sequence[Cell]] = {}
     if width >= WIDE and len(methods) <= MOST_BESIDE:
-        for name in ("limit", "published"):
-            limits = _by_code(used, name)
-            columns[name] = [limits.get(f.code) or ("" if name == "limit" else DASH) for f in findings]
+        limits = zip(*([f.limit for f in m.findings] for m in methods), strict=True)
+        columns["limit"] = [next(filter(None, found), "") for found in limits]
     for m in methods:
         columns[m.method] = [_outcome(f, worded=width >= WIDE) for f in m.findings]
-    labels = [f"{f.code} {f.title}" for f in findings]
+    labels = [FINDINGS["code"].cell(f) for f in methods[0].findings]
     return [*fit_tables("check", labels, columns, width), note(ABOUT_CHECKS)]
 
 
 def _outcome(finding: Finding, *, worded: bool) -> Text:
     said = f"{OF_OUTCOME[finding.outcome]}{f' {finding.outcome}' if worded else ''}{' †' if finding.published else ''}"
     return Text(said, style=OUTCOME_STYLES.get(finding.outcome, "yellow"))
-
-
-def _by_code(used: Thresholds, column: str) -> dict[str, str]:
-    """Limits, ours or published, in one string by the first check that goes by them."""
-    found: dict[str, list[str]] = {}
-    for row in threshold_table(used):
-        text = f"{row['name']} {row['value']:g}" if column == "limit" else row["published"].split(",")[0]
-        if text:
-            found.setdefault(row["check"], []).append(text)
-    return {code: ", ".join(texts) for code, texts in found.items()}
 
 
 def draw_decisions(decisions: Decisions, width: int) -> Group:
