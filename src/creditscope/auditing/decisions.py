@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.checks import PUBLISHED, USUAL, Check, MethodCheck, all_checks
+from creditscope.auditing.checks import PUBLISHED, USUAL, Check, MethodCheck, RunCheck, all_checks
 from creditscope.auditing.checks._published import say_value
 from creditscope.auditing.columns import ShownRows
 from creditscope.auditing.findings import Finding, Outcome
@@ -104,6 +104,7 @@ def _judge(check: Check, method: Method, limits: Thresholds) -> tuple[Mapping[in
         seeds = {s: replace(finding, seeds_hit=int(finding.is_issue)) for s, finding in seeds.items()}
         whole = check.judge(method, limits)
     else:
+        assert isinstance(check, RunCheck)
         seeds = {s: judge_run(check, record, limits) for s, record in method.runs.items()}
         whole = check.pool([Moment.of(record) for record in method.runs.values()], list(seeds.values()), limits)
     epochs = [f.first_epoch for f in seeds.values() if f.first_epoch is not None]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from creditscope.auditing.depth import rewound_blocks
 from creditscope.auditing.methods import Method, Moment
@@ -109,19 +110,27 @@ def _answers(moments: Sequence[Moment], limits: Thresholds) -> dict[int, CreditA
 def _audit_tap(
     method: Method, moments: Sequence[Moment], tap: int, answer: CreditAnswer | None, kind: IntervalKind
 ) -> TapAudit:
-    measured = [_measures(moment, tap) for moment in moments]
-    known = {name: [m[name] for m in measured if m[name] is not None] for name in (measured[0] if measured else ())}
-    intervals = [f.name for f in fields(TapAudit) if f.type == (Interval | None)]
-    nulls = {name: known.get(name) for name in ("null_sd", "stage_null_sd")}
+    known: dict[str, list[float]] = {}
+    for moment in moments:
+        for measure, value in _measures(moment, tap).items():
+            if value is not None:
+                known.setdefault(measure, []).append(value)
+    intervals: dict[str, Any] = {
+        f.name: _interval(known.get(f.name, []), kind, geometric=f.name in GEOMETRIC)
+        for f in fields(TapAudit)
+        if f.type == (Interval | None)
+    }
     return TapAudit(
         tap=tap,
         name=method.facts.taps[tap],
         exact=tap in method.facts.exact_taps,
         answer=answer,
-        **{name: null_of_mean(sds) if sds else None for name, sds in nulls.items()},
-        **{name: known_mean(known.get(name, ())) for name in ("descent_null", "descent_null_sd")},
+        null_sd=null_of_mean(known["null_sd"]) if "null_sd" in known else None,
+        stage_null_sd=null_of_mean(known["stage_null_sd"]) if "stage_null_sd" in known else None,
+        descent_null=known_mean(known.get("descent_null", ())),
+        descent_null_sd=known_mean(known.get("descent_null_sd", ())),
         g_noise=max(known.get("g_noise", ()), default=None),
-        **{name: _interval(known.get(name, []), kind, geometric=name in GEOMETRIC) for name in intervals},
+        **intervals,
     )
 
 
