@@ -10,8 +10,8 @@ from judging import CHECKS
 from scipy import stats
 
 from creditscope.auditing import Audit, MethodAudit, Thresholds, audit
+from creditscope.auditing.checks import Finding
 from creditscope.auditing.columns import BRIEF_TAPS, FINDINGS, METHODS, OF_OUTCOME, RUNGS, TAPS, Column
-from creditscope.auditing.findings import Finding
 from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.verdict import explain
 from creditscope.commands._printing import show_audit

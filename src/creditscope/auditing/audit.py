@@ -5,11 +5,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from creditscope.auditing.checks import Check, all_checks
+from creditscope.auditing.checks import Check, Finding, all_checks
 from creditscope.auditing.checks.cs008_descent_disagrees import rank_notes
 from creditscope.auditing.columns import Shown, method_frame
 from creditscope.auditing.depth import Rung, TrainedDepth, depth_ladder, paired_interval, trained_depth, use_of_depth
-from creditscope.auditing.findings import Finding
 from creditscope.auditing.judge import judge_method, judge_seeds, mute_findings
 from creditscope.auditing.methods import Method, accuracies, group_methods
 from creditscope.auditing.per_tap import TapAudit, audit_taps, largest_growth

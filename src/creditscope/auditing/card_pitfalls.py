@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from creditscope.auditing.audit import MethodAudit
+from creditscope.auditing.checks import Outcome
 from creditscope.auditing.columns import OF_ANSWER
-from creditscope.auditing.findings import Outcome
 from creditscope.auditing.methods import Method, accuracies
 from creditscope.record import Snapshot
 from creditscope.text import amount, count, number, points, span

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.checks import PUBLISHED, USUAL, Check, MethodCheck, RunCheck, all_checks
+from creditscope.auditing.checks import PUBLISHED, USUAL, Check, Finding, MethodCheck, Outcome, RunCheck, all_checks
 from creditscope.auditing.checks._published import say_value
 from creditscope.auditing.columns import ShownRows
-from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.judge import judge_run
 from creditscope.auditing.methods import Method, Moment
 from creditscope.auditing.thresholds import Thresholds

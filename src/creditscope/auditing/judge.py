@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from creditscope.auditing.checks import Check, MethodCheck, RunCheck, SeedsCheck
-from creditscope.auditing.findings import Finding, Outcome
+from creditscope.auditing.checks import Check, Finding, MethodCheck, Outcome, RunCheck, SeedsCheck
 from creditscope.auditing.methods import Method, Moment, first_epoch
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Record, Snapshot

@@ -11,6 +11,8 @@ from creditscope.record.view import richness
 from creditscope.registry import NETS, TASKS, Registry
 from creditscope.text import count, name_options, span, with_options
 
+Groups = dict[tuple[str, str], dict[int | None, dict[int, Record]]]
+"""Rule and setting → number of last blocks that were trained, None: all → seed → record."""
 SIZES = ("depth", "width")
 """Options of a net that its title always has."""
 
@@ -155,7 +157,7 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
 
     A setting is everything but the rule and the seed: task, targets, net, optimiser, epochs, precision.
     """
-    groups: dict[tuple[str, str], dict[int | None, dict[int, Record]]] = {}
+    groups: Groups = {}
     for record in records:
         seed = record.spec.seed if record.spec else 0
         runs = groups.setdefault((rule_key(record), setting_key(record)), {}).setdefault(trained_blocks(record), {})
@@ -186,23 +188,28 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
     return sorted(methods, key=lambda m: (settings.index(m.setting), bool(m.facts.inexact_taps)))
 
 
-def _penalised_bp(groups: Mapping[tuple[str, str], Any], bp: Mapping[int, Record], record: Record) -> dict[int, Record]:
+def _penalised_bp(groups: Groups, bp: Mapping[int, Record], record: Record) -> dict[int, Record]:
     """Runs of BP in the same setting with the penalty of the record, which is not 0."""
     plain = next(iter(bp.values()), None)
-    if record.spec is None or not record.spec.penalty or plain is None or plain.spec is None:
+    if record.spec is None or not record.spec.penalty or plain is None:
         return {}
-    asked = replace(plain, spec=replace(plain.spec, penalty=record.spec.penalty))
-    return dict(groups.get((rule_key(asked), setting_key(asked)), {}).get(None, {}))
+    return dict(_with_penalty(groups, plain, record.spec.penalty).get(None, {}))
 
 
-def _frozen_without_penalty(groups: Mapping[tuple[str, str], Any], record: Record) -> Mapping[int, Record]:
+def _frozen_without_penalty(groups: Groups, record: Record) -> Mapping[int, Record]:
     """Frozen runs of the same rule without its penalty: of a local rule they are the same, since nothing reaches the
     stem of what the penalty asks of the blocks.
     """
     if record.spec is None or not record.spec.penalty or not record.facts.rule.local:
         return {}
-    plain = replace(record, spec=replace(record.spec, penalty=0.0))
-    return groups.get((rule_key(plain), setting_key(plain)), {}).get(0, {})
+    return _with_penalty(groups, record, 0.0).get(0, {})
+
+
+def _with_penalty(groups: Groups, record: Record, penalty: float) -> Mapping[int | None, Mapping[int, Record]]:
+    """What is on record of the same method under another penalty."""
+    assert record.spec is not None
+    asked = replace(record, spec=replace(record.spec, penalty=penalty))
+    return groups.get((rule_key(asked), setting_key(asked)), {})
 
 
 def rule_key(record: Record) -> str:

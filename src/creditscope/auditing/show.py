@@ -9,10 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.checks import what_to_do
+from creditscope.auditing.checks import Finding, Outcome, what_to_do
 from creditscope.auditing.columns import BRIEF_TAPS, FINDINGS, METHODS, OF_ANSWER, OF_OUTCOME, RANGES, Column, mark
 from creditscope.auditing.decisions import PROTOCOL, Decision, Decisions
-from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.sensitivity import COUNTS, DECADES, Sensitivity
 from creditscope.auditing.stats import DRAWS, write_points

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from creditscope.auditing.checks import Check, all_checks
-from creditscope.auditing.findings import Finding, Outcome
+from creditscope.auditing.checks import Check, Finding, Outcome, all_checks
 from creditscope.text import count
 
 if TYPE_CHECKING:

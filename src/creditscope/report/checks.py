@@ -1,9 +1,8 @@
 """Fourth section: every check's answer about every method, and what each asks."""
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.checks import all_checks
+from creditscope.auditing.checks import Finding, Outcome, all_checks
 from creditscope.auditing.columns import FINDINGS
-from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.thresholds import Thresholds, table
 from creditscope.auditing.verdict import QUESTIONS
 from creditscope.report.model import CheckFacts, CheckRow

@@ -3,9 +3,8 @@
 import inspect
 from collections.abc import Iterable, Sequence
 
-from creditscope.auditing.checks._check import Check, MethodCheck, RunCheck, SeedsCheck
+from creditscope.auditing.checks._check import Check, Finding, MethodCheck, Outcome, RunCheck, SeedsCheck
 from creditscope.auditing.checks._published import PUBLISHED, USUAL
-from creditscope.auditing.findings import Finding, Outcome
 from creditscope.auditing.methods import Method, Moment
 from creditscope.auditing.thresholds import Thresholds, table
 from creditscope.errors import UnknownNameError

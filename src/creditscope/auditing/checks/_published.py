@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from creditscope.auditing.checks._check import Check, MethodCheck, RunCheck
-from creditscope.auditing.findings import Finding, Outcome
+from creditscope.auditing.checks._check import Check, Finding, MethodCheck, Outcome, RunCheck
 from creditscope.auditing.methods import Method, Moment, accuracies
 from creditscope.auditing.per_tap import comparable_taps, largest_growth
 from creditscope.auditing.stats import known_mean

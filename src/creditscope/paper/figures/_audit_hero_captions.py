@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from creditscope.auditing.checks import Outcome
 from creditscope.auditing.checks.cs010_at_chance import AtChance
-from creditscope.auditing.findings import Outcome
 from creditscope.auditing.methods import Moment
 from creditscope.auditing.stats import t_interval
 from creditscope.auditing.tap_credit import TapAnswer, judge_taps
