@@ -348,7 +348,6 @@ def test_tables_fit_their_width(width):
 
     from rich.console import Console
 
-
     text = io.StringIO()
     audit(make_family("dfa")).show(Console(file=text, width=width, highlight=False))
     lines = text.getvalue().splitlines()
