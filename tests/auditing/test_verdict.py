@@ -280,31 +280,22 @@ class TestSource:
         for source in (tmp_path, str(tmp_path), tuple(records), iter(records), Runs(records)):
             assert str(audit(source)) == expected
 
-    @pytest.mark.parametrize("source", [5, None, object(), [1, 2], {"a": 1}])
-    def test_nonsense_is_named(self, source):
-        with pytest.raises(CreditscopeError, match=type(source).__name__):
+    @pytest.mark.parametrize(
+        ("source", "said"),
+        [
+            *((source, type(source).__name__) for source in (5, None, object(), [1, 2], {"a": 1})),
+            *((source, "finished") for source in ([], Runs([]))),
+            *(([make_record(**part)], "train_last") for part in ({"frozen": True}, {"train_last": 2})),
+        ],
+    )
+    def test_what_holds_no_whole_run_is_refused(self, source, said):
+        with pytest.raises(CreditscopeError, match=said):
             audit(source)
 
-    def test_a_folder_that_is_not_there(self, tmp_path):
-        with pytest.raises(CreditscopeError, match="nowhere"):
-            audit(tmp_path / "nowhere")
-
-    @pytest.mark.parametrize("source", [[], Runs([])])
-    def test_no_records(self, source):
-        with pytest.raises(CreditscopeError, match="at least one finished"):
-            audit(source)
-
-    def test_an_empty_folder_and_one_of_unfinished_records(self, tmp_path):
-        with pytest.raises(CreditscopeError, match=tmp_path.name):
-            audit(tmp_path)
-        folder = write_record(tmp_path, make_record(status="running"))
-        with pytest.raises(CreditscopeError, match=folder.name):
-            audit(tmp_path)
-
-    def test_frozen_runs_alone(self):
-        for part in ({"frozen": True}, {"train_last": 2}):
-            with pytest.raises(CreditscopeError, match="train_last"):
-                audit([make_record(**part)])
+    def test_a_folder_without_finished_records_is_named(self, tmp_path):
+        for folder in (tmp_path / "nowhere", tmp_path, write_record(tmp_path, make_record(status="running"))):
+            with pytest.raises(CreditscopeError, match=folder.name):
+                audit(folder if folder.name == "nowhere" else tmp_path)
 
     def test_what_could_not_be_used_is_named(self, tmp_path):
         write_record(tmp_path, make_record())
