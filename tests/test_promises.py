@@ -6,9 +6,9 @@ from builders import make_facts, make_snapshot
 from torch import nn
 
 import creditscope as cs
-from creditscope.auditing.moment import Moment
+from creditscope.auditing.methods import Moment
+from creditscope.auditing.tap_credit import judge_taps
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.auditing.told import judge_taps
 from creditscope.measure.alignment import measure_alignment
 from creditscope.measure.nulls import haar_frame
 from creditscope.nets.resmlp import ResMLP

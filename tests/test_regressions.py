@@ -104,10 +104,8 @@ def test_tables_fit_their_width(width):
 
     from rich.console import Console
 
-    from creditscope.auditing.show import print_audit
-
     text = io.StringIO()
-    print_audit(audit(make_family("dfa")), Console(file=text, width=width, highlight=False))
+    audit(make_family("dfa")).show(Console(file=text, width=width, highlight=False))
     lines = text.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     flat = " ".join(text.getvalue().split())

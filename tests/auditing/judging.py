@@ -8,8 +8,7 @@ from builders import make_facts, make_snapshot, make_spec
 from creditscope.auditing import Finding, Outcome, Thresholds
 from creditscope.auditing.checks import MethodCheck, RunCheck, all_checks
 from creditscope.auditing.judge import judge_together
-from creditscope.auditing.methods import Method
-from creditscope.auditing.moment import Moment
+from creditscope.auditing.methods import Method, Moment
 from creditscope.record import Facts, Snapshot
 
 ISSUE, TIP, PASSED, UNDECIDED = Outcome.ISSUE, Outcome.TIP, Outcome.PASSED, Outcome.UNDECIDED

@@ -9,8 +9,8 @@ from judging import ISSUE, NOT_APPLICABLE, PASSED, SKIPPED, TIP, UNDECIDED, judg
 from scipy import stats
 
 from creditscope.auditing import Finding, Thresholds, audit
+from creditscope.auditing.depth import trained_depth
 from creditscope.auditing.methods import Method
-from creditscope.auditing.rewinding import trained_depth
 from creditscope.record import Record
 
 SPREAD = (-0.001, 0.0, 0.001)

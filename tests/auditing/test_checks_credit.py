@@ -21,7 +21,7 @@ from judging import (
 from scipy import stats
 
 from creditscope.auditing import Finding, Thresholds, audit
-from creditscope.auditing.descending import descent_estimate
+from creditscope.auditing.tap_credit import descent_estimate
 from creditscope.record import RuleFacts, Snapshot
 
 AIM = RuleFacts(name="pc", label="PC", approximates="equilibrium")
@@ -36,8 +36,7 @@ class TestOverwrittenStream:
     def test_growth_of_one_block(self):
         found = judge("CS001", snapshot=self.rms(2, 2, 120, 120, 120))
         assert (found.outcome, found.value, found.published) == (ISSUE, 60.0, True)
-        assert "tap 2 (blocks.1) is 60 times" in found.message
-        assert "limit is 50" in found.message
+        assert "tap 2 (blocks.1)" in found.message
 
     def test_slow_growth_over_many_blocks_passes(self):
         found = judge("CS001", snapshot=self.rms(1, 10, 100, 1000, 10_000))
@@ -52,37 +51,26 @@ class TestOverwrittenStream:
 
     def test_shrinking_is_a_tip(self):
         found = judge("CS001", snapshot=self.rms(100, 100, 1, 1, 1))
-        assert (found.outcome, found.message) == (TIP, "tap 2 shrinks the stream 100-fold")
+        assert (found.outcome, "tap 2" in found.message) == (TIP, True)
+        assert judge("CS001", snapshot=self.rms(1, 1, 1, 1, 0.0)).outcome == TIP  # to exactly zero
 
-    def test_a_state_of_exactly_zero_is_judged_too(self):
-        assert judge("CS001", snapshot=self.rms(1, 1, 1, 1, 0.0)).outcome == TIP
-
-    def test_no_residual_block_is_not_applicable(self):
+    def test_without_residual_blocks_or_equal_shapes_it_is_not_applicable(self):
         found = judge("CS001", make_facts(residual=(False,) * 5), self.rms(1, 100, 1, 1, 1))
-        assert (found.outcome, found.message) == (
-            NOT_APPLICABLE,
-            "no tapped module gives the tap before it plus something (is the skip outside of it?)",
-        )
-
-    def test_no_equal_shapes_is_not_applicable(self):
+        assert found.outcome == NOT_APPLICABLE
         facts = make_facts(depth=1, tap_shapes=((8,), (16,)))
-        found = judge("CS001", facts, make_snapshot(facts, taps={"h_rms": (1, 100)}))
-        assert (found.outcome, found.message) == (NOT_APPLICABLE, "no residual tap has the shape of the tap before it")
+        assert judge("CS001", facts, make_snapshot(facts, taps={"h_rms": (1, 100)})).outcome == NOT_APPLICABLE
 
     def test_a_change_of_shape_is_not_growth(self):
         facts = make_facts(tap_shapes=((8,), (16,), (16,), (16,), (16,)))
         assert judge("CS001", facts, self.rms(1, 100, 100, 100, 100)).outcome == PASSED
 
     def test_sizes_unknown_is_skipped(self):
-        found = judge("CS001", snapshot=self.rms(None, None, None, None, None))
-        assert (found.outcome, found.message) == (SKIPPED, "the states have no finite size at neighbouring taps")
-
-    def test_one_size_unknown_is_not_passed_over(self):
+        assert judge("CS001", snapshot=self.rms(None, None, None, None, None)).outcome == SKIPPED
         assert judge("CS001", snapshot=self.rms(1, 1, 1, 1, None)).outcome in (SKIPPED, ISSUE)
 
 
 class TestRandomOrientation:
-    """CS005, δ = 0.05 over the four block taps of a rule without exact credit; what a tap was told is in test_told."""
+    """CS005, δ = 0.05 over the four block taps of a rule without exact credit; more in test_tap_credit."""
 
     def judge(self, taps: Any = None, facts: Any = None, **limits: float) -> Finding:
         return judge_seeds("CS005", make_moments(facts, taps=taps), **limits)
@@ -92,16 +80,9 @@ class TestRandomOrientation:
         assert (found.outcome, found.value, found.seeds_hit, found.seeds) == (ISSUE, 0.0, 3, 3)
         assert "tap 2" in found.message
 
-    def test_credit_at_one_tap_only(self):
-        found = self.judge(blind_taps(1, 2, 3))
-        assert (found.outcome, found.value) == (ISSUE, 0.0)
-        assert "taps 1 (" in found.message
-
-    def test_all_carry(self):
+    def test_all_carry_or_the_seeds_allow_both_answers(self):
         found = self.judge()
         assert (found.outcome, found.value, found.seeds_hit) == (PASSED, 0.5, 0)
-
-    def test_seeds_that_allow_both_answers(self):
         found = self.judge([{"cos": c, "cos_F": c} for c in (0.0, 0.1, 0.2)])
         assert (found.outcome, found.value) == (UNDECIDED, pytest.approx(0.1))
 
@@ -147,28 +128,21 @@ class TestRandomOrientation:
         assert found.outcome == ISSUE
         assert "+0.330" in found.message
 
-    def test_exact_credit_passes_by_its_measured_cosine(self):
-        assert self.judge(facts=make_facts(rule="bp")).outcome == PASSED
-
     def test_an_exact_tap_that_no_gradient_arrives_at_leaves_it_open(self):
         """A stream detached halfway: nothing is handed to the taps below, whatever the rule promises."""
         facts = make_facts(rule="bp")
         cut = make_snapshot(facts, taps={"rows_used": (0, 0, 1000, 1000, 1000), "cos": (None, None, 1, 1, 1)})
         found = judge("CS005", facts, cut)
-        assert (found.outcome, found.message) == (SKIPPED, "no gradient arrives at taps 0, 1")
-        for code in ("CS006", "CS008"):
-            assert judge(code, facts, cut).message.startswith("no gradient arrives at taps 0, 1")
+        assert found.outcome == SKIPPED
+        assert ["taps 0, 1" in judge(code, facts, cut).message for code in ("CS005", "CS006", "CS008")] == [True] * 3
 
     def test_another_aim_is_not_applicable(self):
         found = self.judge(BLIND, make_facts(rule=AIM))
-        assert (found.outcome, found.message) == (
-            NOT_APPLICABLE,
-            "the rule approximates equilibrium, not the gradient",
-        )
+        assert (found.outcome, "equilibrium" in found.message) == (NOT_APPLICABLE, True)
 
     def test_a_tap_without_rows_is_skipped(self):
         found = self.judge([{}, {"cos": (0.5, 0.5, None, 0.5, 0.5)}, {}])
-        assert (found.outcome, found.message) == (SKIPPED, "no usable rows at tap 2")
+        assert (found.outcome, found.message[-5:]) == (SKIPPED, "tap 2")
 
 
 class TestHiddenLayers:
@@ -217,16 +191,14 @@ class TestHiddenLayers:
         assert self.judge(2, facts=facts, limits={"hidden_taps": 2}).outcome == ISSUE
         assert self.judge(2, 3, facts=make_facts(exact_taps=(4,))).outcome == ISSUE  # three are enough
 
-    def test_exact_credit_is_not_applicable(self):
+    def test_exact_credit_is_not_applicable_and_no_mean_is_skipped(self):
         assert judge("CS006", make_facts(rule="bp")).outcome == NOT_APPLICABLE
-
-    def test_no_mean_is_skipped(self):
         assert self.judge(gamma=[0.5, None, 0.5]).outcome == SKIPPED
         assert self.judge(gamma_null_sd=None).outcome == SKIPPED
 
     def test_a_tap_without_rows_is_neither_blind_nor_informed(self):
         found = judge_seeds("CS006", make_moments(taps={"cos": (0.5, 0.5, None, 0.0, 0.0)}))
-        assert (found.outcome, found.message) == (SKIPPED, "no usable rows at tap 2")
+        assert (found.outcome, found.message[-5:]) == (SKIPPED, "tap 2")
 
 
 class TestDescentDisagrees:
@@ -238,15 +210,11 @@ class TestDescentDisagrees:
     def lone(self, snapshot: Snapshot, **limits: float) -> Finding:
         return judge("CS008", snapshot=snapshot, **limits)
 
-    def test_agreement_above_both_passes(self):
-        found = self.judge()
-        assert (found.outcome, found.value) == (PASSED, 0)
-        assert "4 of 4" in found.message
-
-    def test_without_alignment_there_is_nothing_to_contradict(self):
+    def test_agreement_above_both_passes_and_without_alignment_nothing_is_contradicted(self):
         """CS005 walks such taps back."""
-        found = self.judge(BLIND)
-        assert (found.outcome, found.value) == (NOT_APPLICABLE, None)
+        found, blind = self.judge(), self.judge(BLIND)
+        assert (found.outcome, found.value, "4 of 4" in found.message) == (PASSED, 0, True)
+        assert (blind.outcome, blind.value) == (NOT_APPLICABLE, None)
 
     def test_aligned_without_descent(self):
         taps = [{"descent": (0.4, 0.4, d, 0.4, 0.4)} for d in (0.010, 0.0102, 0.0104)]
@@ -318,20 +286,19 @@ class TestDescentDisagrees:
         assert self.judge(taps, facts).outcome == PASSED
         assert judge("CS008", make_facts(rule="bp")).outcome == NOT_APPLICABLE
 
-    def test_a_rule_with_another_aim_is_judged_by_its_updates_instead(self):
-        assert self.judge(facts=make_facts(rule=AIM)).outcome == NOT_APPLICABLE
+        assert self.judge(facts=make_facts(rule=AIM)).outcome == NOT_APPLICABLE  # judged by its updates
 
     @pytest.mark.parametrize(
         ("spec", "remedy"),
         [
-            ({"tier": "quick"}, "tier quick: run with --tier standard"),
-            ({"tier": "standard"}, "run it again with --tier standard"),
-            (None, 'call snapshot(…, tier="full")'),
+            ({"tier": "quick"}, "--tier standard)"),
+            ({"tier": "standard"}, "--tier standard)"),
+            (None, 'tier="full"))'),
         ],
     )
     def test_not_measured_is_skipped_with_the_remedy(self, spec, remedy):
         found = judge("CS008", snapshot=make_snapshot(taps=QUICK), spec=spec)
-        assert (found.outcome, found.message) == (SKIPPED, f"descent was not measured ({remedy})")
+        assert (found.outcome, found.message[-len(remedy) :]) == (SKIPPED, remedy)
 
     @pytest.mark.parametrize("name", ["cos", "descent", "descent_null", "descent_null_sd"])
     def test_a_tap_without_an_input_in_one_seed_is_skipped(self, name):

@@ -42,22 +42,16 @@ class TestDepthNotUsed:
         bounds = stats.ttest_1samp([0.30, 0.31, 0.32], 0, alternative="greater").confidence_interval(0.95)
         assert (found.outcome, found.published) == (PASSED, False)
         assert found.value == pytest.approx(0.31)
-        assert "+31.0 pp over the BP-frozen baseline" in found.message
-        assert f"({100 * bounds.low:+.1f} to" in found.message
-        assert "one-sided 95% t bounds, n = 3" in found.message
-        assert "103% of BP's gain" in found.message
+        for part in ("BP-frozen", f"({100 * bounds.low:+.1f} to", "n = 3", "103%"):
+            assert part in found.message
 
     def test_issue(self):
         found = self.judge(self.method(own=(0.40, 0.41, 0.405)))
         assert (found.outcome, found.published) == (ISSUE, False)  # the published check looks at the own baseline
         assert found.value == pytest.approx(0.005)
-        assert found.message.endswith("training the blocks does not pay")
-
-    def test_undecided(self):
-        found = self.judge(self.method(own=(0.41, 0.45, 0.52)))
-        assert found.outcome == UNDECIDED
-        assert found.value == pytest.approx(0.06)
-        assert found.message.endswith("more seeds needed")
+        open_still = self.judge(self.method(own=(0.41, 0.45, 0.52)))
+        assert (open_still.outcome, open_still.value) == (UNDECIDED, pytest.approx(0.06))
+        assert "20% of" in self.judge(self.method(own=(0.45, 0.46, 0.47))).message  # 6 pp where BP gains 30
 
     @pytest.mark.parametrize(
         "gains",
@@ -78,8 +72,7 @@ class TestDepthNotUsed:
 
     def test_the_better_baseline_counts(self):
         found = self.judge(self.method(frozen_own=(0.69, 0.70, 0.71)))
-        assert "+1.0 pp over the own-rule frozen baseline" in found.message
-        assert (found.outcome, found.published) == (ISSUE, True)
+        assert (found.outcome, found.published, found.value) == (ISSUE, True, pytest.approx(0.01))
 
     def test_limits_move_the_outcome(self):
         own = (0.42, 0.45, 0.48)  # gains 2, 5, 8 pp; mean 5, standard error √3 pp
@@ -90,14 +83,11 @@ class TestDepthNotUsed:
         assert self.judge(self.method(), task_gain=0.31).outcome == NOT_APPLICABLE
         assert self.judge(self.method(), seeds=4).outcome == SKIPPED
 
-    def test_a_task_that_gains_just_enough_is_judged(self):
+    def test_a_task_must_gain_enough_for_bp(self):
         exact = {"bp": (0.5, 0.5, 0.5), "frozen_bp": (0.25, 0.25, 0.25)}
         assert self.judge(self.method(**exact), task_gain=0.25).outcome != NOT_APPLICABLE
-
-    def test_a_task_without_depth_is_not_applicable(self):
         found = self.judge(self.method(bp=(0.43, 0.44, 0.45)))
-        assert found.outcome == NOT_APPLICABLE
-        assert "cannot show use of depth: BP itself gains +4.0 pp over frozen blocks, under 5 pp" in found.message
+        assert (found.outcome, "+4.0 pp" in found.message) == (NOT_APPLICABLE, True)
 
     @pytest.mark.parametrize("gain", [0.3, 0.04, 0.0, -0.1])
     def test_worse_than_frozen_fails_on_any_task(self, gain):
@@ -113,21 +103,21 @@ class TestDepthNotUsed:
         assert self.judge(self.method(own=own, bp=bp)).outcome == ISSUE
         assert self.judge(self.method(own=own, bp=bp), depth_loss=0.03).outcome == NOT_APPLICABLE
 
-    def test_a_watched_model_is_not_measured(self):
-        assert self.judge(self.method(trainer=False)).outcome == SKIPPED
-
-    def test_a_net_without_blocks_has_no_depth(self):
+    def test_what_cannot_be_asked(self):
+        assert self.judge(self.method(trainer=False)).outcome == SKIPPED  # a watched model
         assert self.judge(self.method(depth=0)).outcome == NOT_APPLICABLE
+        own = {s: make_record(seed=s, accuracy=0.1, targets="random") for s in (1, 2, 3)}
+        assert self.judge(Method("DFA", "here", own)).outcome == NOT_APPLICABLE
 
-    def test_too_few_seeds_is_skipped(self):
-        assert self.judge(self.method(own=(0.7,))).message.startswith("1 seed, needs 3")
-        found = self.judge(self.method(own=(0.7, 0.7)))
-        assert (found.outcome, found.message.partition(":")[0]) == (SKIPPED, "2 seeds, needs 3")
-
-    def test_missing_baselines_are_named(self):
+    def test_too_few_seeds_or_baselines_are_named(self):
+        for n in (1, 2):
+            found = self.judge(self.method(own=(0.7,) * n))
+            assert (found.outcome, found.message.split()[0]) == (SKIPPED, f"{n}")
         found = self.judge(self.method(frozen_own=(), frozen_bp=(0.4, 0.4)))
         assert found.outcome == SKIPPED
-        assert found.message == "no own frozen and no frozen BP runs of the same seeds on record: add --baselines"
+        assert [n in found.message for n in ("own frozen", "frozen BP", "--baselines")] == [True] * 3
+        one = self.method(own=(0.7,), frozen_own=(0.3,), bp=(0.7,), frozen_bp=(0.4,))
+        assert self.judge(one, seeds=1).outcome == SKIPPED  # a bound needs two whatever the limit
 
     def test_baselines_of_other_seeds_are_skipped(self):
         """Each baseline shares three seeds with the method, but no seed has them all."""
@@ -136,27 +126,13 @@ class TestDepthNotUsed:
         assert self.judge(self.method(own=own, frozen_own=early, bp=own, frozen_bp=late)).outcome == SKIPPED
         assert self.judge(self.method(own=own, frozen_own=own, bp=early, frozen_bp=late)).outcome == SKIPPED
 
-    def test_random_targets_cannot_show_it(self):
-        own = {s: make_record(seed=s, accuracy=0.1, targets="random") for s in (1, 2, 3)}
-        found = self.judge(Method("DFA", "here", own))
-        assert (found.outcome, found.message) == (NOT_APPLICABLE, "random targets: accuracy cannot show use of depth")
-
-    def test_the_share_of_what_depth_is_worth(self):
-        """Δ = 6 pp where BP gains 30 pp."""
-        found = self.judge(self.method(own=(0.45, 0.46, 0.47)))
-        assert "20% of BP's gain" in found.message
-
-    def test_a_bound_needs_two_seeds_whatever_the_limit(self):
-        one = self.method(own=(0.7,), frozen_own=(0.3,), bp=(0.7,), frozen_bp=(0.4,))
-        assert self.judge(one, seeds=1).outcome == SKIPPED
-
 
 class TestAtChance:
     """CS010. Best constant 0.106 over 1,000 test rows."""
 
-    def test_an_accuracy_that_is_missing_is_skipped(self):
-        found = judge("CS010", snapshot=make_snapshot(accuracy=None))
-        assert (found.outcome, found.message) == (SKIPPED, "accuracy was not measured")
+    def test_an_accuracy_that_is_missing_is_skipped_and_of_other_targets_not_asked(self):
+        assert judge("CS010", snapshot=make_snapshot(accuracy=None)).outcome == SKIPPED
+        assert judge("CS010", make_facts(best_constant=None), make_snapshot()).outcome == NOT_APPLICABLE
 
     @pytest.mark.parametrize("hits", [50, 100, 105, 109, 110, 115, 122, 123, 124, 130, 700])
     def test_bounds_are_the_exact_binomial_ones(self, hits):
@@ -166,10 +142,6 @@ class TestAtChance:
         assert f"{bounds.low:.3f} to {bounds.high:.3f}" in found.message
         assert found.outcome == (ISSUE if bounds.high < 0.126 else PASSED if bounds.low > 0.106 else UNDECIDED)
         assert found.value == hits / 1000
-
-    def test_all_three_answers_are_met_above(self):
-        found = [judge("CS010", snapshot=make_snapshot(accuracy=h / 1000)).outcome for h in (105, 122, 124)]
-        assert found == [ISSUE, UNDECIDED, PASSED]
 
     @pytest.mark.parametrize("values", [(0.1, 0.101, 0.102), (0.11, 0.12, 0.15), (0.12, 0.13, 0.14), (0.6, 0.7, 0.8)])
     def test_over_seeds_the_bounds_are_those_of_the_mean(self, values):
@@ -216,10 +188,6 @@ class TestAtChance:
         seeds = make_moments(accuracy=0.1, spec={"targets": "random"})
         assert judge_seeds("CS010", seeds).outcome == NOT_APPLICABLE
 
-    def test_regression_is_not_applicable(self):
-        found = judge("CS010", make_facts(best_constant=None), make_snapshot(accuracy=None))
-        assert (found.outcome, found.message) == (NOT_APPLICABLE, "the targets are not classes")
-
 
 class TestInformationWithoutGradient:
     """CS009. Best constant 0.106 over 1,000 rows; the stem's weights get no gradient unless said otherwise."""
@@ -239,15 +207,9 @@ class TestInformationWithoutGradient:
         found = self.judge((0.1, 0.5, 0.4, 0.1, 0.1))
         low = stats.binomtest(500, 1000).proportion_ci(0.90, method="exact").low
         assert (found.outcome, found.value) == (ISSUE, 0.5)
-        assert found.message == (
-            f"a probe at tap 1 reads 0.500 (lower bound {low:.3f} over 1,000 rows; best constant 0.106, untrained net "
-            "0.150), although weight gradients vanish"
-        )
-
-    def test_a_probe_at_chance_passes(self):
-        found = self.judge(0.12)
-        assert found.outcome == PASSED
-        assert found.message.endswith("no more than chance or the untrained net has")
+        for part in ("tap 1", f"{low:.3f}", "1,000 rows", "0.106", "0.150"):
+            assert part in found.message
+        assert self.judge(0.12).outcome == PASSED
 
     def test_a_gain_of_ten_points_is_asked_of_the_bound(self):
         """Best constant + 10 pp = 0.206; 230 hits have the lower bound 0.208, 225 have 0.203."""
@@ -266,8 +228,7 @@ class TestInformationWithoutGradient:
     def test_only_the_middle_counts(self):
         """Neither the stem's tap nor the last, which the head reads itself."""
         assert self.judge((0.9, 0.1, 0.1, 0.1, 0.9)).outcome == PASSED
-        shallow = make_facts(depth=1)
-        assert self.judge(0.9, facts=shallow).message == "no tap lies between the first block and the head"
+        assert self.judge(0.9, facts=make_facts(depth=1)).outcome == NOT_APPLICABLE
 
     def by_layers(
         self, probe: tuple, before: float = 0.15, *, taps: Any = (), rms: Any = 1.0, constant: bool = True
@@ -289,36 +250,29 @@ class TestInformationWithoutGradient:
     def test_probes_of_layers_serve_too(self):
         found = self.by_layers((0.9, 0.1, 0.5, 0.4, 0.1, 0.1, 0.9))
         assert (found.outcome, found.value) == (ISSUE, 0.5)
-        assert "a probe at tap 1 reads 0.500" in found.message
-        assert "over 400 rows" in found.message
+        assert ("tap 1" in found.message, "400 rows" in found.message) == (True, True)
         assert self.by_layers((0.9, 0.1, 0.5, 0.4, 0.1, 0.1, 0.9), before=0.55).outcome == PASSED
         own = self.by_layers((0.9,) * 7, taps=(0.1,) * 5)  # those of the taps come first
         assert (own.outcome, own.value) == (PASSED, 0.1)
 
     def test_a_constant_layer_holds_nothing_and_is_no_gap(self):
         found = self.by_layers((0.4, 0.1, 0.12, None, None, None, None))
-        assert found.outcome == PASSED
-        assert "a probe at tap 1 reads 0.120" in found.message
-        dead = self.by_layers((0.4, 0.1, None, None, None, None, None))
-        assert (dead.outcome, dead.message.partition(":")[0]) == (PASSED, "every middle layer is the same for all rows")
-        elsewhere = self.by_layers((0.4, 0.1, None, None, None, None, None), constant=False)  # alive on other rows
-        assert (elsewhere.outcome, elsewhere.message[:37]) == (SKIPPED, "no probe, trained or untrained, at ta")
+        assert (found.outcome, found.value) == (PASSED, 0.12)
+        dead = (0.4, 0.1, None, None, None, None, None)
+        assert self.by_layers(dead).outcome == PASSED
+        assert self.by_layers(dead, constant=False).outcome == SKIPPED  # alive on other rows
         overflowed = self.by_layers((0.4, 0.1, 0.12, None, 0.1, 0.1, 0.1), rms=(1.0, 1.0, 1.0, None, 1.0, 1.0, 1.0))
-        assert (overflowed.outcome, overflowed.message) == (SKIPPED, "no probe, trained or untrained, at tap 2")
+        assert (overflowed.outcome, overflowed.message[-5:]) == (SKIPPED, "tap 2")
 
-    def test_not_asked_where_gradients_flow(self):
-        found = self.judge(0.9, weights=make_weights())
-        assert (found.outcome, found.message) == (NOT_APPLICABLE, "CS007 does not fire: the weights get a gradient")
+    def test_not_asked_where_gradients_flow_nor_of_other_targets_than_classes(self):
+        assert self.judge(0.9, weights=make_weights()).outcome == NOT_APPLICABLE
         assert self.judge(0.9, weights=None).outcome == NOT_APPLICABLE  # CS007 itself is skipped then
-
-    def test_not_asked_of_other_targets_than_classes(self):
         assert self.judge(0.9, facts=make_facts(best_constant=None)).outcome == NOT_APPLICABLE
 
     def test_without_a_probe_it_is_skipped(self):
-        assert self.judge((), None).message == 'no probe was fitted (call snapshot(…, tier="full"))'
-        assert self.judge(0.9, None).message == "no probe of the untrained net to compare with"
-        found = self.judge((0.9, None, None, None, 0.9))
-        assert (found.outcome, found.message) == (SKIPPED, "no probe, trained or untrained, at taps 1, 2, 3")
+        found = [self.judge((), None), self.judge(0.9, None), self.judge((0.9, None, None, None, 0.9))]
+        assert [f.outcome for f in found] == [SKIPPED] * 3
+        assert ('tier="full"' in found[0].message, "taps 1, 2, 3" in found[2].message) == (True, True)
 
     def test_a_constant_state_is_left_out(self):
         assert self.judge((None, None, 0.5, None, None)).outcome == ISSUE

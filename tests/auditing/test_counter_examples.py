@@ -27,7 +27,7 @@ import creditscope as cs
 from creditscope.auditing import Thresholds
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.judge import judge_together
-from creditscope.auditing.moment import Moment
+from creditscope.auditing.methods import Moment
 from creditscope.auditing.stats import z_limit
 from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import take_snapshots

@@ -80,19 +80,15 @@ class TestSetting:
     def test_random_targets_are_a_setting_of_their_own(self):
         records = make_family() + [make_record(seed=s, accuracy=0.1, targets="random") for s in (1, 2, 3)]
         found = {m.setting: m for m in audit(records).methods if m.method == "DFA"}
-        assert list(found) == ["mnist1d · resmlp · 1 epoch", "mnist1d · resmlp · 1 epoch · random targets"]
+        assert [setting.endswith("random targets") for setting in found] == [False, True]
         outcomes = {f.code: str(f.outcome) for f in list(found.values())[1].findings}
         assert (outcomes["CS004"], outcomes["CS010"]) == ("not applicable", "not applicable")
-        assert list(found.values())[1].verdict.word == "not judged"
 
     def test_redrawn_targets_are_random_ones_and_another_setting(self):
         records = [make_record(targets=targets) for targets in ("random", "redrawn")]
         found = group_methods(records)
         assert [m.random_targets for m in found] == [True, True]
-        assert [m.setting.rpartition(" · ")[2] for m in found] == [
-            "random targets",
-            "random targets, redrawn per minibatch",
-        ]
+        assert len({m.setting for m in found}) == 2
 
     def test_a_title_leaves_out_defaults_but_for_the_size_of_the_net(self):
         usual = {"depth": 2, "width": 64, "dropout": 0.0, "gain": 1.0, "residual": False}
@@ -113,13 +109,10 @@ class TestSetting:
             if registry.is_built_in(name):
                 assert registry.defaults(name) == declared_options(registry.get(name))
 
-    def test_no_weight_decay_is_said(self):
-        settings = [m.setting for m in group_methods([make_record(), make_record(weight_decay=0.0)])]
-        assert settings == ["mnist1d · resmlp · 1 epoch", "mnist1d · resmlp · 1 epoch · weight_decay 0.0"]
-
-    def test_decay_of_the_first_layer_only_is_said(self):
-        found = group_methods([make_record(), make_record(decay_on="first")])
-        assert [m.setting.endswith("decay_on first") for m in found] == [False, True]
+    @pytest.mark.parametrize(("name", "value"), [("weight_decay", 0.0), ("decay_on", "first")])
+    def test_another_weight_decay_is_said(self, name, value):
+        plain, other = group_methods([make_record(), make_record(**{name: value})])
+        assert other.setting == f"{plain.setting} · {name} {value}"
 
     def test_of_the_same_run_the_richer_record_is_judged(self):
         """How it was measured is no part of the setting."""
@@ -150,4 +143,4 @@ def test_an_unfinished_run_is_named_and_left_out():
     running = replace(running, provenance=replace(running.provenance, status="running"))
     found = audit([done, running])
     assert found.methods[0].seeds == (1,)
-    assert "did not finish; left out" in found.problems[0]
+    assert running.name in found.problems[0]

@@ -10,12 +10,11 @@ from builders import make_facts, make_record, make_snapshot, make_spec, make_wei
 from judging import CHECKS, judge_method
 
 from creditscope.auditing import Finding, Outcome, Thresholds
+from creditscope.auditing.checks import describe_checks
+from creditscope.auditing.columns import OF_WORD
 from creditscope.auditing.judge import judge_together
-from creditscope.auditing.manual import describe_checks
-from creditscope.auditing.methods import Method
-from creditscope.auditing.moment import Moment
+from creditscope.auditing.methods import Method, Moment
 from creditscope.auditing.stats import DRAWS
-from creditscope.auditing.symbols import OF_WORD
 from creditscope.auditing.thresholds import table
 from creditscope.auditing.verdict import MEANINGS, QUESTIONS
 from creditscope.record import Record, RuleFacts

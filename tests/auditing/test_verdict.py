@@ -25,6 +25,7 @@ LINES = {
 CHECKS = all_checks()
 SUFFICIENT = ("CS002", "CS007", "CS005", "CS012", "CS004")
 """Checks whose pass alone answers their question."""
+LOST, LATE = "seed 1 at epoch 3", "seed 3 at epoch 4"
 CODES = sorted(code for codes in LINES.values() for code in codes)
 
 
@@ -83,21 +84,19 @@ class TestWord:
     def test_a_line_says_what_it_rests_on(self):
         findings = [finding(PASSED, "CS001"), finding(ISSUE, "CS005"), finding(PASSED, "CS006")]
         credit = reach_verdict(findings).lines[1]
-        assert (credit.question, credit.reason) == ("Does credit carry information?", "CS005 said issue")
+        assert (credit.question, credit.reason) == (QUESTIONS["credit"], "CS005 said issue")
         assert credit.codes == ("CS005",)
-
-    def test_a_line_says_when_its_issue_began(self):
         late = finding(ISSUE, "CS005", first_epoch=3, last_first_epoch=7)
         verdict = reach_verdict(
             [finding(PASSED, "CS001"), late, finding(PASSED, "CS006", first_epoch=5, last_first_epoch=5)]
         )
-        assert verdict.lines[1].reason == "CS005 said issue [first at epoch 3–7]"
+        assert verdict.lines[1].reason == f"CS005 said issue [first at {verdict.fired['CS005']}]"
         assert verdict.fired == {"CS005": "epoch 3–7", "CS006": "epoch 5"}
 
     def test_one_reason_is_said_once(self):
         lone = [finding(NOT_APPLICABLE, code) for code in ("CS005", "CS006", "CS012")]
         line = reach_verdict([finding(PASSED), *lone]).lines[1]  # that CS001 passed is no evidence
-        assert (line.answer, line.reason) == ("not applicable", "CS005, CS012 said not applicable")
+        assert (line.answer, line.reason) == ("not applicable", f"CS005, CS012 said {NOT_APPLICABLE}")
 
     def test_reads_as_word_codes_and_muted(self):
         findings = [finding(ISSUE, "CS004"), finding(MUTED, "CS005"), finding(ISSUE, "CS006")]
@@ -105,9 +104,9 @@ class TestWord:
 
     def test_diverged_is_undecided_unless_there_is_an_issue(self):
         passed = [finding(PASSED, code) for code in CODES]
-        verdict = reach_verdict(passed, diverged="seed 1 at epoch 3")
-        assert (verdict.word, verdict.codes, verdict.diverged) == ("undecided", (), "seed 1 at epoch 3")
-        assert reach_verdict([*passed[1:], finding(ISSUE)], diverged="seed 1 at epoch 3").word == "walk back"
+        verdict = reach_verdict(passed, diverged=LOST)
+        assert (verdict.word, verdict.codes, verdict.diverged) == ("undecided", (), LOST)
+        assert reach_verdict([*passed[1:], finding(ISSUE)], diverged=LOST).word == "walk back"
 
     def test_the_lines_hold_every_check_once(self):
         assert sorted((check.line, check.code) for check in all_checks()) == sorted(
@@ -150,22 +149,16 @@ class TestMethod:
         verdict = only(records).verdict
         assert (verdict.word, verdict.codes) == ("not measured", (code,))
 
-    def test_without_an_accuracy_neither_depth_nor_chance_is_judged(self):
+    def test_what_needs_an_accuracy_a_cosine_or_baselines_says_so(self):
         records = make_family()
         records[1] = replace(records[1], snapshots=(make_snapshot(accuracy=None),))
         assert only(records).verdict.codes == ("CS004", "CS010", "CS011")
-
-    def test_a_tap_without_a_cosine_leaves_what_needs_it_open(self):
         records = make_family(taps={"cos": (0.5, 0.5, None, 0.5, 0.5)})
         assert only(records).verdict.codes == ("CS005", "CS006", "CS008")
-
-    def test_without_baselines_nothing_is_trustworthy(self):
-        found = only([r for r in make_family() if r.spec and r.spec.rule == "dfa"])
-        assert (found.verdict.word, found.verdict.codes) == ("not measured", ("CS004", "CS011"))
-        assert (found.frozen_own is None, found.frozen_bp) == (False, None)
-
-    def test_one_seed_is_not_measured(self):
-        assert str(only([make_record()]).verdict) == "not measured (CS004, CS011)"
+        for records in ([r for r in make_family() if r.spec and r.spec.rule == "dfa"], [make_record()]):
+            found = only(records)
+            assert (found.verdict.word, found.verdict.codes) == ("not measured", ("CS004", "CS011"))
+            assert (found.frozen_own is None, found.frozen_bp) == (len(records) == 1, None)
 
     def test_an_event_in_one_of_three_seeds_is_undecided_and_in_one_of_twenty_named(self):
         def verdict(seeds: int, **limits: float):
@@ -194,10 +187,8 @@ class TestMethod:
         records = make_family(taps=blind_taps(2))
         assert str(only(records).verdict) == "walk back (CS005)"
         found = only(records, mute=["CS005"])
-        assert found.verdict.muted == ("CS005",)
-        assert found.verdict.word == "trustworthy"
-        (muted,) = [f for f in found.findings if f.outcome == MUTED]
-        assert muted.message.startswith("muted; it was issue: ")
+        assert (found.verdict.word, found.verdict.muted) == ("trustworthy", ("CS005",))
+        assert [(f.code, ISSUE in f.message) for f in found.findings if f.outcome == MUTED] == [("CS005", True)]
 
     def test_random_targets_are_not_judged(self):
         for targets in ("random", "redrawn"):
@@ -215,19 +206,19 @@ class TestMethod:
         assert found.verdict.word != "not judged"
 
     def test_an_unknown_code_cannot_be_muted(self):
-        with pytest.raises(CreditscopeError, match=r"but got 'CS999'. Choices: CS001, CS002"):
-            audit(make_family(), mute=["CS999"])
+        with pytest.raises(CreditscopeError, match="CS999"):
+            audit([make_record()], mute=["CS999"])
 
     def test_diverged_seeds_are_named(self):
         records = make_family()
         records[2] = make_record(seed=3, accuracy=0.706, diverged=4)
         verdict = only(records).verdict
-        assert (verdict.word, verdict.diverged) == ("not measured", "seed 3 at epoch 4")
+        assert (verdict.word, verdict.diverged) == ("not measured", LATE)
         assert verdict.codes == ("CS004", "CS011")  # two seeds are left
         records = make_family(seeds=(1, 2, 3, 4))
         records[2] = make_record(seed=3, accuracy=0.706, diverged=4)
         verdict = only(records).verdict
-        assert (verdict.word, verdict.codes, verdict.diverged) == ("undecided", (), "seed 3 at epoch 4")
+        assert (verdict.word, verdict.codes, verdict.diverged) == ("undecided", (), LATE)
 
     def test_where_every_run_diverged_nothing_was_looked_at(self):
         found = only([make_record(seed=s, diverged=2) for s in (1, 2)])
@@ -253,17 +244,12 @@ class TestMethod:
         assert only(records).verdict.word == "trustworthy"
         assert str(only(records, limits=Thresholds(growth=20)).verdict) == "walk back (CS001)"
 
-    def test_bp_with_a_penalty_is_no_baseline(self):
+    @pytest.mark.parametrize("other", [{"penalty": 0.1}, {"lr": 0.5}])
+    def test_bp_with_a_penalty_or_of_another_setting_is_no_baseline(self, other):
         records = [r for r in make_family() if r.spec and r.spec.rule == "dfa"]
         for frozen in (False, True):
-            records += [make_record(rule="bp", seed=s, frozen=frozen, penalty=0.1) for s in (1, 2, 3)]
-        assert str(only(records).verdict) == "not measured (CS004, CS011)"
-
-    def test_baselines_of_another_setting_do_not_count(self):
-        records = [r for r in make_family() if r.spec and r.spec.rule == "dfa"]
-        for frozen in (False, True):
-            records += [make_record(rule="bp", seed=s, frozen=frozen, lr=0.5) for s in (1, 2, 3)]
-        assert str(only(records).verdict) == "not measured (CS004, CS011)"
+            records += [make_record(rule="bp", seed=s, frozen=frozen, **other) for s in (1, 2, 3)]
+        assert only(records).verdict.codes == ("CS004", "CS011")
 
     def test_a_watched_model_is_never_trustworthy_about_depth(self):
         record = make_record(facts={"trainer": False})
@@ -294,31 +280,22 @@ class TestSource:
         for source in (tmp_path, str(tmp_path), tuple(records), iter(records), Runs(records)):
             assert str(audit(source)) == expected
 
-    @pytest.mark.parametrize("source", [5, None, object(), [1, 2], {"a": 1}])
-    def test_nonsense_is_named(self, source):
-        with pytest.raises(CreditscopeError, match="Expected a folder, records, runs or a scope to audit, but got"):
+    @pytest.mark.parametrize(
+        ("source", "said"),
+        [
+            *((source, type(source).__name__) for source in (5, None, object(), [1, 2], {"a": 1})),
+            *((source, "finished") for source in ([], Runs([]))),
+            *(([make_record(**part)], "train_last") for part in ({"frozen": True}, {"train_last": 2})),
+        ],
+    )
+    def test_what_holds_no_whole_run_is_refused(self, source, said):
+        with pytest.raises(CreditscopeError, match=said):
             audit(source)
 
-    def test_a_folder_that_is_not_there(self, tmp_path):
-        with pytest.raises(CreditscopeError, match=r"Expected a folder of records, but .*nowhere does not exist"):
-            audit(tmp_path / "nowhere")
-
-    @pytest.mark.parametrize("source", [[], Runs([])])
-    def test_no_records(self, source):
-        with pytest.raises(CreditscopeError, match="Expected at least one finished record to audit, but got none"):
-            audit(source)
-
-    def test_an_empty_folder_and_one_of_unfinished_records(self, tmp_path):
-        with pytest.raises(CreditscopeError, match=r"at least one finished record to audit under .*, but got none"):
-            audit(tmp_path)
-        folder = write_record(tmp_path, make_record(status="running"))
-        with pytest.raises(CreditscopeError, match=f"but got none. Record {folder.name} is incomplete"):
-            audit(tmp_path)
-
-    def test_frozen_runs_alone(self):
-        for part in ({"frozen": True}, {"train_last": 2}):
-            with pytest.raises(CreditscopeError, match="Expected a run whose blocks are all trained, but got frozen"):
-                audit([make_record(**part)])
+    def test_a_folder_without_finished_records_is_named(self, tmp_path):
+        for folder in (tmp_path / "nowhere", tmp_path, write_record(tmp_path, make_record(status="running"))):
+            with pytest.raises(CreditscopeError, match=folder.name):
+                audit(folder if folder.name == "nowhere" else tmp_path)
 
     def test_what_could_not_be_used_is_named(self, tmp_path):
         write_record(tmp_path, make_record())

@@ -9,7 +9,7 @@ from builders import make_facts, make_snapshot
 from subjects import make_net, make_subject
 from torch import Tensor, nn
 
-from creditscope.auditing.rewinding import rewound_blocks
+from creditscope.auditing.depth import rewound_blocks
 from creditscope.errors import CreditscopeError
 from creditscope.measure.ablation import measure_rewind, measure_skips
 from creditscope.nets.resmlp import ResMLP

@@ -7,9 +7,9 @@ import pytest
 from pages import assert_clear, texts
 from penalty_runs import EPOCHS, FLAT, GROWN, SEEDS, make_run, make_study
 
-from creditscope.auditing.early import find_early
 from creditscope.auditing.stats import t_interval
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
+from creditscope.paper.early import find_early
 from creditscope.paper.figures._penalty import select_rescue
 from creditscope.paper.figures._penalty_bars import METRICS
 from creditscope.paper.figures._penalty_captions import (

@@ -12,8 +12,8 @@ from paper_runs import run_of
 from reproduced import change, entry, everything, is_seed
 from scipy import stats
 
-from creditscope.auditing.early import find_early
 from creditscope.errors import CreditscopeError
+from creditscope.paper.early import find_early
 from creditscope.paper.reproduction import write_reproduction
 from creditscope.paper.reproduction._cells import say_others, say_ours
 from creditscope.paper.reproduction._conditions import make_condition

@@ -239,8 +239,8 @@ def test_a_watched_model_has_a_page():
 def test_every_value_of_a_check_stands_beside_what_it_is_compared_with():
     settings = report_of(mixed_records()).settings
     rows = [row for setting in settings for _, _, rows in setting.checks for row in rows]
-    assert {bool(row.limit) for row in rows if row.value} == {True}
-    limits = {row.codes[0]: row.limit for row in rows if row.value}
+    limits = {row.codes[0]: limit for row in rows for *_, value, limit, _ in [row.cells] if value}
+    assert all(limits.values())
     assert limits["CS001"] == "growth 50"
     assert limits["CS005"] == "alignment 0.05"
     assert limits["CS010"].startswith("best constant 0.106")
@@ -256,7 +256,7 @@ def test_the_final_values_are_the_audits():
     top = dict(zip(row.head, row.taps[0], strict=True))
     assert (top["null sd"], top["cos of weights"]) == ("0.029", "+0.500 ± 0.000")  # 0.05/√3, over three seeds
     assert (top["lost, put back (pp)"], top["lost, skipped (pp)"]) == ("+5.0 ± 0.0", "+5.4 ± 0.5")
-    assert [row.depth for row in setting.rows] == ["4 of 4"] * 2
+    assert [row.cells[4] for row in setting.rows] == ["4 of 4"] * 2
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])

@@ -1,20 +1,18 @@
 """Judge records: one verdict per method, and the numbers it rests on."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from creditscope.auditing.checks import Check, all_checks
-from creditscope.auditing.depth import Rung, depth_ladder, paired_interval, use_of_depth
-from creditscope.auditing.findings import Finding
-from creditscope.auditing.growth import largest_growth
+from creditscope.auditing.checks import Check, Finding, all_checks
+from creditscope.auditing.checks.cs008_descent_disagrees import rank_notes
+from creditscope.auditing.columns import Shown, method_frame
+from creditscope.auditing.depth import Rung, TrainedDepth, depth_ladder, paired_interval, trained_depth, use_of_depth
 from creditscope.auditing.judge import judge_method, judge_seeds, mute_findings
 from creditscope.auditing.methods import Method, accuracies, group_methods
-from creditscope.auditing.per_tap import TapAudit, audit_taps
-from creditscope.auditing.ranking import rank_notes
-from creditscope.auditing.rewinding import TrainedDepth, trained_depth
-from creditscope.auditing.stats import INTERVALS, Interval, Kind, known_mean, t_interval
+from creditscope.auditing.per_tap import TapAudit, audit_taps, largest_growth
+from creditscope.auditing.stats import INTERVALS, Interval, IntervalKind, known_mean, t_interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.verdict import Verdict, reach_verdict
 from creditscope.errors import CreditscopeError, UnknownNameError
@@ -23,7 +21,7 @@ from creditscope.record.load import collection_paused
 
 if TYPE_CHECKING:
     from creditscope.auditing.card import Card
-    from creditscope.auditing.decision import Decisions
+    from creditscope.auditing.decisions import Decisions
     from creditscope.auditing.sensitivity import Sensitivity
 
 
@@ -68,7 +66,7 @@ class MethodAudit:
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Shown):
     """The judged methods, the thresholds used, and what could not be read; made by `audit`.
 
     >>> import creditscope as cs
@@ -89,22 +87,27 @@ class Audit:
     """The records behind the methods, in the same order."""
     mute: tuple[str, ...] = field(default=())
 
-    def show(self) -> None:
-        """Print verdicts with their reasons; of at most three settings also the answers, numbers and checks."""
-        from creditscope.auditing.show import print_audit
+    def draw(self, width: int):
+        """Verdicts with their reasons; of at most three settings also the answers, numbers and checks."""
+        from creditscope.auditing.show import draw_audit
 
-        print_audit(self)
+        return draw_audit(self, width)
 
     def only(self, text: str) -> "Audit":
-        """The settings in whose title, methods or verdicts every comma-separated part of `text` occurs."""
-        from creditscope.auditing.only import keep_settings
-
-        return keep_settings(self, text)
-
-    def __str__(self) -> str:
-        from creditscope.auditing.show import render_audit
-
-        return render_audit(self)
+        """The settings in whose title, methods or verdicts every comma-separated part of `text` occurs, in any case."""
+        words = [part.strip().lower() for part in text.split(",") if part.strip()]
+        texts: dict[str, str] = {}
+        for m in self.methods:
+            texts[m.setting] = f"{texts.get(m.setting, m.setting)} {m.method} {m.verdict}".lower()
+        kept = {setting for setting, said in texts.items() if all(word in said for word in words)}
+        if not kept:
+            raise CreditscopeError(
+                f"Expected words of a setting, a method or a verdict, but none of {len(texts)} settings has all of "
+                f"{text!r}. Choose among words such as {next(iter(texts))}."
+            )
+        pairs = [(m, g) for m, g in zip(self.methods, self.groups, strict=True) if m.setting in kept]
+        methods, groups = zip(*pairs, strict=True)
+        return replace(self, methods=methods, groups=groups, notes=tuple(rank_notes(groups)))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON: everything but the records, and the decision table."""
@@ -118,13 +121,11 @@ class Audit:
 
     def frame(self):
         """A pandas table, one row per method."""
-        from creditscope.auditing.frame import audit_frame
-
-        return audit_frame(self)
+        return method_frame(self.methods)
 
     def decisions(self) -> "Decisions":
         """What the usual numbers, the published diagnostics, each check and the whole protocol conclude."""
-        from creditscope.auditing.decide import decide
+        from creditscope.auditing.decisions import decide
 
         return decide(self)
 
@@ -133,6 +134,15 @@ class Audit:
         from creditscope.auditing.sensitivity import find_ranges
 
         return find_ranges(self, names)
+
+    def failures(self, *names: str) -> list[str]:
+        """One sentence per method (those named, in every setting, or all) that is not trustworthy, with the reason."""
+        known = {m.method for m in self.methods}
+        for name in names:
+            if name not in known:
+                raise UnknownNameError("method", name, known)
+        asked = [m for m in self.methods if not names or m.method in names]
+        return [_say_failure(m) for m in asked if m.verdict.word != "trustworthy"]
 
     def cards(self) -> "list[Card]":
         """A reporting card per method."""
@@ -146,7 +156,7 @@ def audit(
     *,
     limits: Thresholds | None = None,
     mute: Sequence[str] = (),
-    interval: Kind = "t",
+    interval: IntervalKind = "t",
 ) -> Audit:
     """Judge a folder of records, a list of them, runs, or a scope, by these limits.
 
@@ -205,10 +215,13 @@ def _gather(source: Any, problems: list[str]) -> list[Record]:
 
 
 def _judge(
-    method: Method, checks: Sequence[Check], limits: Thresholds, mute: Sequence[str], interval: Kind
+    method: Method, checks: Sequence[Check], limits: Thresholds, mute: Sequence[str], interval: IntervalKind
 ) -> MethodAudit:
     by_seed = judge_seeds(checks, method, limits)
-    findings = tuple(mute_findings(judge_method(checks, method, by_seed, limits), mute))
+    findings = tuple(
+        f if f.value is None else replace(f, limit=check.compared_with(method.facts, limits))
+        for check, f in zip(checks, mute_findings(judge_method(checks, method, by_seed, limits), mute), strict=True)
+    )
     seed_findings = {seed: tuple(mute_findings(list(found.values()), mute)) for seed, found in by_seed.items()}
     lasts, depth = [record.last for record in method.whole], use_of_depth(method)
     taps, is_bp = audit_taps(method, limits, kind=interval), method.bp == method.runs
@@ -255,6 +268,13 @@ def _judge_seed(method: Method, seed: int, findings: Sequence[Finding], checks: 
     return reach_verdict(
         findings, diverged=diverged, all_diverged=bool(diverged), not_judged=method.not_judged, checks=checks
     )
+
+
+def _say_failure(m: MethodAudit) -> str:
+    why = [f"{f.code} {f.outcome}, {f.message} ({f.page})" for f in m.findings if f.code in m.verdict.codes]
+    why += [f"diverged: {m.verdict.diverged}"] * bool(m.verdict.diverged)
+    why += [m.verdict.not_judged] * bool(m.verdict.not_judged)
+    return f"Expected {m.method} ({m.setting}) to be trustworthy, but got {m.verdict.word}: {'; '.join(why)}."
 
 
 def _interval(records: dict[int, Record]) -> Interval | None:

@@ -3,23 +3,28 @@
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from creditscope.auditing.depth import Rung
-from creditscope.auditing.findings import Finding
-from creditscope.auditing.methods import Method
+from creditscope.auditing.card_pitfalls import Pitfall, list_pitfalls
+from creditscope.auditing.checks import Finding, Method, what_to_do
+from creditscope.auditing.columns import FINDINGS, RUNGS, TAPS, Column
+from creditscope.auditing.depth import Rung, TrainedDepth
 from creditscope.auditing.per_tap import TapAudit
-from creditscope.auditing.pitfalls import Pitfall, list_pitfalls
-from creditscope.auditing.rewinding import TrainedDepth
-from creditscope.auditing.stats import Interval, t_interval
+from creditscope.auditing.stats import DRAWS, Interval, t_interval, write_interval
 from creditscope.auditing.verdict import Verdict
-from creditscope.text import name_options, with_options
+from creditscope.text import DASH, name_options, with_options
 
 if TYPE_CHECKING:
     from creditscope.auditing.audit import Audit
+
+LEFT_OUT = ("z", "h_norm")
+"""Columns of taps that a card has no room for."""
+SELDOM = ("cos_input", "beta", "draw_noise")
+"""Columns of some rules and tiers only: not missed where they are empty."""
+TICKS = {"avoided": "[x]", "met": "[ ]", "not measured": "[ ]", "not applicable": "[x]"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +61,31 @@ class Card:
 
     def to_markdown(self) -> str:
         """For people."""
-        from creditscope.auditing.card_markdown import write_markdown
-
-        return write_markdown(self)
+        verdict, named = self.verdict, self.trained_depth
+        untested = f"; not tested: {', '.join(verdict.not_tested)}" if verdict.word == "trustworthy" else ""
+        parts = [
+            f"# {self.method} · {self.setting}",
+            f"**{verdict}**: {verdict.meaning}{untested if verdict.not_tested else ''}.",
+            _bullets(f"{line.question} **{line.answer}**. {line.reason}" for line in verdict.lines),
+            "## What was trained",
+            _bullets(f"**{name}**: {value}" for name, value in self.about.items()),
+            "## Results",
+            _table(["quantity", "value"], [[n, write_interval(i, _form(n))] for n, i in self.results.items()]),
+            f"Γ: {self.gamma_over}. Intervals: 95 % t (ddof 1) over seeds, test set fixed; differences are paired by "
+            "seed.",
+            f"Trained depth (CS011): {named.beside(self.bp_trained_depth)}." if named else "",
+            *(["### Depth ladder", _rows(RUNGS.values(), self.ladder)] if self.ladder else []),
+            "## Per tap",
+            *_taps(self.per_tap),
+            "## Checks",
+            _rows(FINDINGS.values(), self.findings),
+            _bullets(what_to_do(self.findings)),
+            "## Pitfalls",
+            _bullets(f"{TICKS[p.state]} {p.title}: *{p.state}*. {p.evidence}." for p in self.pitfalls),
+            "## Thresholds",
+            ", ".join(f"`{name}` {value:g}" for name, value in self.limits.items()),
+        ]
+        return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def make_card(audit: "Audit", index: int) -> Card:
@@ -161,3 +188,37 @@ def _gamma_over(method: Method) -> str:
 def _over_seeds(method: Method, name: str) -> Interval | None:
     values = [value for record in method.whole if (value := getattr(record.last, name)) is not None]
     return t_interval(values) if values else None
+
+
+def _form(name: str) -> str:
+    """Differences and cosines have a sign, accuracies have none."""
+    return "+.3f" if any(symbol in name for symbol in "ΔΓ−") else ".3f"
+
+
+def _taps(taps: Sequence[TapAudit]) -> list[str]:
+    """The columns that some tap has a value for, and what is said of them and of the others."""
+    columns = [c for c in TAPS.values() if c.name not in LEFT_OUT]
+    shown = [c for c in columns if any(c.cell(tap) != DASH for tap in taps)]
+    missing = [c.heading for c in columns if c not in shown and c.name not in SELDOM]
+    bootstrap = any(t.cos and t.cos.kind == "bootstrap" for t in taps)
+    how = f"95 % percentile bootstrap, {DRAWS:,} draws" if bootstrap else "95 % t intervals (ddof 1)"
+    said = (
+        f"{how} over seeds, test set fixed; growth and ‖g‖ are geometric means ×÷ a factor; null sd: of the mean over "
+        "seeds under random orientations of the credit; answer: carries at least δ, below it, or open (CS005); descent "
+        "relative to that of the true gradient; lost: accuracy, when this block alone is put back or skipped."
+    )
+    return [_rows(shown, taps), f"{said} Not measured: {', '.join(missing)}." if missing else said]
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _rows(columns: Iterable[Column], rows: Iterable[Any]) -> str:
+    columns = list(columns)
+    return _table([c.heading for c in columns], [[c.cell(row) or DASH for c in columns] for row in rows])
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '∣') for cell in line)} |" for line in lines)

@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from creditscope.auditing.checks import Check, MethodCheck, RunCheck, SeedsCheck
-from creditscope.auditing.findings import Finding, Outcome
-from creditscope.auditing.methods import Method
-from creditscope.auditing.moment import Moment, first_epoch
+from creditscope.auditing.checks import Check, Finding, MethodCheck, Outcome, RunCheck, SeedsCheck
+from creditscope.auditing.methods import Method, Moment, first_epoch
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.record import Record
+from creditscope.record import Record, Snapshot
 
 BySeed = Mapping[int, Mapping[str, Finding]]
 """Seed → code → finding."""
@@ -32,10 +30,9 @@ def judge_check(check: Check, method: Method, limits: Thresholds) -> Finding:
     if isinstance(check, MethodCheck):
         finding = check.judge(method, limits)
         return replace(finding, seeds=len(method.runs), seeds_hit=len(method.runs) * finding.is_issue)
-    records = method.whole
-    if not records:
+    if not method.whole:
         return check.skipped("every run diverged")
-    return judge_together(check, [Moment.of(record) for record in records], limits)
+    return judge_together(check, [Moment.of(record) for record in method.whole], limits)
 
 
 def judge_together(check: Check, moments: Sequence[Moment], limits: Thresholds) -> Finding:
@@ -46,6 +43,38 @@ def judge_together(check: Check, moments: Sequence[Moment], limits: Thresholds) 
     assert isinstance(check, RunCheck)
     finding = check.pool(moments, [check.judge(moment, limits) for moment in moments], limits)
     return replace(finding, seeds=len(moments), seeds_hit=finding.seeds_hit or int(finding.is_issue))
+
+
+def judge_run(check: Check, record: Record, limits: Thresholds) -> Finding:
+    """The last snapshot's finding, and the first epoch of training at which it was an issue, where that is asked."""
+    if record.provenance.status == "diverged":
+        return check.skipped(f"the run diverged at epoch {record.provenance.diverged_epoch}")
+    finding = _judge_moment(check, Moment.of(record), limits)
+    first = first_fired(check, record, limits) if check.traced else None
+    return replace(finding, first_epoch=first, last_first_epoch=first, seeds_hit=int(finding.is_issue))
+
+
+def first_fired(
+    check: Check, record: Record, limits: Thresholds | None = None, *, head_only: bool = False
+) -> int | None:
+    """The first measured epoch of training at which a check of a moment is an issue; the untrained net is passed over.
+
+    A snapshot that lacks the check's input is no issue. With `head_only` a net with a class token is judged by that
+    token alone, which is what its head reads.
+    """
+
+    def fires(snapshot: Snapshot) -> bool:
+        shown = replace(snapshot, taps=snapshot.head_taps) if head_only else snapshot
+        return _judge_moment(check, Moment.of(record, shown), limits or Thresholds()).is_issue
+
+    return first_epoch(record, fires)
+
+
+def _judge_moment(check: Check, moment: Moment, limits: Thresholds) -> Finding:
+    if isinstance(check, SeedsCheck):
+        return check.judge([moment], limits)
+    assert isinstance(check, RunCheck)
+    return check.judge(moment, limits)
 
 
 def _fired(check: Check, method: Method, by_seed: BySeed, limits: Thresholds) -> dict[str, int | None]:
@@ -61,7 +90,7 @@ def _fired(check: Check, method: Method, by_seed: BySeed, limits: Thresholds) ->
 def _first_together(check: Check, records: Sequence[Record], limits: Thresholds) -> int | None:
     """The first epoch of training that all of them have at which it is an issue over them."""
     by_epoch = [{s.epoch: s for s in record.snapshots} for record in records]
-    for epoch in sorted(set.intersection(*(set(found) for found in by_epoch)) - {0}):
+    for epoch in sorted(set.intersection(*map(set, by_epoch)) - {0}):
         moments = [Moment.of(r, found[epoch]) for r, found in zip(records, by_epoch, strict=True)]
         if judge_together(check, moments, limits).is_issue:
             return epoch
@@ -70,25 +99,7 @@ def _first_together(check: Check, records: Sequence[Record], limits: Thresholds)
 
 def mute_findings(findings: Iterable[Finding], codes: Sequence[str]) -> list[Finding]:
     """Muted ones are named as such and keep what they said."""
-    return [_muted(finding) if finding.code in codes else finding for finding in findings]
-
-
-def _muted(finding: Finding) -> Finding:
-    message = f"muted; it was {finding.outcome}: {finding.message}"
-    return replace(finding, outcome=Outcome.MUTED, message=message)
-
-
-def judge_run(check: RunCheck | SeedsCheck, record: Record, limits: Thresholds, *, trace: bool = True) -> Finding:
-    """The last snapshot's finding; with `trace`, also the first epoch of training at which it was an issue.
-
-    A snapshot that lacks the check's input is no issue, so it is passed over in the search for the first epoch.
-    """
-    if record.provenance.status == "diverged":
-        return check.skipped(f"the run diverged at epoch {record.provenance.diverged_epoch}")
-
-    def judge(moment: Moment) -> Finding:
-        return check.judge([moment], limits) if isinstance(check, SeedsCheck) else check.judge(moment, limits)
-
-    finding = judge(Moment.of(record))
-    first = first_epoch(record, lambda s: judge(Moment.of(record, s)).is_issue) if trace else None
-    return replace(finding, first_epoch=first, last_first_epoch=first, seeds_hit=int(finding.is_issue))
+    return [
+        replace(f, outcome=Outcome.MUTED, message=f"muted; it was {f.outcome}: {f.message}") if f.code in codes else f
+        for f in findings
+    ]

@@ -1,18 +1,57 @@
-"""Group records into methods: one rule on one task and net over seeds, with the baselines it is judged by."""
+"""What checks look at: a moment of one run, and a method, one rule in one setting over seeds with its baselines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
-from creditscope.record import Record, RunSpec, Snapshot
+from creditscope.record import Facts, Record, RunSpec, Snapshot
 from creditscope.record.spec import RULE_FIELDS
 from creditscope.record.table import richness
 from creditscope.registry import NETS, TASKS, Registry
 from creditscope.text import count, name_options, span, with_options
 
+Groups = dict[tuple[str, str], dict[int | None, dict[int, Record]]]
+"""Rule and setting → number of last blocks that were trained, None: all → seed → record."""
 SIZES = ("depth", "width")
 """Options of a net that its title always has."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a check of a run judges."""
+
+    facts: Facts
+    snapshot: Snapshot
+    untrained: Snapshot | None = None
+    """The same net before training, where it was measured."""
+    spec: RunSpec | None = None
+    """None for a watched model."""
+
+    @classmethod
+    def of(cls, record: Record, snapshot: Snapshot | None = None) -> "Moment":
+        """A moment of this run, the last one by default."""
+        chosen, first = snapshot or record.last, record.snapshots[0]
+        untrained = first if record.facts.trainer and first.epoch == 0 and chosen is not first else None
+        return cls(record.facts, chosen, untrained, record.spec)
+
+    @property
+    def random_targets(self) -> bool:
+        """Whether the labels it was trained on are random ones."""
+        return self.spec is not None and self.spec.random_targets
+
+    def remedy(self, watched: str = "standard") -> str:
+        """What to do about a measurement that the tier left out; `watched` is the tier of a scope that has it."""
+        if self.spec is None:
+            return f'call snapshot(…, tier="{watched}")'
+        if self.spec.tier == "quick":
+            return "tier quick: run with --tier standard"
+        return "run it again with --tier standard"
+
+
+def first_epoch(record: Record, holds: Callable[[Snapshot], bool]) -> int | None:
+    """The first measured epoch of training at which something holds; the untrained net is passed over."""
+    return next((s.epoch for s in record.snapshots if s.epoch > 0 and holds(s)), None)
 
 
 @dataclass
@@ -118,7 +157,7 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
 
     A setting is everything but the rule and the seed: task, targets, net, optimiser, epochs, precision.
     """
-    groups: dict[tuple[str, str], dict[int | None, dict[int, Record]]] = {}
+    groups: Groups = {}
     for record in records:
         seed = record.spec.seed if record.spec else 0
         runs = groups.setdefault((rule_key(record), setting_key(record)), {}).setdefault(trained_blocks(record), {})
@@ -129,19 +168,19 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
     for (_, setting), found in groups.items():
         if None not in found:
             continue
+        first, bp = next(iter(found[None].values())), plain.get(setting, {})
         rungs = {k: dict(sorted(runs.items())) for k, runs in found.items() if k is not None}
-        if 0 not in rungs and (frozen := _frozen_without_penalty(groups, next(iter(found[None].values())))):
+        if 0 not in rungs and (frozen := _frozen_without_penalty(groups, first)):
             rungs[0] = dict(sorted(frozen.items()))
-        bp = plain.get(setting, {})
         methods.append(
             Method(
-                label=_label(next(iter(found[None].values()))),
-                setting=_setting_label(next(iter(found[None].values()))),
+                label=_label(first),
+                setting=_setting_label(first),
                 runs=dict(sorted(found[None].items())),
                 frozen_own=rungs.get(0, {}),
                 bp=bp.get(None, {}),
                 frozen_bp=bp.get(0, {}),
-                penalised_bp=_penalised_bp(groups, bp.get(None, {}), next(iter(found[None].values()))),
+                penalised_bp=_penalised_bp(groups, bp.get(None, {}), first),
                 rungs=dict(sorted(rungs.items())),
             )
         )
@@ -149,23 +188,28 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
     return sorted(methods, key=lambda m: (settings.index(m.setting), bool(m.facts.inexact_taps)))
 
 
-def _penalised_bp(groups: Mapping[tuple[str, str], Any], bp: Mapping[int, Record], record: Record) -> dict[int, Record]:
+def _penalised_bp(groups: Groups, bp: Mapping[int, Record], record: Record) -> dict[int, Record]:
     """Runs of BP in the same setting with the penalty of the record, which is not 0."""
     plain = next(iter(bp.values()), None)
-    if record.spec is None or not record.spec.penalty or plain is None or plain.spec is None:
+    if record.spec is None or not record.spec.penalty or plain is None:
         return {}
-    asked = replace(plain, spec=replace(plain.spec, penalty=record.spec.penalty))
-    return dict(groups.get((rule_key(asked), setting_key(asked)), {}).get(None, {}))
+    return dict(_with_penalty(groups, plain, record.spec.penalty).get(None, {}))
 
 
-def _frozen_without_penalty(groups: Mapping[tuple[str, str], Any], record: Record) -> Mapping[int, Record]:
+def _frozen_without_penalty(groups: Groups, record: Record) -> Mapping[int, Record]:
     """Frozen runs of the same rule without its penalty: of a local rule they are the same, since nothing reaches the
     stem of what the penalty asks of the blocks.
     """
     if record.spec is None or not record.spec.penalty or not record.facts.rule.local:
         return {}
-    plain = replace(record, spec=replace(record.spec, penalty=0.0))
-    return groups.get((rule_key(plain), setting_key(plain)), {}).get(0, {})
+    return _with_penalty(groups, record, 0.0).get(0, {})
+
+
+def _with_penalty(groups: Groups, record: Record, penalty: float) -> Mapping[int | None, Mapping[int, Record]]:
+    """What is on record of the same method under another penalty."""
+    assert record.spec is not None
+    asked = replace(record, spec=replace(record.spec, penalty=penalty))
+    return groups.get((rule_key(asked), setting_key(asked)), {})
 
 
 def rule_key(record: Record) -> str:

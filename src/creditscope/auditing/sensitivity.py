@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from creditscope.auditing.checks import Check, MethodCheck, all_checks
+from creditscope.auditing.columns import ShownRows
 from creditscope.auditing.judge import judge_check
 from creditscope.auditing.methods import Method
 from creditscope.auditing.thresholds import EVERY_RUN_CHECK, Thresholds, table
@@ -39,37 +40,19 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(ShownRows):
     """One range per threshold."""
 
-    ranges: tuple[Range, ...]
-
-    def __iter__(self) -> Iterator[Range]:
-        return iter(self.ranges)
+    rows: tuple[Range, ...]
 
     def __getitem__(self, name: str) -> Range:
-        return {found.name: found for found in self.ranges}[name]
+        return {found.name: found for found in self.rows}[name]
 
-    def __str__(self) -> str:
-        from creditscope.auditing.show_sensitivity import render_sensitivity
+    def draw(self, width: int):
+        """From where to where each threshold may lie, and what changes beyond."""
+        from creditscope.auditing.show import draw_sensitivity
 
-        return render_sensitivity(self)
-
-    def show(self) -> None:
-        """Print the table to the terminal."""
-        from creditscope.auditing.show_sensitivity import print_sensitivity
-
-        print_sensitivity(self)
-
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """Plain data, one row each."""
-        return [asdict(found) for found in self.ranges]
-
-    def frame(self):
-        """A pandas table, one row per threshold."""
-        import pandas as pd
-
-        return pd.DataFrame(self.to_dicts())
+        return draw_sensitivity(self, width)
 
 
 def find_ranges(audit: "Audit", names: Sequence[str]) -> Sensitivity:
@@ -78,50 +61,31 @@ def find_ranges(audit: "Audit", names: Sequence[str]) -> Sensitivity:
     for name in names:
         if name not in rows:
             raise UnknownNameError("threshold", name, rows)
-    checks, pairs = all_checks(), zip(audit.groups, audit.methods, strict=True)
-    judged = [_Again(method, found, checks, audit.mute) for method, found in pairs]
-    return Sensitivity(tuple(_find_range(audit, judged, rows[name]) for name in names or rows))
+    return Sensitivity(tuple(_find_range(audit, rows[name], all_checks()) for name in names or rows))
 
 
-def _find_range(audit: "Audit", judged: Sequence["_Again"], row: dict[str, Any]) -> Range:
+def _find_range(audit: "Audit", row: dict[str, Any], checks: Sequence[Check]) -> Range:
+    judged_again = {c.code for c in checks if c.code not in audit.mute and _reads(c, row["checks"])}
+
     def words(value: float) -> Words:
         limits = audit.limits.changed(**{row["name"]: value})
-        return tuple(again.word(limits, row["checks"]) for again in judged)
+        return tuple(word(*pair, limits) for pair in zip(audit.groups, audit.methods, strict=True))
+
+    def word(method: Method, found: "MethodAudit", limits: Thresholds) -> str:
+        pairs = zip(checks, found.findings, strict=True)
+        findings = [judge_check(c, method, limits) if c.code in judged_again else f for c, f in pairs]
+        return choose_word(findings, diverged=bool(found.verdict.diverged), not_judged=bool(method.not_judged))[0]
 
     now = words(row["value"])
-    low, below = _edge(words, row["value"], _steps_down(row))
-    high, above = _edge(words, row["value"], _steps_up(row))
-    return Range(
-        name=row["name"],
-        checks=row["checks"],
-        value=row["value"],
-        low=low,
-        high=high,
-        below=_changes(audit.methods, now, below),
-        above=_changes(audit.methods, now, above),
-    )
+    low, below = _edge(words, row["value"], _steps(row, -1))
+    high, above = _edge(words, row["value"], _steps(row, +1))
+    said = {"below": _changes(audit.methods, now, below), "above": _changes(audit.methods, now, above)}
+    return Range(name=row["name"], checks=row["checks"], value=row["value"], low=low, high=high, **said)
 
 
-class _Again:
-    """A method whose verdict word is reached again under other limits; findings that do not depend on them are kept."""
-
-    def __init__(self, method: Method, found: "MethodAudit", checks: Sequence[Check], mute: Sequence[str]):
-        self.method, self.checks, self.mute = method, checks, mute
-        self.diverged = bool(found.verdict.diverged)
-        self.findings = {finding.code: finding for finding in found.findings}
-
-    def word(self, limits: Thresholds, codes: Sequence[str]) -> str:
-        """The word when the checks of these codes (or, for a threshold about seeds, all of a run) are judged again."""
-        about_seeds = EVERY_RUN_CHECK in codes
-        findings = []
-        for check in self.checks:
-            if check.code in self.mute:
-                findings.append(self.findings[check.code])
-            elif check.code in codes or (about_seeds and not isinstance(check, MethodCheck)):
-                findings.append(judge_check(check, self.method, limits))
-            else:
-                findings.append(self.findings[check.code])
-        return choose_word(findings, diverged=self.diverged, not_judged=bool(self.method.not_judged))[0]
+def _reads(check: Check, codes: Sequence[str]) -> bool:
+    """Whether a check goes by a threshold of these codes; one about seeds is for all checks of runs."""
+    return check.code in codes or (EVERY_RUN_CHECK in codes and not isinstance(check, MethodCheck))
 
 
 def _edge(words: Callable[[float], Words], value: float, steps: Iterator[float]) -> tuple[float | None, Words | None]:
@@ -147,44 +111,22 @@ def _between(one: float, other: float) -> float:
     return math.sqrt(one) * math.sqrt(other) if one > 0 and other > 0 else (one + other) / 2
 
 
-def _steps_up(row: dict[str, Any]) -> Iterator[float]:
+def _steps(row: dict[str, Any], sign: int) -> Iterator[float]:
+    """Values to try, away from the threshold's own: whole numbers, even steps of the odds, or of the logarithm."""
     value, kind = row["value"], row["kind"]
     if kind == "count":
-        yield from range(int(value) + 1, int(value) + COUNTS)
-    elif kind == "probability":
-        yield from _odds(value, +1)
+        yield from range(int(value) + sign, int(value) + COUNTS if sign > 0 else -1, sign)
+        return
+    factors = [10 ** (i / PER_DECADE) for i in range(1, DECADES * PER_DECADE + 1)]
+    if kind == "probability":
+        odds = [value / (1 - value) * factor**sign for factor in factors]
+        yield from (step for o in odds if 0 < (step := o / (1 + o)) < 1)
+    elif sign < 0:
+        yield from ([value / factor for factor in factors] + [0.0]) * (value > 0)
     else:
         top = 1.0 if kind == "share" else math.inf
-        for factor in _factors():
-            step = min((value or 10.0**-DECADES) * factor, top)
-            if step > value:
-                yield step
-            if step == top:
-                return
-
-
-def _steps_down(row: dict[str, Any]) -> Iterator[float]:
-    value, kind = row["value"], row["kind"]
-    if kind == "count":
-        yield from range(int(value) - 1, -1, -1)
-    elif kind == "probability":
-        yield from _odds(value, -1)
-    elif value > 0:
-        yield from (value / factor for factor in _factors())
-        yield 0.0
-
-
-def _odds(value: float, sign: int) -> Iterator[float]:
-    """Probabilities whose odds grow or shrink evenly, as long as they are neither 0 nor 1."""
-    for factor in _factors():
-        odds = value / (1 - value) * factor**sign
-        step = odds / (1 + odds)
-        if 0 < step < 1:
-            yield step
-
-
-def _factors() -> Iterator[float]:
-    return (10 ** (i / PER_DECADE) for i in range(1, DECADES * PER_DECADE + 1))
+        steps = [min((value or 10.0**-DECADES) * factor, top) for factor in factors]
+        yield from dict.fromkeys(step for step in steps if step > value)
 
 
 def _changes(methods: Sequence["MethodAudit"], before: Words, after: Words | None) -> str:

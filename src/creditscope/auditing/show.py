@@ -1,134 +1,347 @@
-"""An audit as tables and sentences for people."""
+"""An audit for people: verdicts with their reasons, the three questions, the numbers behind them, and what to do."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.findings import Finding, Outcome
-from creditscope.auditing.show_depth import depth_table
-from creditscope.auditing.show_taps import size_tables, tap_tables
-from creditscope.auditing.show_verdicts import (
-    answers,
-    brief_tables,
-    count_verdicts,
-    meanings,
-    remedies,
-    title,
-    verdict_table,
-)
-from creditscope.auditing.stats import write_interval
-from creditscope.auditing.tables import WIDE, fit_tables, make_console, note, plain_table, render_plain
+from creditscope.auditing.checks import Finding, Outcome, what_to_do
+from creditscope.auditing.columns import BRIEF_TAPS, FINDINGS, METHODS, OF_ANSWER, OF_OUTCOME, RANGES, Column, mark
+from creditscope.auditing.decisions import PROTOCOL, Decision, Decisions
+from creditscope.auditing.per_tap import TapAudit
+from creditscope.auditing.sensitivity import COUNTS, DECADES, Sensitivity
+from creditscope.auditing.stats import DRAWS, write_points
+from creditscope.auditing.tables import LONGEST, WIDE, Cell, fit_tables, flowing_table, note
+from creditscope.auditing.tap_credit import POWER, seen_above
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.auditing.thresholds import table as threshold_table
-from creditscope.record.load import collection_paused
-from creditscope.text import DASH, number
+from creditscope.auditing.verdict import explain, rests_on_checks
+from creditscope.text import DASH, count, number, span
 
-__all__ = ["make_console", "print_audit", "render_audit"]
-
+STYLES = {
+    "trustworthy": "bold green",
+    "walk back": "bold red",
+    "undecided": "bold yellow",
+    "not measured": "bold cyan",
+    "not judged": "dim",
+}
+OUTCOME_STYLES = {Outcome.ISSUE: "red", Outcome.PASSED: "green"}
+CONCLUSION_STYLES = {"accepts": "green", "walks back": "red", "open": "yellow"}
 MOST_DETAILED = 3
 """Settings whose tables are printed; of more there is a line per method."""
-MOST_BESIDE = 4
+MOST_BESIDE = 3
 """Methods that leave room for the limits beside the outcomes."""
 NARROWER = (
     f"The three questions, numbers and checks are printed for at most {MOST_DETAILED} settings. Name words of a "
     'setting, a method or a verdict: creditscope audit … --only "cifar10, 30 epochs", or audit.only(…) in Python; '
     "--json and --card DIR hold everything."
 )
+NUMBERS = ("accuracy", "frozen_own", "frozen_bp", "gamma", "gamma_inexact", "growth", "g_top")
+ABOUT_NUMBERS = (
+    "± 95 % t interval over seeds, test set fixed · Γ mean cosine over the block taps · growth: largest RMS ratio over "
+    "one block · ‖g_L‖ median per sample"
+)
+ABOUT_LADDER = (
+    "accuracy by trained blocks, with (full run − this one) in pp, ± 95 % t interval of the difference paired by "
+    "seed · Δ over the better frozen baseline, own or BP's · − BP: accuracy minus BP's"
+)
+ABOUT_SIZES = (
+    "median per sample of the state and of the exact gradient, geometric mean over seeds; – is 0 or not measured · "
+    "growth: RMS ratio over a residual block"
+)
+ABOUT_CHECKS = (
+    f"{' · '.join(f'{sign} {outcome}' for outcome, sign in OF_OUTCOME.items())} · † the published threshold, where "
+    "there is one, fires · over seeds, bounds decide · thresholds: creditscope list thresholds"
+)
+ABOUT_RANGES = (
+    "no method's verdict word changes while the threshold stays between the two, the others held; any: no change found "
+    f"on that side, {DECADES} decades away or as far as the threshold may go (whole numbers: {COUNTS})"
+)
+LEGEND = (
+    "✓ accepts · ✗ walks back · ? open (an input is missing, or the data allow both) · – not applicable · ◌ muted · a "
+    "number is the epoch of first firing (over seeds: earliest–latest), in brackets where it does not walk back at the "
+    "end. "
+    "Usual: accuracy above chance; the same and Γ > 0. Published diagnostics stand at their published thresholds, the "
+    "gain on the mean over the method's own frozen runs; their cross-batch stability is exported as drift and not "
+    "judged. A seed alone is judged without CS004 and CS011."
+)
+"""Of the decision table."""
+Methods = Sequence[MethodAudit]
+"""Mostly those of one setting."""
 
 
-def print_audit(audit: Audit, console: Console | None = None) -> None:
-    """Print the whole audit."""
-    console = console or make_console()
-    with collection_paused():
-        console.print(_draw(audit, console.width))
-
-
-def render_audit(audit: Audit) -> str:
-    """The whole audit as plain text."""
-    return render_plain(lambda width: _draw(audit, width))
-
-
-def _draw(audit: Audit, width: int) -> Group:
+def draw_audit(audit: Audit, width: int) -> Group:
+    """The whole audit."""
     names = list(dict.fromkeys(m.setting for m in audit.methods))
     settings = [[m for m in audit.methods if m.setting == name] for name in names]
+    parts: list[RenderableType] = []
     if len(settings) > MOST_DETAILED:
-        parts = [count_verdicts(audit.methods, len(settings)), brief_tables(settings, width)]
-        parts += [meanings(audit.methods), Text()]
+        parts += [_count_verdicts(audit.methods, len(settings)), *_brief_tables(settings, width)]
+        parts += [_meanings(audit.methods), Text()]
     else:
-        parts = [part for methods in settings for part in (title(methods), verdict_table(methods))]
-        parts += [meanings(audit.methods)]
-        several = len(settings) > 1
-        parts += [part for methods in settings for part in _details(methods, audit.limits, width, several=several)]
-    parts += [remedies(audit.methods)]
+        for methods in settings:
+            several = len({len(m.seeds) for m in methods}) > 1
+            names = ("method", *["seeds"] * several, "accuracy", "verdict", "because")
+            parts += [_title(methods), flowing_table([METHODS[name] for name in names], methods, _style)]
+        parts.append(_meanings(audit.methods))
+        for methods in settings:
+            parts += [Text(), _title(methods)] * (len(settings) > 1) + _details(methods, audit.limits, width)
+    parts += _remedies(audit.methods)
     parts += [Text(f"note: {text}", style="yellow") for text in (*audit.notes, *audit.problems)]
     parts += [Text(NARROWER)] * (len(settings) > MOST_DETAILED)
     return Group(*parts)
 
 
-def _details(methods: Sequence[MethodAudit], limits: Thresholds, width: int, *, several: bool) -> list[RenderableType]:
+def _title(methods: Methods) -> Text:
+    """The setting and how many seeds its methods have."""
+    seeds = [len(m.seeds) for m in methods]
+    least, most = min(seeds), max(seeds)
+    said = count(most, "seed") if least == most else f"{span(least, most, ' to ')} seeds"
+    return Text(f"{methods[0].setting} · {said}", style="bold")
+
+
+def _style(m: MethodAudit) -> str:
+    return STYLES[m.verdict.word]
+
+
+def _count_verdicts(methods: Methods, settings: int) -> Text:
+    words = Counter(m.verdict.word for m in methods)
+    said = ", ".join(f"{words[word]} {word}" for word in STYLES if words[word])
+    return Text(f"{count(len(methods), 'method')} in {count(settings, 'setting')}: {said}")
+
+
+def _brief_tables(settings: Sequence[Methods], width: int) -> list[RenderableType]:
+    """A line per method under the title of its setting, for many settings."""
+    columns = [METHODS[name] for name in ("method", "accuracy", "verdict")]
+    every = [m for methods in settings for m in methods]
+    longest = [min(max(len(c.cell(m)) for m in every), LONGEST) if width >= WIDE else None for c in columns]
+    parts: list[RenderableType] = []
+    for methods in settings:
+        table = Table(box=None, show_header=False, pad_edge=False)
+        for least in (*longest, None):
+            table.add_column(min_width=least)
+        for m in methods:
+            *cells, verdict = (column.cell(m) for column in columns)
+            table.add_row(*cells, Text(verdict, style=_style(m)), explain(m, brief=True))
+        parts += [_title(methods), Padding(table, (0, 0, 0, 2))]
+    return parts
+
+
+def _meanings(methods: Methods) -> Text:
+    """What a reader may do with the words that occur, each once."""
+    found = dict.fromkeys((m.verdict.word, m.verdict.meaning) for m in methods)
+    return note(" · ".join(f"{word}: {meaning}" for word, meaning in found))
+
+
+def _details(methods: Methods, limits: Thresholds, width: int) -> list[RenderableType]:
     """The questions of each method of a setting, then the numbers behind the answers."""
-    parts: list[RenderableType] = [Text(), title(methods)] * several
-    parts += [part for m in methods for part in (Text(), answers(m))]
+    parts = [part for m in methods for part in (Text(), *_answers(m))]
     if not any(m.accuracy or m.per_tap[0].h_norm for m in methods):
         return parts
-    parts += [_numbers(methods, width)]
-    parts += [table for table in [depth_table(methods, width)] if table]
+    columns = {c.heading: [c.cell(m) for m in methods] for c in map(METHODS.__getitem__, NUMBERS)}
+    parts += [*_by_method(METHODS["method"].heading, methods, columns, width), note(ABOUT_NUMBERS)]
+    parts += [*_ladder(methods, width), *_blocks(methods, width)]
     exact = all(tap.exact for m in methods for tap in m.per_tap)
-    parts += [size_tables(methods, width) if exact else tap_tables(methods, limits, width)]
-    return [*parts, _checks(methods, limits, width)]
+    parts += _sizes(methods, width) if exact else _taps(methods, limits, width)
+    return [*parts, *_checks(methods, width)]
 
 
-def _numbers(methods: Sequence[MethodAudit], width: int) -> Group:
-    columns = {
-        "accuracy": [write_interval(m.accuracy) for m in methods],
-        "frozen, own stem": [write_interval(m.frozen_own) for m in methods],
-        "frozen, BP stem": [write_interval(m.frozen_bp) for m in methods],
-        "Γ": [number(m.gamma, "+.3f") for m in methods],
-        "Γ inexact": [number(m.gamma_inexact, "+.3f") for m in methods],
-        "growth": [number(m.growth, ".3g") for m in methods],
-        "‖g_L‖": [number(m.g_top, ".1e") for m in methods],
+def _indent(lines: Iterable[str]) -> list[RenderableType]:
+    return [Padding(Text(line), (0, 0, 0, 2)) for line in lines]
+
+
+def _answers(m: MethodAudit) -> list[RenderableType]:
+    """The three questions with their answers, and what goes with them."""
+    lines = [f"Diverged: {m.verdict.diverged}"] * bool(m.verdict.diverged)
+    if rests_on_checks(m) or not m.verdict.diverged:
+        lines += _about_checks(m)
+    if len(m.seed_verdicts) > 1 and any(not verdict.diverged for verdict in m.seed_verdicts.values()):
+        lines.append(f"Each seed alone (without CS004 and CS011): {_seeds_alone(m)}")
+    return [Text.assemble(f"{m.method}: ", (str(m.verdict), _style(m))), *_indent(lines)]
+
+
+def _about_checks(m: MethodAudit) -> list[str]:
+    lines = [f"{line.question} {line.answer}. {line.reason}" for line in m.verdict.lines]
+    if m.rows_interact:
+        lines.append(
+            "Rows interact (message passing, or BatchNorm in train mode): a row's gradient is not its own alone"
+        )
+    told = {code for line in m.verdict.lines for code in line.codes}
+    lines += [f"Tip {f.code}: {f.message}" for f in m.findings if f.outcome == Outcome.TIP and f.code not in told]
+    fired = "; ".join(_first_fired(f) for f in m.findings if f.fired)
+    return [*lines, f"First an issue in training: {fired}"] if fired else lines
+
+
+def _first_fired(finding: Finding) -> str:
+    over = {Outcome.ISSUE: "", Outcome.UNDECIDED: ", undecided at the end"}.get(finding.outcome, ", not at the end")
+    return f"{finding.code} at {finding.fired}{over}"
+
+
+def _seeds_alone(m: MethodAudit) -> str:
+    """Verdicts of single seeds, each verdict once."""
+    seeds: dict[str, list[str]] = {}
+    for seed, verdict in m.seed_verdicts.items():
+        seeds.setdefault(str(verdict), []).append(str(seed))
+    if len(seeds) == 1:
+        return f"all {next(iter(seeds))}"
+    return "; ".join(f"{verdict}: {', '.join(those)}" for verdict, those in seeds.items())
+
+
+def _remedies(methods: Methods) -> list[RenderableType]:
+    """What to do about each check that fired, once a code."""
+    judged = [m for m in methods if rests_on_checks(m) or not m.verdict.diverged]
+    lines = what_to_do(f for m in judged for f in m.findings)
+    why = note("why a check matters and how it decides: creditscope audit --explain CODE")
+    return [Text("What to do", style="bold"), *_indent(lines), why] if lines else []
+
+
+def _by_method(first: str, methods: Methods, columns: dict[str, list[str]], width: int) -> list[Table]:
+    return fit_tables(first, [m.method for m in methods], columns, width)
+
+
+def _ladder(methods: Methods, width: int) -> list[RenderableType]:
+    """Gains over the baselines, with the rungs of the depth ladder."""
+    rungs = sorted({rung.trained for m in methods for rung in m.ladder})
+    if not rungs:
+        return []
+    columns = {f"last {k} trained" if k else "none trained": [_rung(m, k) for m in methods] for k in rungs}
+    columns["all trained"] = [number(m.accuracy.mean if m.accuracy else None, ".3f") for m in methods]
+    for column in map(METHODS.__getitem__, ("versus_bp", "gain", "gain_share")):
+        columns[column.heading] = [column.cell(m) for m in methods]
+    return [*_by_method("use of depth", methods, columns, width), note(ABOUT_LADDER)]
+
+
+def _rung(m: MethodAudit, trained: int) -> str:
+    found = next((rung for rung in m.ladder if rung.trained == trained), None)
+    return f"{found.accuracy.mean:.3f} ({write_points(found.below_full)})" if found else DASH
+
+
+def _tap_columns(column: Column, methods: Methods) -> dict[str, list[str]]:
+    """One quantity of all methods, a column per tap."""
+    most = max(methods, key=lambda m: len(m.taps))
+    return {
+        f"tap {i} {name}": [column.cell(m.per_tap[i]) if i < len(m.per_tap) else "" for m in methods]
+        for i, name in enumerate(most.taps)
     }
-    caption = (
-        "± 95 % t interval over seeds, test set fixed · Γ mean cosine over the block taps · growth: largest "
-        "RMS ratio over one block · ‖g_L‖ median per sample"
-    )
-    return Group(*fit_tables("rule", [m.method for m in methods], columns, width), note(caption))
 
 
-def _checks(methods: Sequence[MethodAudit], used: Thresholds, width: int) -> Table:
-    limits, published = _by_code(used, "limit"), _by_code(used, "published")
-    table = plain_table()
-    table.add_column("check")
-    beside = width >= WIDE and len(methods) <= MOST_BESIDE
-    for name in ("limit", "published") if beside else ():
-        table.add_column(name)
+def _blocks(methods: Methods, width: int) -> list[RenderableType]:
+    """What each block is worth to the trained net."""
+    lost = BRIEF_TAPS["rewind_loss"]
+    columns = {n: cells for n, cells in _tap_columns(lost, methods).items() if any(c not in ("", DASH) for c in cells)}
+    if not columns:
+        return []
+    skipped = " (when it is skipped)" if any(tap.skip_loss for m in methods for tap in m.per_tap) else ""
+    caption = f"accuracy lost, pp, when this block alone is put back to where it began{skipped}, ± 95 % over seeds"
+    if any(m.trained_depth for m in methods):
+        depths = [m.trained_depth.beside(m.bp_trained_depth) if m.trained_depth else DASH for m in methods]
+        columns["trained depth"] = depths
+        caption += " · trained depth: blocks that cost what counts, by their bounds; dependence, not benefit (CS011)"
+    return [*_by_method(lost.heading, methods, columns, width), note(caption)]
+
+
+def _taps(methods: Methods, limits: Thresholds, width: int) -> list[RenderableType]:
+    """Cosines; and, where they were measured, alignment acquired and descent: never a mean without its layers."""
+    taps, spread = [tap for m in methods for tap in m.per_tap], _spread(methods)
+    captions = {
+        "cos": _about_cosines([tap for tap in taps if not tap.exact], spread, limits),
+        "acquired": f"alignment acquired: cos minus that of fresh feedback, in each seed; {spread}",
+        "descent": "best decrease of the loss along −a over that along −g; (null) mean of the same for credit turned "
+        f"at random; {spread}",
+    }
+    parts: list[RenderableType] = []
+    for column in map(BRIEF_TAPS.__getitem__, captions):
+        if column.name == "cos" or any(map(column.value, taps)):
+            parts += _by_method(column.heading, methods, _tap_columns(column, methods), width)
+            parts.append(note(captions[column.name]))
+    return parts
+
+
+def _about_cosines(taps: Sequence[TapAudit], spread: str, limits: Thresholds) -> str:
+    """What the marks mean, and once what so many seeds can see."""
+    beta = ["β: projection of the mean of the rule's own draws on the gradient, which is judged"]
+    said = [
+        f"mean {spread}",
+        f"{OF_ANSWER['carries']} carries credit, {OF_ANSWER['below']} below δ = {limits.alignment:g}, "
+        f"{OF_ANSWER['open']} open (CS005)",
+        *(beta if any(tap.beta for tap in taps) else []),
+        "(cosine of the stage's weights)",
+        "= exact credit",
+    ]
+    nulls = [tap.null_sd for tap in taps if tap.answer and tap.null_sd]
+    if nulls:
+        least, most = (number(seen_above(null, limits), ".3f") for null in (min(nulls), max(nulls)))
+        said.append(f"seen above chance with {100 * POWER:.0f} % power: {span(least, most, ' to ')}")
+    return " · ".join(said)
+
+
+def _spread(methods: Methods) -> str:
+    """How the spread is made, read off the intervals themselves."""
+    found = [tap.cos for m in methods for tap in m.per_tap if tap.cos]
+    if not any(interval.low is not None for interval in found):
+        return "of one seed"
+    if any(interval.kind == "bootstrap" for interval in found):
+        return f"[95 % percentile bootstrap over seeds, {DRAWS:,} draws, test set fixed]"
+    return "± 95 % t interval over seeds (ddof 1), test set fixed"
+
+
+def _sizes(methods: Methods, width: int) -> list[RenderableType]:
+    """Where all credit is exact a cosine says nothing: sizes of states and gradients instead, a row per tap."""
+    most = max(methods, key=lambda m: len(m.taps))
+    columns: dict[str, list[str]] = {}
     for m in methods:
-        table.add_column(m.method)
-    for i, finding in enumerate(methods[0].findings):
-        outcomes = [_outcome(m.findings[i]) for m in methods]
-        code = finding.code
-        ours = [limits.get(code, ""), published.get(code) or DASH] if beside else []
-        table.add_row(f"{code} {finding.title}", *ours, *outcomes)
-    table.caption = (
-        "† the published threshold, where there is one, fires · over seeds, bounds decide · thresholds: creditscope "
-        "list thresholds"
-    )
-    return table
+        for column in map(BRIEF_TAPS.__getitem__, ("h_norm", "growth", "g_norm")):
+            if column.name != "growth" or m.growth is not None:
+                cells = [column.cell(tap) for tap in m.per_tap]
+                name = f"{m.method}: {column.heading}" if len(methods) > 1 else column.heading
+                columns[name] = [*cells, *[""] * (len(most.taps) - len(cells))]
+    labels = [f"tap {i} {name}" for i, name in enumerate(most.taps)]
+    return [*fit_tables("size", labels, columns, width), note(ABOUT_SIZES)]
 
 
-def _by_code(used: Thresholds, column: str) -> dict[str, str]:
-    """Limits, ours or published, in one string by the first check that goes by them."""
-    found: dict[str, list[str]] = {}
-    for row in threshold_table(used):
-        text = f"{row['name']} {row['value']:g}" if column == "limit" else row["published"].split(",")[0]
-        if text:
-            found.setdefault(row["check"], []).append(text)
-    return {code: ", ".join(texts) for code, texts in found.items()}
+def _checks(methods: Methods, width: int) -> list[RenderableType]:
+    """What every check finds of every method; with room, what its value is compared with, and the words."""
+    columns: dict[str, Sequence[Cell]] = {}
+    if width >= WIDE and len(methods) <= MOST_BESIDE:
+        limits = zip(*([f.limit for f in m.findings] for m in methods), strict=True)
+        columns["limit"] = [next(filter(None, found), "") for found in limits]
+    for m in methods:
+        columns[m.method] = [_outcome(f, worded=width >= WIDE) for f in m.findings]
+    labels = [FINDINGS["code"].cell(f) for f in methods[0].findings]
+    return [*fit_tables("check", labels, columns, width), note(ABOUT_CHECKS)]
 
 
-def _outcome(finding: Finding) -> Text:
-    style = {Outcome.ISSUE: "red", Outcome.PASSED: "green"}.get(finding.outcome, "yellow")
-    return Text(f"{finding.outcome}{' †' if finding.published else ''}", style=style)
+def _outcome(finding: Finding, *, worded: bool) -> Text:
+    said = f"{OF_OUTCOME[finding.outcome]}{f' {finding.outcome}' if worded else ''}{' †' if finding.published else ''}"
+    return Text(said, style=OUTCOME_STYLES.get(finding.outcome, "yellow"))
+
+
+def draw_decisions(decisions: Decisions, width: int) -> Group:
+    """The decision table: one row per method and seed, one mark per criterion."""
+    parts: list[RenderableType] = []
+    for setting in dict.fromkeys(row.setting for row in decisions):
+        rows = {(row.method, row.seed, row.criterion): row for row in decisions if row.setting == setting}
+        seeds = dict.fromkeys((method, seed) for method, seed, _ in rows)
+        columns: dict[str, Sequence[Cell]] = {
+            "verdict" if criterion == PROTOCOL else criterion: [_mark(rows.get((*key, criterion))) for key in seeds]
+            for criterion in dict.fromkeys(criterion for _, _, criterion in rows)
+        }
+        labels = [f"{method}, {'all seeds' if seed is None else f'seed {seed}'}" for method, seed in seeds]
+        parts += [Text(setting, style="bold"), *fit_tables("method", labels, columns, width)]
+    return Group(*parts, note(LEGEND), *(Text(f"note: {text}", style="yellow") for text in decisions.notes))
+
+
+def _mark(row: Decision | None) -> Cell:
+    if row is None:
+        return ""
+    said = row.said if row.criterion == PROTOCOL else f"{mark(row)} {row.fired}".rstrip()
+    return Text(said, style=CONCLUSION_STYLES.get(row.conclusion, "dim"))
+
+
+def draw_sensitivity(found: Sensitivity, width: int) -> Group:
+    """The ranges of the thresholds."""
+    columns = [column for column in RANGES.values() if width >= WIDE or column.name != "checks"]
+    return Group(flowing_table(columns, found), note(ABOUT_RANGES))

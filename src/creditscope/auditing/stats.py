@@ -11,7 +11,7 @@ from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 
 from creditscope.text import DASH, number, points
 
-Kind = Literal["t", "bootstrap"]
+IntervalKind = Literal["t", "bootstrap"]
 CONFIDENCE = 0.95
 """Of every interval that is shown; bounds that decide have theirs in the thresholds."""
 DRAWS = 4000
@@ -26,7 +26,7 @@ class Interval:
     low: float | None
     high: float | None
     n: int
-    kind: Kind = "t"
+    kind: IntervalKind = "t"
     over: str = "seeds; test set fixed"
     """What was drawn anew, and what was not."""
     scale: Literal["linear", "log"] = "linear"
@@ -54,9 +54,16 @@ class Interval:
         return f"{mean} ×÷ {number(factor, '.2f' if factor < 1.2 else '.2g')}"
 
 
-def write_interval(found: Interval | None, form: str = ".3f") -> str:
-    """In words, or a dash."""
-    return DASH if found is None else found.text(form)
+def write_interval(found: Interval | None, form: str = ".3f", *, n: int | None = None) -> str:
+    """In words, or a dash; with its number of seeds where that is not `n`.
+
+    >>> write_interval(Interval(0.5, 0.4, 0.6, 3), n=20), write_interval(Interval(0.5, 0.4, 0.6, 3), n=3)
+    ('0.500 ± 0.100 (n = 3)', '0.500 ± 0.100')
+    """
+    if found is None:
+        return DASH
+    said = found.text(form)
+    return said if n in (None, found.n) or "n =" in said else f"{said} (n = {found.n})"
 
 
 def write_points(found: Interval | None) -> str:
@@ -105,10 +112,13 @@ def bootstrap_interval(values: Sequence[float]) -> Interval:
     return Interval(mean, float(low), float(high), n, "bootstrap")
 
 
-INTERVALS: dict[Kind, Callable[[Sequence[float]], Interval]] = {"t": t_interval, "bootstrap": bootstrap_interval}
+INTERVALS: dict[IntervalKind, Callable[[Sequence[float]], Interval]] = {
+    "t": t_interval,
+    "bootstrap": bootstrap_interval,
+}
 
 
-def geometric_interval(values: Sequence[float], *, kind: Kind = "t") -> Interval:
+def geometric_interval(values: Sequence[float], *, kind: IntervalKind = "t") -> Interval:
     """The interval of the mean logarithm, taken back: for sizes that differ by orders of magnitude.
 
     >>> str(geometric_interval([1.0, 100.0])).split()[0]

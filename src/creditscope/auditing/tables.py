@@ -1,7 +1,7 @@
 """What the printed tables share: a console of the right width, and tables that never cut a number."""
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -9,18 +9,13 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from creditscope.auditing.columns import Column
+
 PLAIN_WIDTH = 150
 WIDE = 120
 """Columns that the full tables need."""
 LONGEST = 40
 """A text longer than this may be broken over lines."""
-STYLES = {
-    "trustworthy": "bold green",
-    "walk back": "bold red",
-    "undecided": "bold yellow",
-    "not measured": "bold cyan",
-    "not judged": "dim",
-}
 Cell = str | Text
 
 
@@ -42,9 +37,22 @@ def plain_table() -> Table:
     return Table(box=SIMPLE_HEAD, pad_edge=False, caption_justify="left")
 
 
+def flowing_table(columns: Sequence[Column], rows: Iterable[Any], styles: Callable[[Any], str] | None = None) -> Table:
+    """A table in one part, whose words are broken over lines; `styles` colours the verdict of a row."""
+    table = plain_table()
+    for i, column in enumerate(columns):
+        right = i > 0 and not column.words
+        table.add_column(column.heading, justify="right" if right else "left", no_wrap=not column.words)
+    for row in rows:
+        cells = {column.name: column.cell(row) for column in columns}
+        styled = {"verdict": Text(cells["verdict"], style=styles(row))} if styles else {}
+        table.add_row(*(cells | styled).values())
+    return table
+
+
 def fit_tables(first: str, labels: Sequence[str], columns: Mapping[str, Sequence[Cell]], width: int) -> list[Table]:
     """A table of labelled rows, in as many parts as the width asks for; the first column is repeated."""
-    own = _width(first, labels)
+    own = max(map(len, (first, *labels))) + 3  # labels are never broken
     parts: list[list[str]] = [[]]
     taken = own
     for name, cells in columns.items():
@@ -61,8 +69,7 @@ def _part(first: str, labels: Sequence[str], columns: Mapping[str, Sequence[Cell
     table = plain_table()
     table.add_column(first, no_wrap=True)
     for name, cells in columns.items():
-        long = _width(name, cells) > LONGEST
-        worded = name == "verdict" or long
+        worded = name == "verdict" or _width(name, cells) > LONGEST
         table.add_column(name, justify="left" if worded else "right", no_wrap=not worded)
     for i, label in enumerate(labels):
         table.add_row(label, *(cells[i] for cells in columns.values()))

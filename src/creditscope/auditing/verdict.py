@@ -1,11 +1,17 @@
-"""Three questions, then the word: not judged, walk back, not measured, undecided, or trustworthy, in this order."""
+"""Three questions, then the word: not judged, walk back, not measured, undecided, or trustworthy, in this order.
+
+Why a method has its word is said here too, in one sentence for the terminal and the report.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from creditscope.auditing.checks import Check, all_checks
-from creditscope.auditing.findings import Finding, Outcome
+from creditscope.auditing.checks import Check, Finding, Outcome, all_checks
+from creditscope.text import count
+
+if TYPE_CHECKING:
+    from creditscope.auditing.audit import MethodAudit
 
 Word = Literal["trustworthy", "walk back", "undecided", "not measured", "not judged"]
 
@@ -22,7 +28,7 @@ MEANINGS: dict[Word, str] = {
     "not judged": "there is nothing to judge: random targets, or a net that is not trained yet",
 }
 """What a reader may do with each word."""
-Answer = Literal["yes", "no", "open", "not measured", "not applicable"]
+VerdictAnswer = Literal["yes", "no", "open", "not measured", "not applicable"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class VerdictLine:
     """One question with its answer and the findings it rests on."""
 
     question: str
-    answer: Answer
+    answer: VerdictAnswer
     reason: str
     codes: tuple[str, ...] = ()
     """The checks that decided it."""
@@ -114,7 +120,7 @@ def choose_word(
 
 
 def _answer(question: str, findings: Sequence[Finding], checks: dict[str, Check]) -> VerdictLine:
-    def line(answer: Answer, *chosen: Finding) -> VerdictLine:
+    def line(answer: VerdictAnswer, *chosen: Finding) -> VerdictLine:
         said = [(f.code, f"{f.message}{f' [first at {f.fired}]' if f.is_issue and f.fired else ''}") for f in chosen]
         if answer == "no":
             said = [(c, m if f.is_issue else f"open: {m}") for f, (c, m) in zip(chosen, said, strict=True)]
@@ -123,7 +129,7 @@ def _answer(question: str, findings: Sequence[Finding], checks: dict[str, Check]
             said += [(f.code, f.message) for f in able]
         return VerdictLine(question, answer, _together(said), tuple(f.code for f in chosen))
 
-    answers: tuple[tuple[Answer, list[Finding]], ...] = (
+    answers: tuple[tuple[VerdictAnswer, list[Finding]], ...] = (
         ("no", [f for f in findings if f.is_issue]),
         ("not measured", [f for f in findings if f.is_missing]),
         ("open", [f for f in findings if f.is_open and not f.is_missing]),
@@ -143,3 +149,29 @@ def _together(said: Sequence[tuple[str, str]]) -> str:
     for code, message in said:
         codes.setdefault(message, []).append(code)
     return "; ".join(f"{', '.join(found)} {message}" for message, found in codes.items())
+
+
+NOT_SETTLED = {Outcome.SKIPPED: "? Not measured", Outcome.UNDECIDED: "? Undecided"}
+
+
+def explain(found: "MethodAudit", *, brief: bool = False) -> str:
+    """One sentence: what the first check behind the word found, and how many more there are; or that check alone."""
+    verdict = found.verdict
+    if rests_on_checks(found):
+        first, *others = (f for f in found.findings if f.code in verdict.codes)
+        headline = f"{first.title[0].upper()}{first.title[1:]}{NOT_SETTLED.get(first.outcome, '')}"
+        more = f" ({count(len(others), 'further check')} behind it)" if others else ""
+        return f"{headline}." if brief else f"{headline}: {first.message.rstrip('.')}{more}."
+    if verdict.diverged:
+        rest = "; the method cannot be judged" if verdict.word != "walk back" else ""
+        return f"Diverged: {verdict.diverged}{rest}."
+    if verdict.not_judged:
+        return f"{verdict.not_judged[0].upper()}{verdict.not_judged[1:]}: there is nothing to judge."
+    nothing = f"; nothing to ask of {', '.join(verdict.not_tested)}" if verdict.not_tested else ""
+    return f"No check fired{nothing}."
+
+
+def rests_on_checks(found: "MethodAudit") -> bool:
+    """Whether a check is needed to explain it: not if all is well, or if divergence left nothing to judge."""
+    verdict, only_run = found.verdict, len(found.seeds) == 1
+    return bool(verdict.codes) and not (verdict.diverged and (verdict.word != "walk back" or only_run))

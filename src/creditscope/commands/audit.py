@@ -49,17 +49,16 @@ class Audit:
     def run(self) -> None:
         """Load, judge, print."""
         if self.explain is not None:
-            from creditscope.auditing.manual import describe_checks
+            from creditscope.auditing.checks import describe_checks
 
             say(describe_checks(self.explain))
             return
         from creditscope.auditing import audit
-        from creditscope.auditing.strict import expect_trust
 
         source = choose_records(self.records, self.by_name)
         found = audit(source, limits=read_limits(self.set), mute=self.mute, interval=self.interval)
         found = found.only(self.only) if self.only else found
-        failures = [] if self.strict is None else expect_trust(found, self.strict)
+        failures = [] if self.strict is None else found.failures(*self.strict)
         self._print(found)
         if self.card:
             from creditscope.auditing.card import write_cards

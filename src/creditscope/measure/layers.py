@@ -16,7 +16,7 @@ from creditscope.losses import errors_function
 from creditscope.measure.numerics import row_norms
 from creditscope.measure.observation import exactly
 from creditscope.measure.probe import probe_accuracies
-from creditscope.stack import Net, StackedNet, as_arguments, pattern_of
+from creditscope.stack import Batch, Net, StackedNet, as_arguments, pattern_of
 from creditscope.taps import leave_untouched, resolve_taps, watch_forward
 
 TOGETHER = 64

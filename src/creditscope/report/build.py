@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 import creditscope
 from creditscope.auditing import Audit
-from creditscope.auditing.decision import Decision
+from creditscope.auditing.decisions import Decision
 from creditscope.plots._quantities import is_size
 from creditscope.record.load import collection_paused
 from creditscope.report import checks, comparison, layers, overview, provenance
@@ -148,7 +148,7 @@ def _settings(audit: Audit, histories: list[LayerHistory], origins: list[tuple[s
                 epochs=tuple(sorted({epoch for history in own for epoch in history.epochs})),
                 charts=draw_curves(methods, colours),
                 checks=tuple(
-                    (key, m.method, checks.check_rows(m, audit.groups[key].facts, audit.limits)) for key, m in judged
+                    (key, m.method, checks.check_rows(m)) for key, m in judged
                 ),
                 spec=provenance.spec_facts(methods[0]),
                 provenance=tuple(provenance.provenance_row(method, origins) for method in methods),

@@ -1,47 +1,30 @@
 """Fourth section: every check's answer about every method, and what each asks."""
 
-from collections.abc import Mapping, Sequence
-from functools import cache
-
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.checks import Check, all_checks
-from creditscope.auditing.findings import Finding, Outcome
-from creditscope.auditing.symbols import OF_OUTCOME
+from creditscope.auditing.checks import Finding, Outcome, all_checks
+from creditscope.auditing.columns import FINDINGS
 from creditscope.auditing.thresholds import Thresholds, table
 from creditscope.auditing.verdict import QUESTIONS
-from creditscope.record import Facts
 from creditscope.report.model import CheckFacts, CheckRow
-from creditscope.text import amount
+
+COLUMNS = tuple(FINDINGS[name] for name in ("outcome", "message", "value", "limit", "fired"))
+"""Beside the code."""
 
 
-def check_rows(found: MethodAudit, facts: Facts, limits: Thresholds) -> tuple[CheckRow, ...]:
+def check_rows(found: MethodAudit) -> tuple[CheckRow, ...]:
     """One method; checks that have no meaning here for one reason stand together."""
     rows: dict[tuple[str, str, bool], list[Finding]] = {}
     for finding in found.findings:
         alone = finding.outcome != Outcome.NOT_APPLICABLE
         rows.setdefault((finding.code if alone else "", finding.message, alone), []).append(finding)
-    checks = _checks()
-    compared = {f.code: checks[f.code].compared_with(facts, limits) for f in found.findings if f.value is not None}
-    return tuple(_row(findings, found.verdict.codes, compared) for findings in rows.values())
-
-
-@cache
-def _checks() -> dict[str, Check]:
-    """By code."""
-    return {check.code: check for check in all_checks()}
-
-
-def _row(findings: list[Finding], linked: Sequence[str], compared: Mapping[str, str]) -> CheckRow:
-    first = findings[0]
-    return CheckRow(
-        codes=tuple(f.code for f in findings),
-        outcome=str(first.outcome),
-        symbol=OF_OUTCOME[first.outcome],
-        message=first.message,
-        value="" if first.value is None else amount(first.value),
-        limit=compared.get(first.code, ""),
-        fired=first.fired,
-        linked=first.code in linked,
+    return tuple(
+        CheckRow(
+            codes=tuple(f.code for f in findings),
+            outcome=str(findings[0].outcome),
+            cells=tuple(column.cell(findings[0]) for column in COLUMNS),
+            linked=findings[0].code in found.verdict.codes,
+        )
+        for findings in rows.values()
     )
 
 
@@ -62,7 +45,7 @@ def check_facts(limits: Thresholds) -> tuple[CheckFacts, ...]:
                 if check.code in row["checks"]
             ),
         )
-        for check in _checks().values()
+        for check in all_checks()
     )
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from creditscope.auditing.audit import Audit, MethodAudit
+from creditscope.auditing.columns import OF_WORD
 from creditscope.auditing.depth import paired_interval
 from creditscope.auditing.methods import Method, accuracies
 from creditscope.auditing.stats import known_mean
-from creditscope.auditing.symbols import OF_WORD
 from creditscope.report.gather import Material
 from creditscope.report.model import Change, Comparison
 from creditscope.report.names import differences, identity, name_apart

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from creditscope.auditing.decision import PROTOCOL, Decision
-from creditscope.auditing.symbols import OF_CONCLUSION
+from creditscope.auditing.columns import mark
+from creditscope.auditing.decisions import PROTOCOL, Decision
 from creditscope.report.model import DecisionTable, Mark
-from creditscope.text import number
 
 
 def decision_table(rows: Sequence[Sequence[Decision]]) -> DecisionTable:
@@ -19,6 +18,4 @@ def decision_table(rows: Sequence[Sequence[Decision]]) -> DecisionTable:
 
 
 def _mark(row: Decision) -> Mark:
-    if row.conclusion == "no verdict":
-        return Mark(symbol=number(row.value, ".2f"), conclusion="no verdict", when="")
-    return Mark(symbol=OF_CONCLUSION[row.conclusion], conclusion=row.conclusion, when=row.fired)
+    return Mark(symbol=mark(row), conclusion=row.conclusion, when=row.fired)

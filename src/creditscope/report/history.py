@@ -164,7 +164,7 @@ def mean_over_seeds(values: np.ndarray, *, size: bool) -> np.ndarray:
 
 
 def _null_of_mean(sds: np.ndarray) -> np.ndarray:
-    """As `auditing.told.null_of_mean`, for every epoch and tap: √Σ sd² / n = √(mean sd² / n)."""
+    """As `auditing.tap_credit.null_of_mean`, for every epoch and tap: √Σ sd² / n = √(mean sd² / n)."""
     return np.sqrt(mean_sd(sds**2)[0] / np.maximum((~np.isnan(sds)).sum(0), 1))
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from markupsafe import Markup
 
 from creditscope.auditing.audit import MethodAudit
+from creditscope.auditing.columns import OF_ANSWER, OF_WORD
 from creditscope.auditing.methods import Method
 from creditscope.auditing.stats import Interval, geometric_interval, write_interval, write_points
-from creditscope.auditing.symbols import OF_ANSWER, OF_WORD
 from creditscope.plots._quantities import is_size, title
 from creditscope.report.colours import SIGNED, Scale, log_scale
 from creditscope.report.heatmap import draw_heatmap

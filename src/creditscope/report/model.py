@@ -15,13 +15,8 @@ class Row:
     codes: tuple[str, ...]
     beside: str
     """What stands beside the word: untested, muted, diverged."""
-    accuracy: str
-    frozen_own: str
-    frozen_bp: str
-    depth: str
-    """Blocks that the net depends on having trained."""
-    n: int
-    because: str
+    cells: tuple[str, ...]
+    """Of the columns in `overview`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +44,8 @@ class CheckRow:
 
     codes: tuple[str, ...]
     outcome: str
-    symbol: str
-    message: str
-    value: str
-    limit: str
-    fired: str
+    cells: tuple[str, ...]
+    """Of the columns in `checks`."""
     linked: bool
 
 

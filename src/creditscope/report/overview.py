@@ -4,20 +4,23 @@ from collections import Counter
 from collections.abc import Sequence
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.reason import explain
-from creditscope.auditing.symbols import OF_WORD
+from creditscope.auditing.columns import METHODS, OF_WORD
 from creditscope.record import Record
 from creditscope.report.layers import counted
 from creditscope.report.model import Row
-from creditscope.text import DASH, count, first_few, span
+from creditscope.text import count, first_few, span
 
 MOST_SEEDS = 12
 """That the top of the page names; the others are counted."""
 
 
+COLUMNS = tuple(METHODS[name] for name in ("because", "accuracy", "frozen_own", "frozen_bp", "trained_depth", "seeds"))
+"""Beside method and verdict."""
+
+
 def verdict_row(key: int, found: MethodAudit) -> Row:
     """One method."""
-    verdict, n = found.verdict, len(found.seeds)
+    verdict = found.verdict
     beside = [verdict.not_judged, f"diverged: {verdict.diverged}" if verdict.diverged else ""]
     beside += [f"muted: {', '.join(verdict.muted)}" if verdict.muted else ""]
     return Row(
@@ -27,12 +30,7 @@ def verdict_row(key: int, found: MethodAudit) -> Row:
         symbol=OF_WORD[verdict.word],
         codes=verdict.codes,
         beside="; ".join(text for text in beside if text),
-        accuracy=counted(found.accuracy, n),
-        frozen_own=counted(found.frozen_own, n),
-        frozen_bp=counted(found.frozen_bp, n),
-        depth=found.trained_depth.short if found.trained_depth else DASH,
-        n=n,
-        because=explain(found),
+        cells=tuple(column.cell(found) for column in COLUMNS),
     )
 
 

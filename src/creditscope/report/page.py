@@ -7,11 +7,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from creditscope.auditing.show_decisions import LEGEND
+from creditscope.auditing.show import LEGEND
 from creditscope.auditing.stats import NULL_SDS
 from creditscope.auditing.verdict import MEANINGS
 from creditscope.plots._quantities import title
 from creditscope.report.build import Report
+from creditscope.report import checks, overview
 from creditscope.report.colours import colour_rules
 from creditscope.report.history import SYMBOLS
 from creditscope.report.provenance import METHOD_HEAD, ORIGIN
@@ -36,6 +37,8 @@ def render(report: Report) -> str:
     page = environment.get_template("page.html").render(
         report=report,
         meanings=MEANINGS,
+        verdict_columns=overview.COLUMNS,
+        check_columns=checks.COLUMNS,
         decision_legend=LEGEND,
         origin_head=ORIGIN,
         method_head=METHOD_HEAD,

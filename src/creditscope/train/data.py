@@ -17,7 +17,7 @@ from creditscope.nets import accepted_kinds
 from creditscope.record.spec import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator
-from creditscope.stack import PerSeed
+from creditscope.stack import Batch, PerSeed
 from creditscope.tasks import AnyTask, GraphTask, ImageSettings, Task, TaskKind
 
 SAMPLE_ROWS = 8

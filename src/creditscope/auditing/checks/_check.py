@@ -1,17 +1,92 @@
-"""What a check is: a code, a title, the line of the verdict it speaks to, and a judgement."""
+"""What a check is and what it finds: a code, a title, the question of the verdict it speaks to, and an outcome.
 
+A check that could not run never looks like one that passed.
+"""
+
+import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import ClassVar, Literal
 
-from creditscope.auditing.findings import Finding, Outcome
-from creditscope.auditing.methods import Method
-from creditscope.auditing.moment import Moment
-from creditscope.auditing.pooling import pool_events
+from creditscope.auditing.methods import Method, Moment
+from creditscope.auditing.stats import share_bounds, t_bounds
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts
+from creditscope.text import amount, first_few, span
 
-Line = Literal["reference", "credit", "depth"]
+Question = Literal["reference", "credit", "depth"]
+NAMED_SEEDS = 4
+"""Seeds that a message names."""
+
+
+class Outcome(StrEnum):
+    """Honest outcomes, not two."""
+
+    ISSUE = "issue"
+    TIP = "tip"
+    PASSED = "passed"
+    UNDECIDED = "undecided"
+    NOT_APPLICABLE = "not applicable"
+    SKIPPED = "skipped"
+    MUTED = "muted"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One check's answer about one run or one method.
+
+    >>> from creditscope.auditing import Finding, Outcome
+    >>> Finding(code="CS999", title="", outcome=Outcome.SKIPPED, message="nothing was measured").is_open
+    True
+    """
+
+    code: str
+    title: str
+    outcome: Outcome
+    message: str
+    advisory: bool = False
+    """Of a check that gives a tip at most: a missing input leaves nothing open."""
+    page: str = ""
+    """Where the manual tells how it is found, why it matters and what to do."""
+    value: float | None = None
+    """The number that decided, in the check's own unit."""
+    limit: str = ""
+    """What the value is compared with, in words; of a method's findings that have a value."""
+    published: bool | None = None
+    """Whether the published threshold would have fired; None where none is published."""
+    first_epoch: int | None = None
+    """The first epoch of training at which it was an issue."""
+    last_first_epoch: int | None = None
+    """Over seeds: the latest of these."""
+    seeds_hit: int = 0
+    seeds: int = 1
+
+    @property
+    def is_issue(self) -> bool:
+        """Whether it walks the method back."""
+        return self.outcome == Outcome.ISSUE
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the verdict lacks it: what only gives tips is not missed."""
+        return self.outcome == Outcome.SKIPPED and not self.advisory
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it leaves the verdict open."""
+        return self.is_missing or (self.outcome == Outcome.UNDECIDED and not self.advisory)
+
+    @property
+    def fired(self) -> str:
+        """When it was first an issue, in words; empty if it never was.
+
+        >>> Finding(code="CS001", title="", outcome=Outcome.ISSUE, message="", first_epoch=3, last_first_epoch=5).fired
+        'epoch 3–5'
+        """
+        return "" if self.first_epoch is None else f"epoch {span(self.first_epoch, self.last_first_epoch)}"
 
 
 class Check(ABC):
@@ -24,7 +99,7 @@ class Check(ABC):
 
     code: ClassVar[str]
     title: ClassVar[str]
-    line: ClassVar[Line]
+    line: ClassVar[Question]
     """Which question of the verdict it belongs to."""
     value_is: ClassVar[str] = ""
     """What the value of its findings is; empty where they have none."""
@@ -38,6 +113,12 @@ class Check(ABC):
     """Whether its pass alone answers that question with yes."""
     advisory: ClassVar[bool] = False
     """Whether it gives a tip at most; then a missing input leaves no verdict open."""
+    kind: ClassVar[Literal["check", "usual", "published"]] = "check"
+    """What is usual or published takes no part in a verdict; it has its column in the decision table."""
+    decides: ClassVar[bool] = True
+    """Whether it concludes anything; if not, its value alone is told."""
+    traced: ClassVar[bool] = True
+    """Whether the epoch of first firing means something; accuracy is at chance before training anyway."""
 
     @property
     def page(self) -> str:
@@ -82,8 +163,7 @@ class RunCheck(Check):
     """Judges one moment of one run; over seeds it is the share of them with an issue that decides.
 
     >>> import creditscope as cs
-    >>> from creditscope.auditing.checks import RunCheck
-    >>> from creditscope.auditing.moment import Moment
+    >>> from creditscope.auditing.checks import Moment, RunCheck
     >>> class TakesSteps(RunCheck):
     ...     code, title, line = "CS999", "it was not trained", "credit"
     ...
@@ -108,8 +188,7 @@ class SeedsCheck(Check):
     """Judges one moment of all seeds together, by estimates over them; a single run is the case of one seed.
 
     >>> import creditscope as cs
-    >>> from creditscope.auditing.checks import SeedsCheck
-    >>> from creditscope.auditing.moment import Moment
+    >>> from creditscope.auditing.checks import Moment, SeedsCheck
     >>> class Learns(SeedsCheck):
     ...     code, title, line = "CS999", "it learned nothing", "credit"
     ...
@@ -130,8 +209,7 @@ class MethodCheck(Check):
     """Judges a method over its seeds and against its baselines.
 
     >>> import creditscope as cs
-    >>> from creditscope.auditing.checks import MethodCheck
-    >>> from creditscope.auditing.methods import Method
+    >>> from creditscope.auditing.checks import Method, MethodCheck
     >>> class HasSeeds(MethodCheck):
     ...     code, title, line = "CS999", "too few seeds", "depth"
     ...
@@ -145,3 +223,94 @@ class MethodCheck(Check):
     @abstractmethod
     def judge(self, method: Method, limits: Thresholds) -> Finding:
         """The finding for the method at its end."""
+
+
+def pool_events(moments: Sequence[Moment], findings: Sequence[Finding], limits: Thresholds) -> Finding:
+    """An issue if all seeds have it or the lower bound of its share is above `seed_share`; passed if none, or below.
+
+    A seed that could not be judged leaves open what the others do not decide.
+    """
+    if len(findings) == 1:
+        return findings[0]
+    known = [f for f in findings if f.outcome != Outcome.SKIPPED]
+    hit = [f for f in known if f.is_issue]
+    if not known:
+        return _most_common(findings)
+    low, high = share_bounds(len(hit), len(known), confidence=limits.seed_confidence)
+    chosen, named = _most_common([f for f in known if not f.is_issue] or known), ""
+    if hit and (len(hit) == len(findings) or low > limits.seed_share):
+        chosen = hit[0]
+    elif len(known) < len(findings):
+        chosen = _most_common([f for f in findings if f.outcome == Outcome.SKIPPED])
+    elif hit and high >= limits.seed_share:
+        chosen = replace(hit[0], outcome=Outcome.UNDECIDED)
+    elif hit:
+        named = f" (but {_seeds(moments, findings)}: {hit[0].message})"
+    share = f"{len(hit)} of {len(findings)} seeds ({low:.0%} to {high:.0%} of any), e.g. "
+    says = share if hit and not named else "" if _agree(findings) else "most seeds: "
+    return _together(replace(chosen, message=f"{says}{chosen.message}{named}"), findings, hit)
+
+
+def pool_sizes(
+    moments: Sequence[Moment],
+    findings: Sequence[Finding],
+    limits: Thresholds,
+    *,
+    limit: float,
+    what: str,
+    tip: str = "",
+) -> Finding:
+    """By the geometric mean over seeds of what was found, against a limit that it should not exceed.
+
+    `tip` is what to say where most seeds have one, if not what they say.
+    """
+    values = [f.value for f in findings if f.value is not None and f.value > 0]
+    if len(findings) == 1 or len(values) < len(findings):
+        return pool_events(moments, findings, limits)
+    low, high = t_bounds([math.log(v) for v in values], confidence=limits.seed_confidence)
+    low, high = math.exp(low), math.exp(min(high, 700))
+    mean, hit = math.exp(sum(map(math.log, values)) / len(values)), [f for f in findings if f.is_issue]
+    said = (
+        f"{what} {amount(mean, 2)} over {len(values)} seeds ({amount(low, 2)} to {amount(high, 2)}, one-sided "
+        f"{limits.seed_confidence:.0%}; limit {amount(limit)})"
+    )
+    if low > limit or len(hit) == len(findings):
+        chosen = replace((hit or findings)[0], outcome=Outcome.ISSUE, message=said)
+    elif high > limit:
+        chosen = replace(findings[0], outcome=Outcome.UNDECIDED, message=f"{said}: more seeds needed")
+    else:
+        chosen = _most_common([f for f in findings if not f.is_issue] or findings)
+        named = f", but {_seeds(moments, findings)}: {hit[0].message}" if hit else ""
+        tip = f"; {tip or chosen.message}" if chosen.outcome == Outcome.TIP else ""
+        calm = chosen.outcome if chosen.outcome == Outcome.TIP else Outcome.PASSED
+        chosen = replace(chosen, outcome=calm, message=f"{said}{tip}{named}")
+    return replace(_together(chosen, findings, hit), value=mean)
+
+
+def _together(chosen: Finding, findings: Sequence[Finding], hit: Sequence[Finding]) -> Finding:
+    values = [f.value for f in findings if f.value is not None]
+    known = [f.published for f in findings if f.published is not None]
+    return replace(
+        chosen,
+        value=sum(values) / len(values) if values else None,
+        published=any(known) if known else None,
+        seeds_hit=len(hit),
+        seeds=len(findings),
+    )
+
+
+def _agree(findings: Sequence[Finding]) -> bool:
+    return len({(f.outcome, f.message) for f in findings}) == 1
+
+
+def _most_common(findings: Sequence[Finding]) -> Finding:
+    """The first of the outcome that most have, with the message that most of those have."""
+    outcome = Counter(f.outcome for f in findings).most_common(1)[0][0]
+    said = Counter(f.message for f in findings if f.outcome == outcome).most_common(1)[0][0]
+    return next(f for f in findings if f.outcome == outcome and f.message == said)
+
+
+def _seeds(moments: Sequence[Moment], findings: Sequence[Finding]) -> str:
+    """Those with an issue, by name."""
+    hit = [m.spec.seed for m, f in zip(moments, findings, strict=True) if f.is_issue and m.spec is not None]
+    return f"seed{'s' if len(hit) > 1 else ''} {first_few([str(seed) for seed in hit], NAMED_SEEDS)}"

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from creditscope.auditing.checks import RunCheck, register_check
-from creditscope.auditing.findings import Finding
-from creditscope.auditing.moment import Moment
-from creditscope.auditing.pooling import pool_sizes
-from creditscope.auditing.thresholds import PUBLISHED_FLOOR, Thresholds
+from creditscope.auditing.checks import Finding, Moment, RunCheck, Thresholds, register_check
+from creditscope.auditing.checks._check import pool_sizes
+from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.record import Snapshot
 from creditscope.text import amount, name_all
 

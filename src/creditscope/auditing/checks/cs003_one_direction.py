@@ -1,9 +1,6 @@
 """CS003, one direction for all: how much of the reference gradient is one direction that all rows share (a tip)."""
 
-from creditscope.auditing.checks import RunCheck, register_check
-from creditscope.auditing.findings import Finding
-from creditscope.auditing.moment import Moment
-from creditscope.auditing.thresholds import Thresholds
+from creditscope.auditing.checks import Finding, Moment, RunCheck, Thresholds, register_check
 from creditscope.text import number
 
 

@@ -1,11 +1,10 @@
 """CS004, depth not used: accuracy over the better frozen baseline, paired over seeds."""
 
-from creditscope.auditing.checks import MethodCheck, register_check
+from creditscope.auditing.checks import Finding, Method, MethodCheck, Thresholds, register_check
 from creditscope.auditing.depth import DepthUse, use_of_depth
-from creditscope.auditing.findings import Finding
-from creditscope.auditing.methods import Method, accuracies
+from creditscope.auditing.methods import accuracies
 from creditscope.auditing.stats import t_bounds
-from creditscope.auditing.thresholds import PUBLISHED_GAIN, Thresholds
+from creditscope.auditing.thresholds import PUBLISHED_GAIN
 from creditscope.text import count, number, points
 
 

@@ -2,13 +2,18 @@
 
 from collections.abc import Sequence
 
-from creditscope.auditing.checks import SeedsCheck, register_check
-from creditscope.auditing.checks._orientation import asked_taps, cut_off_taps, not_about_gradients, stem_taps
-from creditscope.auditing.findings import Finding
-from creditscope.auditing.moment import Moment
+from creditscope.auditing.checks import Finding, Moment, SeedsCheck, Thresholds, register_check
 from creditscope.auditing.stats import known_mean
-from creditscope.auditing.thresholds import Thresholds
-from creditscope.auditing.told import TapAnswer, judge_taps, seen_with_power, what_would_decide
+from creditscope.auditing.tap_credit import (
+    TapAnswer,
+    asked_taps,
+    cut_off_taps,
+    judge_taps,
+    not_about_gradients,
+    seen_above,
+    stem_taps,
+    what_would_decide,
+)
 from creditscope.text import first_few, name_all, number
 
 MOST = 6
@@ -65,7 +70,7 @@ class RandomOrientation(SeedsCheck):
         if open_taps:
             what = what_would_decide(open_taps, moments, limits)
             return self.undecided(f"neither under nor above {delta} at {_taps(open_taps)}; {what}{stem}", value=lowest)
-        sees = seen_with_power(answers, limits)
+        sees = seen_above(max(a.cos.null for a in answers), limits)
         power = f"; {number(sees, '.3f')} would be seen above chance with 80 % power" if sees else ""
         named = f"at least {delta} at all {len(answers)} block taps without exact credit"
         return self.passed(f"{named}: {_taps(answers)}{power}{stem}", value=lowest)

@@ -2,13 +2,9 @@
 
 from collections.abc import Sequence
 
-from creditscope.auditing.checks import SeedsCheck, register_check
-from creditscope.auditing.checks._orientation import asked_taps, not_about_gradients
-from creditscope.auditing.findings import Finding
-from creditscope.auditing.moment import Moment
+from creditscope.auditing.checks import Finding, Moment, SeedsCheck, Thresholds, register_check
 from creditscope.auditing.stats import z_limit
-from creditscope.auditing.thresholds import Thresholds
-from creditscope.auditing.told import judge_taps, null_of_mean
+from creditscope.auditing.tap_credit import asked_taps, judge_taps, not_about_gradients, null_of_mean
 from creditscope.text import name_all, number
 
 

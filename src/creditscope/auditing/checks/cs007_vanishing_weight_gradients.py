@@ -1,9 +1,6 @@
 """CS007, weight gradients vanish: all elements exactly zero, or a float32 norm that underflows (told apart)."""
 
-from creditscope.auditing.checks import RunCheck, register_check
-from creditscope.auditing.findings import Finding
-from creditscope.auditing.moment import Moment
-from creditscope.auditing.thresholds import Thresholds
+from creditscope.auditing.checks import Finding, Moment, RunCheck, Thresholds, register_check
 from creditscope.record import Facts
 from creditscope.text import first_few
 

@@ -1,14 +1,19 @@
 """CS008, alignment and descent disagree: over seeds, cosine and `descent` say opposite things of a tap."""
 
 from collections.abc import Sequence
+from itertools import combinations
 
-from creditscope.auditing.checks import SeedsCheck, register_check
-from creditscope.auditing.checks._orientation import asked_taps, not_about_gradients
-from creditscope.auditing.descending import descent_estimate
-from creditscope.auditing.findings import Finding
-from creditscope.auditing.moment import Moment
-from creditscope.auditing.thresholds import Thresholds
-from creditscope.auditing.told import Estimate, TapAnswer, judge_taps
+from creditscope.auditing.checks import Finding, Method, Moment, SeedsCheck, Thresholds, register_check
+from creditscope.auditing.depth import paired_interval
+from creditscope.auditing.stats import Interval
+from creditscope.auditing.tap_credit import (
+    Estimate,
+    TapAnswer,
+    asked_taps,
+    descent_estimate,
+    judge_taps,
+    not_about_gradients,
+)
 from creditscope.record import Facts
 from creditscope.text import name_all, number
 
@@ -82,3 +87,48 @@ def _tap(answer: TapAnswer, beyond: dict[int, Estimate]) -> str:
     descent = f"{number(found.mean, '+.3f')} [{number(found.low, '+.3f')}, {number(found.high, '+.3f')}]"
     name = "cos" if answer.weighted else "β"
     return f"tap {answer.tap} ({name} {answer.cos}; descent less its null {descent})"
+
+
+def rank_notes(methods: Sequence[Method]) -> list[str]:
+    """One sentence per setting in which cosine and descent rank methods differently, and the seeds resolve it."""
+    notes = []
+    for setting in dict.fromkeys(m.setting for m in methods):
+        scored = [m for m in methods if m.setting == setting and _is_scored(m)]
+        notes += [f"{setting}: {note}" for note in [_swapped_pairs(scored)] if note]
+    return notes
+
+
+def _swapped_pairs(methods: Sequence[Method]) -> str:
+    """The pairs that change places by intervals that leave out zero."""
+    cos, descent = ([_by_seed(m, name) for m in methods] for name in ("cos", "descent"))
+    swapped = []
+    for i, j in combinations(range(len(methods)), 2):
+        gaps = paired_interval(cos[i], cos[j]), paired_interval(descent[i], descent[j])
+        if gaps[0] is None or gaps[1] is None or gaps[0].mean * gaps[1].mean >= 0 or not all(map(_resolved, gaps)):
+            continue
+        higher, lower = (i, j) if gaps[0].mean > 0 else (j, i)
+        swapped.append(
+            f"by cosine {methods[higher].label} is above {methods[lower].label}, by descent below it ("
+            f"n = {gaps[0].n}; Δcos {abs(gaps[0].mean):.3f}, Δdescent {number(-abs(gaps[1].mean), '.3f')}, paired)"
+        )
+    return f"cosine and descent rank the methods differently (CS008): {'; '.join(swapped)}" if swapped else ""
+
+
+def _is_scored(method: Method) -> bool:
+    facts = method.facts
+    return facts.rule.approximates == "gradient" and bool(asked_taps(facts)) and bool(_by_seed(method, "descent"))
+
+
+def _by_seed(method: Method, name: str) -> dict[int, float]:
+    """Mean over the block taps without exact credit, by seed; seeds that lack a value are left out."""
+    found = {}
+    for seed, record in method.runs.items():
+        series = getattr(record.last.taps, name) if record.provenance.status != "diverged" else ()
+        values = [series[tap] for tap in asked_taps(method.facts)] if series else []
+        if values and None not in values:
+            found[seed] = sum(values) / len(values)
+    return found
+
+
+def _resolved(gap: Interval | None) -> bool:
+    return gap is not None and gap.low is not None and gap.high is not None and (gap.low > 0 or gap.high < 0)

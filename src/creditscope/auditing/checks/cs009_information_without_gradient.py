@@ -1,11 +1,8 @@
 """CS009, information without gradient: weight gradients vanish, yet a probe reads the classes off a middle layer."""
 
-from creditscope.auditing.checks import RunCheck, register_check
+from creditscope.auditing.checks import Finding, Moment, RunCheck, Thresholds, register_check
 from creditscope.auditing.checks.cs007_vanishing_weight_gradients import VanishingWeightGradients
-from creditscope.auditing.findings import Finding
-from creditscope.auditing.moment import Moment
 from creditscope.auditing.stats import share_bounds
-from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts, Snapshot
 from creditscope.text import name_all
 

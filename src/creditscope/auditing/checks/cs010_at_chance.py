@@ -3,11 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from creditscope.auditing.checks import RunCheck, register_check
-from creditscope.auditing.findings import Finding
-from creditscope.auditing.moment import Moment
+from creditscope.auditing.checks import Finding, Moment, RunCheck, Thresholds, register_check
 from creditscope.auditing.stats import share_bounds, t_bounds
-from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts
 
 

@@ -1,10 +1,7 @@
 """CS011, blocks that learned nothing: accuracy lost when one block alone is put back to where it began."""
 
-from creditscope.auditing.checks import MethodCheck, register_check
-from creditscope.auditing.findings import Finding
-from creditscope.auditing.methods import Method
-from creditscope.auditing.rewinding import TrainedDepth, rewound_blocks, trained_depth
-from creditscope.auditing.thresholds import Thresholds
+from creditscope.auditing.checks import Finding, Method, MethodCheck, Thresholds, register_check
+from creditscope.auditing.depth import TrainedDepth, rewound_blocks, trained_depth
 from creditscope.record import Facts
 from creditscope.text import count, first_few, points
 

@@ -2,11 +2,8 @@
 
 from collections.abc import Sequence
 
-from creditscope.auditing.checks import SeedsCheck, register_check
-from creditscope.auditing.descending import descent_estimate
-from creditscope.auditing.findings import Finding
-from creditscope.auditing.moment import Moment
-from creditscope.auditing.thresholds import Thresholds
+from creditscope.auditing.checks import Finding, Moment, SeedsCheck, Thresholds, register_check
+from creditscope.auditing.tap_credit import descent_estimate
 from creditscope.text import first_few, name_all, number
 
 MOST = 6

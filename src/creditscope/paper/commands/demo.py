@@ -33,7 +33,7 @@ class Demo:
     def run(self) -> None:
         """Collect, audit, draw."""
         from creditscope.auditing import Thresholds, audit
-        from creditscope.auditing.show import make_console, print_audit
+        from creditscope.auditing.tables import make_console
         from creditscope.paper.figures import save_figure
         from creditscope.paper.studies import collect
         from creditscope.paper.studies.demo import demo
@@ -42,7 +42,7 @@ class Demo:
         problems: list[str] = []
         records = collect(demo(), self.out / "records", train=True, problems=problems, **self.training.options())
         console = make_console()
-        print_audit(audit(records), console)
+        audit(records).show(console)
         for path in save_figure(plot_demo(records), self.out / "figures", "audit_hero"):
             console.print(f"wrote {path}")
         page = self.out / "report.html"

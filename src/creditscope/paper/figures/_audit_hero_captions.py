@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from creditscope.auditing.checks import Outcome
 from creditscope.auditing.checks.cs010_at_chance import AtChance
-from creditscope.auditing.findings import Outcome
-from creditscope.auditing.moment import Moment
+from creditscope.auditing.methods import Moment
 from creditscope.auditing.stats import t_interval
+from creditscope.auditing.tap_credit import TapAnswer, judge_taps
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.auditing.told import TapAnswer, judge_taps
 from creditscope.paper.figures._selection import Group, Selection, spec_of
 from creditscope.paper.figures._words import number, seed_words, with_spread
 from creditscope.plots._quantities import mean_sd

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from creditscope.auditing.depth import better_baseline, paired_interval
-from creditscope.auditing.growth import largest_growth
 from creditscope.auditing.methods import accuracies as by_seed
+from creditscope.auditing.per_tap import largest_growth
 from creditscope.auditing.stats import known_mean
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures._selection import require_one_setting

@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from creditscope.auditing.early import EARLY_UNTIL, Early, find_early
 from creditscope.errors import CreditscopeError
+from creditscope.paper.early import EARLY_UNTIL, Early, find_early
 from creditscope.paper.figures._selection import require_one_setting
 from creditscope.paper.studies.penalty_rescue import STRONG, WEAK
 from creditscope.record import Record, RunSpec, Snapshot

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from creditscope.auditing.early import EARLY_UNTIL
 from creditscope.auditing.stats import Interval
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS, Thresholds
+from creditscope.paper.early import EARLY_UNTIL
 from creditscope.paper.figures._penalty import DEEP, KINDS, Rescue
 from creditscope.paper.figures._penalty_bars import METRICS, Metric, over_null, paired
 from creditscope.paper.figures._selection import spec_of

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
 
-from creditscope.auditing.early import find_early
-from creditscope.auditing.growth import largest_growth
+from creditscope.auditing.per_tap import largest_growth
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH, PUBLISHED_ROWS, USUAL_GAMMA
 from creditscope.errors import UnknownNameError
+from creditscope.paper.early import find_early
 from creditscope.record import Record, Snapshot, TapMeasures
 
 Answer = float | str

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-from creditscope.auditing.early import EARLY_UNTIL
+from creditscope.paper.early import EARLY_UNTIL
 from creditscope.paper.studies import Study, choose_scale, register_study
 from creditscope.paper.studies._recipes import DEMO, FROZEN, PAPER, SEEDS, TEN_SEEDS, TEST
 

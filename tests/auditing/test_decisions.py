@@ -1,11 +1,15 @@
 """The decision table, by hand-made records whose answers are known."""
 
+from dataclasses import replace
+
 import pytest
-from builders import QUICK, make_facts, make_family, make_record, make_snapshot
+from builders import QUICK, make_facts, make_family, make_record, make_snapshot, make_taps
 from judging import blind_taps
 
 from creditscope.auditing import audit
-from creditscope.auditing.decision import Decision, Decisions
+from creditscope.auditing.checks import PUBLISHED, USUAL, all_checks
+from creditscope.auditing.decisions import Decision, Decisions
+from creditscope.auditing.judge import first_fired
 
 GROWTH, FLOOR, GAIN, DRIFT = "growth > 50", "‖g_L‖ < 1.28e-5", "gain < 2 pp", "stability (drift)"
 
@@ -54,6 +58,19 @@ def test_published_diagnostics_with_their_epochs(decisions):
         assert (whole.first_epoch, whole.last_first_epoch, whole.seeds_hit, whole.seeds) == (*epochs, 2, 2)
 
 
+def test_they_take_no_part_in_a_verdict_and_fire_by_name():
+    codes = {check.code for check in (*USUAL.values(), *PUBLISHED.values())}
+    assert not codes & {check.code for check in all_checks()}
+    run = trajectory(1, (0, 60, 1e-6), (3, 9, 1e-6), (8, 60, 1e-6))
+    assert [first_fired(PUBLISHED[name], run) for name in ("growth", "floor")] == [8, 3]  # not of the untrained net
+    calm = make_taps(5, g_norm=1.0)
+    by_token = replace(run, snapshots=tuple(replace(s, class_token=calm) for s in run.snapshots))
+    assert (first_fired(PUBLISHED["floor"], by_token), first_fired(PUBLISHED["floor"], by_token, head_only=True)) == (
+        3,
+        None,
+    )
+
+
 def test_the_published_gain_is_on_the_mean_over_the_own_frozen_runs(decisions):
     """1 and 4 pp: one seed is walked back, the mean of 2.5 pp is not."""
     assert [pick(decisions, GAIN, s).conclusion for s in (1, 2)] == ["walks back", "accepts"]
@@ -70,11 +87,8 @@ def test_a_number_at_its_published_limit_is_not_beyond_it_and_chance_is_not_abov
     assert {name: pick(found, name, 42).conclusion for name in limits} == limits
     zero = audit([make_record(snapshots=[make_snapshot(facts, accuracy=0.5, gamma=0.0)])]).decisions()
     assert pick(zero, "accuracy + Γ", 42).conclusion == "walks back"
-
-
-def test_a_gain_of_exactly_two_points_is_not_under_them():
     runs = [make_record(seed=1, accuracy=0.02), make_record(seed=1, accuracy=0.0, frozen=True)]
-    assert pick(audit(runs).decisions(), GAIN, 1).conclusion == "accepts"
+    assert pick(audit(runs).decisions(), GAIN, 1).conclusion == "accepts"  # exactly 2 pp
 
 
 def test_stability_is_exported_without_a_verdict(decisions):
@@ -89,10 +103,7 @@ def test_checks_and_the_protocol_by_seed_and_over_seeds(decisions):
     assert (pick(decisions, "CS001").first_epoch, pick(decisions, "CS001").last_first_epoch) == (8, 11)
     assert pick(decisions, "CS002").conclusion == "accepts"  # the floor is a tip
     assert pick(decisions, "CS002").said.startswith("tip: ")
-    assert (pick(decisions, "CS004", 1).conclusion, pick(decisions, "CS004", 1).said) == (
-        "not applicable",
-        "needs several seeds",
-    )
+    assert pick(decisions, "CS004", 1).conclusion == "not applicable"  # it needs several seeds
     assert pick(decisions, "CS004").conclusion == "open"  # two seeds, no BP
     assert pick(decisions, "CS009").conclusion == "not applicable"
     assert [pick(decisions, "CS005", s).conclusion for s in (1, 2, None)] == ["open", "open", "walks back"]
@@ -119,6 +130,7 @@ def test_a_trustworthy_method_is_accepted_by_all():
     several = {"CS004", "CS011"}  # have nothing to say of one seed
     assert {d.criterion for d in dfa if d.conclusion == "not applicable"} == {"CS009", "CS012", *several}
     assert {d.conclusion for d in dfa if d.criterion in several and d.seed is None} == {"accepts"}
+    assert pick(audit(make_family(), mute=["CS005"]).decisions(), "CS005").conclusion == "muted"
 
 
 def test_what_is_missing_is_open_or_not_applicable():
@@ -136,11 +148,6 @@ def test_one_seed_of_three_is_open_over_seeds_and_a_diverged_one_too():
     assert (found.conclusion, found.seeds_hit, found.first_epoch) == ("open", 1, 5)
     lost = make_record(seed=3, epochs=5, diverged=2)
     assert pick(audit([*good, lost]).decisions(), GROWTH).conclusion == "open"
-
-
-def test_muted_checks_say_so():
-    found = audit(make_family(), mute=["CS005"]).decisions()
-    assert pick(found, "CS005").conclusion == "muted"
 
 
 def test_every_criterion_has_a_row_for_every_seed_and_one_over_seeds(decisions):
@@ -164,5 +171,4 @@ def test_as_people_read_it(decisions):
     words = " ".join(lines).split()
     assert words.count("8–11") >= 2  # the published growth, and CS001
     assert words.count("3–4") == 1  # the published floor
-    assert "walk back (CS001, CS005, CS006)" in " ".join(words)
-    assert "epoch of first firing" in str(decisions)
+    assert pick(decisions, "whole protocol").said in " ".join(words)

@@ -1,4 +1,4 @@
-"""What the taps were told, over seeds: each tap's alignment as one estimate with three answers.
+"""Credit at the taps, over seeds: each tap's alignment as one estimate with three answers.
 
 The estimand is the mean over seeds of `cos`, and of `cos_F`; the worse answer counts. A tap *carries* credit if the
 lower bound reaches δ and the mean is above the null of the mean, is *below* if the upper bound, Holm over the taps,
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from creditscope.auditing.moment import Moment
+from creditscope.auditing.methods import Moment
 from creditscope.auditing.stats import below_p, holm, t_bounds, t_point, z_limit
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.record import Snapshot
+from creditscope.record import Facts, Snapshot
 from creditscope.record.schema import OWN_DRAWS
-from creditscope.text import number
+from creditscope.text import name_all, number
 
-Answer = Literal["carries", "below", "open"]
+CreditAnswer = Literal["carries", "below", "open"]
 POWER = 0.8
 """With which what is stated to be seen would be seen."""
 DRAWN = 0.01
@@ -65,7 +65,7 @@ class TapAnswer:
     """One tap's answer and the estimates that it rests on."""
 
     tap: int
-    answer: Answer
+    answer: CreditAnswer
     cos: Estimate
     weighted: Estimate | None
     """`cos_F`; None for a rule that is judged by β."""
@@ -106,6 +106,36 @@ class TapAnswer:
         return f"{self.tap} ({said})"
 
 
+def asked_taps(facts: Facts) -> list[int]:
+    """Block taps without exact credit."""
+    return [tap for tap in facts.gamma_taps if tap in facts.inexact_taps]
+
+
+def stem_taps(facts: Facts) -> list[int]:
+    """The stem's tap, if it has no exact credit: told of, but it does not decide."""
+    return [tap for tap in facts.inexact_taps if tap not in facts.gamma_taps]
+
+
+def cut_off_taps(moments: Sequence[Moment]) -> list[int]:
+    """Taps that would be handed the exact gradient, but no row of any run has one there."""
+    facts = moments[0].facts
+    about = facts.rule.approximates == "gradient"
+    return [tap for tap in facts.exact_taps if about and not any(m.snapshot.taps.rows_used[tap] for m in moments)]
+
+
+def not_about_gradients(moments: Sequence[Moment]) -> str | None:
+    """Why alignment with the gradient is no question here, or None."""
+    facts = moments[0].facts
+    if facts.rule.approximates != "gradient":
+        return f"the rule approximates {facts.rule.approximates}, not the gradient"
+    if not asked_taps(facts):
+        lost = cut_off_taps(moments)
+        if lost:
+            return f"no gradient arrives at {name_all('tap', lost)}"
+        return "every block tap is handed the exact gradient"
+    return None
+
+
 def judge_taps(moments: Sequence[Moment], taps: Sequence[int], limits: Thresholds) -> list[TapAnswer] | str:
     """The answer of each of the taps over the seeds of the moments; in words, what was not measured.
 
@@ -127,7 +157,7 @@ def judge_taps(moments: Sequence[Moment], taps: Sequence[int], limits: Threshold
     below = _below([*own, *(e for e in weighted if e is not None)], limits)
     found = []
     for i, tap in enumerate(taps):
-        answer: Answer = "carries" if own[i].carries(limits.alignment) else "open"
+        answer: CreditAnswer = "carries" if own[i].carries(limits.alignment) else "open"
         other, stage = weighted[i], stages[i]
         if other is not None and not _weighted_holds(own[i], other, limits):
             answer = "open"
@@ -138,13 +168,8 @@ def judge_taps(moments: Sequence[Moment], taps: Sequence[int], limits: Threshold
     return found
 
 
-def seen_with_power(answers: Sequence[TapAnswer], limits: Thresholds) -> float:
-    """The alignment that would be seen above its null with 80 % power, at the tap where it is largest."""
-    return seen_above(max(a.cos.null for a in answers), limits)
-
-
 def seen_above(null: float, limits: Thresholds) -> float:
-    """The same for a null of this sd."""
+    """The alignment that would be seen above a null of this sd with 80 % power."""
     return (z_limit(limits.orientation) + z_limit(1 - POWER)) * null
 
 
@@ -220,42 +245,62 @@ def _estimate(moments: Sequence[Moment], name: str, tap: int, limits: Thresholds
     if name == "beta":
         return _of_draws(moments, values, tap, limits)
     null_name = "null_sd_F" if name == "cos_F" else "null_sd"  # earlier records have the second for both
-    nulls = [_value(m.snapshot, null_name, tap, _known(m.snapshot.taps.null_sd, tap)) for m in moments]
-    null = null_of_mean(nulls)
+    null = null_of_mean([_value(m.snapshot, null_name, tap, _known(m.snapshot.taps.null_sd, tap)) for m in moments])
     point = z_limit(limits.orientation) * null
-    if len(values) == 1:
-        reach = z_limit(1 - limits.alignment_confidence) * null
-        q99 = _known(moments[0].snapshot.taps.null_q99, tap)
-        if name == "cos" and q99 is not None:  # of 1 %; other levels by the ratio of normal points
-            point = q99 * z_limit(limits.orientation) / z_limit(0.01)
-        return Estimate(values, values[0] - reach, values[0] + reach, null, point)
-    low, high = t_bounds(values, confidence=limits.alignment_confidence)
-    return Estimate(values, low, high, null, point)
+    q99 = _known(moments[0].snapshot.taps.null_q99, tap)
+    if len(values) == 1 and name == "cos" and q99 is not None:  # of 1 %; other levels by the ratio of normal points
+        point = q99 * z_limit(limits.orientation) / z_limit(0.01)
+    reach = z_limit(1 - limits.alignment_confidence) * null
+    return _bounded(values, reach, limits.alignment_confidence, null, point)
 
 
 def _of_draws(moments: Sequence[Moment], values: tuple[float, ...], tap: int, limits: Thresholds) -> Estimate:
     """β over seeds; of one run over its own draws. Its null grows with the credit, so that size alone says nothing."""
     null = null_of_mean([_value(m.snapshot, "beta_null_sd", tap) for m in moments])
-    point = z_limit(limits.orientation) * null
-    if len(moments) > 1:
-        low, high = t_bounds(values, confidence=limits.alignment_confidence)
-    else:
+    reach = 0.0
+    if len(moments) == 1:
         se = _value(moments[0].snapshot, "beta_se", tap)
         reach = t_point(OWN_DRAWS - 1, limits.alignment_confidence) * math.hypot(se, null)
-        low, high = values[0] - reach, values[0] + reach
-    return Estimate(values, low, high, null, point)
+    return _bounded(values, reach, limits.alignment_confidence, null, z_limit(limits.orientation) * null)
 
 
 def _stage(moments: Sequence[Moment], tap: int, limits: Thresholds) -> Estimate | None:
-    """The cosine of the weights of the stage that ends at the tap."""
-    values = [_known(m.snapshot.taps.stage_cos, tap) for m in moments]
-    nulls = [_known(m.snapshot.taps.stage_null_sd, tap) for m in moments]
-    known = [(v, sd) for v, sd in zip(values, nulls, strict=True) if v is not None and sd is not None]
+    """The cosine of the weights of the stage that ends at the tap, of several seeds that all have it."""
+    taps = [m.snapshot.taps for m in moments]
+    both = [(_known(t.stage_cos, tap), _known(t.stage_null_sd, tap)) for t in taps]
+    known = [(v, sd) for v, sd in both if v is not None and sd is not None]
     if len(known) < max(len(moments), 2):
         return None
     null = null_of_mean([sd for _, sd in known])
-    low, high = t_bounds([v for v, _ in known], confidence=limits.alignment_confidence)
-    return Estimate(tuple(v for v, _ in known), low, high, null, z_limit(limits.orientation) * null)
+    values = tuple(v for v, _ in known)
+    return _bounded(values, 0.0, limits.alignment_confidence, null, z_limit(limits.orientation) * null)
+
+
+def descent_estimate(
+    moments: Sequence[Moment], tap: int, name: str, *, over_null: bool, confidence: float
+) -> Estimate | None:
+    """Of `descent` or `descent_stage`, as it is or less the mean of its null; None where it was not measured.
+
+    Over seeds by t; of one run by the spread over its rotations.
+    """
+    values, reach = [], 0.0
+    for moment in moments:
+        taps, turns = moment.snapshot.taps, moment.snapshot.descent_turns
+        value, null, sd = (_known(getattr(taps, n), tap) for n in (name, f"{name}_null", f"{name}_null_sd"))
+        if value is None or null is None or sd is None:
+            return None
+        values.append(value - null * over_null)
+        reach = t_point(turns - 1, confidence) * sd * math.sqrt(1 + 1 / turns) if len(moments) == 1 else 0.0
+    return _bounded(tuple(values), reach, confidence)
+
+
+def _bounded(
+    values: tuple[float, ...], reach: float, confidence: float, null: float = 0.0, point: float = 0.0
+) -> Estimate:
+    """With t bounds over seeds; of a single run as far as `reach`."""
+    if len(values) == 1:
+        return Estimate(values, values[0] - reach, values[0] + reach, null, point)
+    return Estimate(values, *t_bounds(values, confidence=confidence), null, point)
 
 
 def _is_known(moment: Moment, tap: int, names: Sequence[str]) -> bool:
@@ -270,7 +315,7 @@ def _is_known(moment: Moment, tap: int, names: Sequence[str]) -> bool:
 
 def _why_missing(moments: Sequence[Moment], taps: Sequence[int], noisy: bool) -> str:
     old = all(_known(m.snapshot.taps.cos, tap) is not None for m in moments for tap in taps)
-    where = "tap " + ", ".join(map(str, taps)) if len(taps) == 1 else "taps " + ", ".join(map(str, taps))
+    where = name_all("tap", taps)
     drawn = [note for m in moments for note in m.snapshot.notes if note.startswith("own draws")]
     if noisy and drawn:
         return drawn[0]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from creditscope.auditing.audit import MethodAudit
-from creditscope.auditing.findings import Outcome
+from creditscope.auditing.checks import Outcome
+from creditscope.auditing.columns import OF_ANSWER
 from creditscope.auditing.methods import Method, accuracies
-from creditscope.auditing.symbols import OF_ANSWER
 from creditscope.record import Snapshot
 from creditscope.text import amount, count, number, points, span
 
@@ -24,22 +24,30 @@ class Pitfall:
     evidence: str
 
 
+Evidence = tuple[State, str]
+PITFALLS: dict[str, Callable[[Method, MethodAudit], Evidence]] = {}
+
+
 def list_pitfalls(method: Method, found: MethodAudit) -> tuple[Pitfall, ...]:
     """Every pitfall, answered for one method."""
     return tuple(Pitfall(title, *ask(method, found)) for title, ask in PITFALLS.items())
 
 
-Answer = tuple[State, str]
+def _pitfall(title: str):
+    """Make a function answer for the pitfall of this title."""
+    return lambda ask: PITFALLS.setdefault(title, ask)
 
 
-def _batch_scaled(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("Gradient norms that scale with the batch")
+def _batch_scaled(method: Method, found: MethodAudit) -> Evidence:
     tops = found.per_tap[-1].g_norm if found.per_tap else None
     if tops is None:
         return "not measured", "no gradient norm at the top tap"
     return "avoided", f"‖g‖ is per sample, of a sum-reduced loss; median {amount(tops.mean, 2)} at the top tap"
 
 
-def _units(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("A floor that a change of units crosses")
+def _units(method: Method, found: MethodAudit) -> Evidence:
     if method.facts.precision == "float64":
         return "avoided", "the run itself is in float64"
     noise = [tap.g_noise for tap in found.per_tap if tap.g_noise is not None]
@@ -49,7 +57,8 @@ def _units(method: Method, found: MethodAudit) -> Answer:
     return "avoided", f"resolution is judged by recomputation in float64 (worst g_noise {worst}), not by size"
 
 
-def _clamped(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("Clamped cosines; rows without gradient scored")
+def _clamped(method: Method, found: MethodAudit) -> Evidence:
     last = _lasts(method)
     if not last:
         return "not measured", "every run diverged"
@@ -61,7 +70,8 @@ def _clamped(method: Method, found: MethodAudit) -> Answer:
     )
 
 
-def _answered_taps(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("Γ from a tap that is handed the answer")
+def _answered_taps(method: Method, found: MethodAudit) -> Evidence:
     exact = [f"{t.tap}" for t in found.per_tap if t.exact]
     if not exact:
         return "avoided", "no tap is handed the gradient"
@@ -71,7 +81,8 @@ def _answered_taps(method: Method, found: MethodAudit) -> Answer:
     return "avoided", f"exact tap {', '.join(exact)}: Γ without it {without}, with it {with_it}"
 
 
-def _nulls(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("No null per tap")
+def _nulls(method: Method, found: MethodAudit) -> Evidence:
     inexact = [tap for tap in found.per_tap if not tap.exact]
     if not inexact:
         return "not applicable", "no tap without exact credit"
@@ -81,7 +92,8 @@ def _nulls(method: Method, found: MethodAudit) -> Answer:
     return state, f"rotation null at {len(known)} of {len(inexact)} taps without exact credit{sds}"
 
 
-def _not_rejected(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("Not rejecting taken for nothing there")
+def _not_rejected(method: Method, found: MethodAudit) -> Evidence:
     asked = [tap for tap in found.per_tap if not tap.exact]
     if not asked or method.facts.rule.approximates != "gradient":
         return "not applicable", "no tap is asked for alignment"
@@ -92,14 +104,16 @@ def _not_rejected(method: Method, found: MethodAudit) -> Answer:
     return "avoided", f"bounds over {count(len(method.whole), 'seed')} answer, not a test that does not reject: {said}"
 
 
-def _hidden_layers(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("A mean that hides the layers")
+def _hidden_layers(method: Method, found: MethodAudit) -> Evidence:
     hides = next((f for f in found.findings if f.code == "CS006"), None)
     if hides is not None and hides.outcome == Outcome.ISSUE:
         return "met", hides.message
     return "avoided", f"every tap is given; Γ is their plain mean over taps {_gamma_taps(method)}"
 
 
-def _initial_alignment(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("Alignment of the drawn feedback taken for learnt alignment")
+def _initial_alignment(method: Method, found: MethodAudit) -> Evidence:
     if not method.facts.rule.needs_feedback:
         return "not applicable", "the rule has no feedback"
     known = {tap.tap: tap.acquired for tap in found.per_tap if tap.acquired and not tap.exact}
@@ -110,7 +124,8 @@ def _initial_alignment(method: Method, found: MethodAudit) -> Answer:
     return "avoided", f"cos minus that of {draws} fresh draws of the feedback: {listed}"
 
 
-def _dependent_witness(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("A second witness that is not independent")
+def _dependent_witness(method: Method, found: MethodAudit) -> Evidence:
     known = [tap for tap in found.per_tap if tap.descent and not tap.exact]
     if known:
         return "avoided", f"descent, with its own null, at {len(known)} taps without exact credit; ρ only checks cos_F"
@@ -119,7 +134,8 @@ def _dependent_witness(method: Method, found: MethodAudit) -> Answer:
     return "not measured", "no descent"
 
 
-def _weight_space(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("No weight-space alignment")
+def _weight_space(method: Method, found: MethodAudit) -> Evidence:
     known = {tap.tap: tap.stage_cos for tap in found.per_tap if tap.stage_cos}
     if not known:
         return "not measured", "no weight gradients of stages"
@@ -129,7 +145,8 @@ def _weight_space(method: Method, found: MethodAudit) -> Answer:
     return "avoided", f"cosine of each stage's weight gradients with BP's: {listed}{null}"
 
 
-def _baseline(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("No frozen baseline, or one of another trainer")
+def _baseline(method: Method, found: MethodAudit) -> Evidence:
     if not method.facts.trainer:
         return "not applicable", "a watched model has no trainer"
     own = accuracies(method.runs).keys()
@@ -142,7 +159,8 @@ def _baseline(method: Method, found: MethodAudit) -> Answer:
     )
 
 
-def _task_without_depth(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("A task that needs no depth")
+def _task_without_depth(method: Method, found: MethodAudit) -> Evidence:
     if found.bp_gain is None:
         return "not measured", "BP and frozen BP of the same seeds are not both on record"
     depth = next((f for f in found.findings if f.code == "CS004"), None)
@@ -150,7 +168,8 @@ def _task_without_depth(method: Method, found: MethodAudit) -> Answer:
     return state, f"BP gains {points(found.bp_gain.mean)} pp by training the blocks"
 
 
-def _one_block(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("One trained block taken for depth")
+def _one_block(method: Method, found: MethodAudit) -> Evidence:
     if method.facts.blocks < 1:
         return "not applicable", "no block lies between the first tap and the last"
     own = found.trained_depth
@@ -159,7 +178,8 @@ def _one_block(method: Method, found: MethodAudit) -> Answer:
     return "avoided", f"trained depth {own.beside(found.bp_trained_depth)}"
 
 
-def _seeds(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("One seed, or seeds chosen afterwards")
+def _seeds(method: Method, found: MethodAudit) -> Evidence:
     lost = f"; diverged: {found.verdict.diverged}" if found.verdict.diverged else ""
     listed = f"{len(found.seeds)} on record and all used: {', '.join(map(str, found.seeds))}{lost}"
     if len(found.seeds) < 2:
@@ -167,57 +187,39 @@ def _seeds(method: Method, found: MethodAudit) -> Answer:
     return "avoided", f"{listed} (a record cannot show runs that were thrown away)"
 
 
-def _no_interval(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("No interval")
+def _no_interval(method: Method, found: MethodAudit) -> Evidence:
     if found.accuracy is None or found.accuracy.low is None:
         return "met", "one value has no interval"
     return "avoided", f"95 % {found.accuracy.kind} intervals, n = {found.accuracy.n}, over {found.accuracy.over}"
 
 
-def _mixed_settings(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("Widths, seeds or recipes mixed")
+def _mixed_settings(method: Method, found: MethodAudit) -> Evidence:
     return "avoided", f"one setting: {found.setting}"
 
 
-def _chance(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("Chance level left out")
+def _chance(method: Method, found: MethodAudit) -> Evidence:
     facts = method.facts
     if facts.best_constant is None or facts.chance is None:
         return "not applicable", "the targets are not classes"
     return "avoided", f"chance {facts.chance:.3f}, best constant guess {facts.best_constant:.3f}"
 
 
-def _interacting_rows(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("Rows that interact")
+def _interacting_rows(method: Method, found: MethodAudit) -> Evidence:
     if found.rows_interact:
         return "met", "a row's gradient is not its own alone (message passing, or BatchNorm in train mode)"
     return "avoided", "one row's output does not depend on another row"
 
 
-def _typed_numbers(method: Method, found: MethodAudit) -> Answer:
+@_pitfall("Numbers typed by hand")
+def _typed_numbers(method: Method, found: MethodAudit) -> Evidence:
     named = [record.name for record in method.runs.values() if record.path]
     commits = sorted({r.provenance.commit[:9] for r in method.runs.values() if r.provenance.commit})
     where = f"records {', '.join(named)}" if named else "records in memory"
     return "avoided", f"read from {where}" + (f"; commit {', '.join(commits)}" if commits else "")
-
-
-PITFALLS: dict[str, Callable[[Method, MethodAudit], Answer]] = {
-    "Gradient norms that scale with the batch": _batch_scaled,
-    "A floor that a change of units crosses": _units,
-    "Clamped cosines; rows without gradient scored": _clamped,
-    "Γ from a tap that is handed the answer": _answered_taps,
-    "No null per tap": _nulls,
-    "Not rejecting taken for nothing there": _not_rejected,
-    "A mean that hides the layers": _hidden_layers,
-    "Alignment of the drawn feedback taken for learnt alignment": _initial_alignment,
-    "A second witness that is not independent": _dependent_witness,
-    "No weight-space alignment": _weight_space,
-    "No frozen baseline, or one of another trainer": _baseline,
-    "A task that needs no depth": _task_without_depth,
-    "One trained block taken for depth": _one_block,
-    "One seed, or seeds chosen afterwards": _seeds,
-    "No interval": _no_interval,
-    "Widths, seeds or recipes mixed": _mixed_settings,
-    "Chance level left out": _chance,
-    "Rows that interact": _interacting_rows,
-    "Numbers typed by hand": _typed_numbers,
-}
 
 
 def _lasts(method: Method) -> list[Snapshot]:

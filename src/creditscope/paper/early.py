@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
+from creditscope.auditing.checks import PUBLISHED, Moment, RunCheck, Thresholds
 from creditscope.auditing.checks.cs001_overwritten_stream import OverwrittenStream
-from creditscope.auditing.moment import Moment
-from creditscope.auditing.thresholds import PUBLISHED_FLOOR, Thresholds
 from creditscope.record import Record, Snapshot
 
 EARLY_UNTIL = 5
 """The last epoch that counts as early."""
+ALARMS = (OverwrittenStream(), PUBLISHED["floor"])
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,8 @@ class Early:
 
 def gives_alarm(record: Record, snapshot: Snapshot) -> bool:
     """Whether CS001 or the published floor on ‖g_L‖ gives alarm."""
-    top = snapshot.taps.g_norm[-1]
-    overwritten = OverwrittenStream().judge(Moment.of(record, snapshot), Thresholds()).is_issue
-    return overwritten or (top is not None and top < PUBLISHED_FLOOR)
+    moment, limits = Moment.of(record, snapshot), Thresholds()
+    return any(isinstance(check, RunCheck) and check.judge(moment, limits).is_issue for check in ALARMS)
 
 
 def find_early(record: Record) -> Early:

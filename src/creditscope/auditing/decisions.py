@@ -1,0 +1,152 @@
+"""The decision table: what the usual numbers, the published diagnostics, each check and the whole protocol conclude."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from creditscope.auditing.audit import Audit, MethodAudit
+from creditscope.auditing.checks import PUBLISHED, USUAL, Check, Finding, MethodCheck, Outcome, RunCheck, all_checks
+from creditscope.auditing.checks._published import say_value
+from creditscope.auditing.columns import ShownRows
+from creditscope.auditing.judge import judge_run
+from creditscope.auditing.methods import Method, Moment
+from creditscope.auditing.thresholds import Thresholds
+from creditscope.auditing.verdict import Verdict
+from creditscope.text import span
+
+Conclusion = Literal["accepts", "walks back", "open", "not applicable", "no verdict", "muted"]
+PROTOCOL = "whole protocol"
+OF_OUTCOME: dict[Outcome, Conclusion] = {
+    Outcome.ISSUE: "walks back",
+    Outcome.TIP: "accepts",
+    Outcome.PASSED: "accepts",
+    Outcome.UNDECIDED: "open",
+    Outcome.SKIPPED: "open",
+    Outcome.NOT_APPLICABLE: "not applicable",
+    Outcome.MUTED: "muted",
+}
+OF_WORD: dict[str, Conclusion] = {
+    "trustworthy": "accepts",
+    "walk back": "walks back",
+    "undecided": "open",
+    "not measured": "open",
+    "not judged": "no verdict",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What one criterion concludes of one method, for one seed or over all of them."""
+
+    setting: str
+    method: str
+    seed: int | None = None
+    """None: the method over its seeds."""
+    criterion: str
+    """The code of a check, or the whole protocol."""
+    kind: Literal["usual", "published", "check", "protocol"]
+    conclusion: Conclusion
+    said: str
+    value: float | None = None
+    first_epoch: int | None = None
+    """The first epoch of training at which it walked back, whatever it concludes at the end."""
+    last_first_epoch: int | None = None
+    """Over seeds: the latest of these."""
+    seeds_hit: int = 0
+    seeds: int = 1
+
+    @property
+    def fired(self) -> str:
+        """When it first walked back, earliest to latest seed; empty if it never did; in brackets if not at the end."""
+        if self.first_epoch is None:
+            return ""
+        when = span(self.first_epoch, self.last_first_epoch)
+        return when if self.conclusion == "walks back" else f"({when})"
+
+
+@dataclass(frozen=True)
+class Decisions(ShownRows):
+    """The table, one row per method, seed and criterion, and what a comparison of the methods adds."""
+
+    rows: tuple[Decision, ...]
+    notes: tuple[str, ...] = ()
+
+    def draw(self, width: int):
+        """One row per method and seed, one mark per criterion."""
+        from creditscope.auditing.show import draw_decisions
+
+        return draw_decisions(self, width)
+
+
+def decide(audit: Audit) -> Decisions:
+    """Every way of judging on every method of an audit: each seed, then over seeds."""
+    rows, checks = [], [*USUAL.values(), *PUBLISHED.values(), *all_checks()]
+    for method, found in zip(audit.groups, audit.methods, strict=True):
+        for check in checks:
+            seeds, whole = _judged(check, found) if check.kind == "check" else _judge(check, method, audit.limits)
+            rows += [_of_finding(found, seed, check, finding) for seed, finding in seeds.items()]
+            rows.append(_of_finding(found, None, check, whole))
+        rows += _protocol(found)
+    return Decisions(tuple(rows), audit.notes)
+
+
+def _judged(check: Check, found: MethodAudit) -> tuple[Mapping[int, Finding | None], Finding]:
+    """What the audit holds of a check; what needs several seeds has no answer for one."""
+    seeds = {s: next((f for f in own if f.code == check.code), None) for s, own in found.seed_findings.items()}
+    return seeds, next(f for f in found.findings if f.code == check.code)
+
+
+def _judge(check: Check, method: Method, limits: Thresholds) -> tuple[Mapping[int, Finding], Finding]:
+    """What takes no part in the verdict is judged here; a seed alone is a method of one seed."""
+    if isinstance(check, MethodCheck):
+        seeds = {s: check.judge(replace(method, runs={s: record}), limits) for s, record in method.runs.items()}
+        seeds = {s: replace(finding, seeds_hit=int(finding.is_issue)) for s, finding in seeds.items()}
+        whole = check.judge(method, limits)
+    else:
+        assert isinstance(check, RunCheck)
+        seeds = {s: judge_run(check, record, limits) for s, record in method.runs.items()}
+        whole = check.pool([Moment.of(record) for record in method.runs.values()], list(seeds.values()), limits)
+    epochs = [f.first_epoch for f in seeds.values() if f.first_epoch is not None]
+    fired = {"first_epoch": min(epochs, default=None), "last_first_epoch": max(epochs, default=None)}
+    return seeds, replace(whole, **fired, seeds_hit=sum(f.is_issue for f in seeds.values()), seeds=len(seeds))
+
+
+def _of_finding(found: MethodAudit, seed: int | None, check: Check, finding: Finding | None) -> Decision:
+    place: dict[str, Any] = {"setting": found.setting, "method": found.method, "seed": seed}
+    place |= {"criterion": check.code, "kind": check.kind}
+    if finding is None:
+        return Decision(**place, conclusion="not applicable", said="needs several seeds")
+    return Decision(
+        **place,
+        conclusion=OF_OUTCOME[finding.outcome] if check.decides else "no verdict",
+        said=f"{finding.outcome}: {finding.message}" if check.kind == "check" else say_value(finding.value),
+        value=finding.value,
+        first_epoch=finding.first_epoch,
+        last_first_epoch=finding.last_first_epoch,
+        seeds_hit=finding.seeds_hit,
+        seeds=finding.seeds,
+    )
+
+
+def _protocol(found: MethodAudit) -> list[Decision]:
+    """The verdict of each seed alone, then the method's, which also knows of use of depth."""
+    place: dict[str, Any] = {"setting": found.setting, "method": found.method, "criterion": PROTOCOL}
+    rows = []
+    for seed, verdict in found.seed_verdicts.items():
+        issues = [f.first_epoch for f in found.seed_findings[seed] if f.is_issue and f.first_epoch is not None]
+        rows.append(_of_verdict(place | {"seed": seed}, verdict, sorted(issues)[:1]))
+    epochs = [row.first_epoch for row in rows if row.first_epoch is not None]
+    whole = _of_verdict(place, found.verdict, epochs)
+    return [*rows, replace(whole, seeds_hit=sum(row.seeds_hit for row in rows), seeds=len(rows))]
+
+
+def _of_verdict(place: Mapping[str, Any], verdict: Verdict, epochs: Sequence[int]) -> Decision:
+    return Decision(
+        **place,
+        kind="protocol",
+        conclusion=OF_WORD[verdict.word],
+        said=str(verdict),
+        first_epoch=min(epochs, default=None),
+        last_first_epoch=max(epochs, default=None),
+        seeds_hit=int(verdict.word == "walk back"),
+    )
