@@ -11,12 +11,10 @@ from builders import make_record, make_wanted
 
 import creditscope
 from creditscope.errors import UnfinishedError
-from creditscope.paper.commands import _drawing
-from creditscope.paper.commands.reproduce import _Clock
-from creditscope.paper.studies import Study, resolve_study
-from creditscope.paper.studies._effort import sum_up, worker_seconds
-from creditscope.paper.studies._study import find_wanted
-from creditscope.paper.studies._union import drop_served, plan_union
+from creditscope.paper.commands import figure
+from creditscope.paper.commands.reproduce import Gallery, _Clock, sum_up, worker_seconds
+from creditscope.paper.studies import Study, find_wanted, resolve_study
+from creditscope.paper.studies._study import drop_served, plan_union
 from creditscope.record import load_records
 from creditscope.train.plan import plan_run
 
@@ -75,20 +73,20 @@ class TestGallery:
         """Each figure that was drawn, and of how many records; with device "broken" the first try fails."""
         found: list[tuple[str, int]] = []
 
-        def draw(names, records, root, out, **how):
+        def draw(names, records, root, out, find_study, **how):
             if how["device"] == "broken" and not found:
                 found.append(("broken", len(records)))
                 raise RuntimeError("a fault of the figure")
             found.extend((name, len(records)) for name in names)
 
-        monkeypatch.setattr(_drawing, "draw_figures", draw)
+        monkeypatch.setattr(figure, "draw_figures", draw)
         return found
 
     def gallery(self, *studies, on_record=(), device="cpu"):
         """With what is planned for them beside what is on record, and the records that will come of it."""
         specs = plan_union(studies, on_record)
         made = [replace(make_wanted({**RUN, "seed": spec.seed}), spec=spec) for spec in specs]
-        return _drawing.Gallery(studies, on_record, specs, Path(), Path(), device=device), made
+        return Gallery(studies, on_record, specs, Path(), Path(), device=device), made
 
     def test_a_figure_is_drawn_once_when_the_last_of_its_runs_comes(self, drawn):
         study = resolve_study("bp_bottleneck", "test")
@@ -150,7 +148,7 @@ class TestEffort:
 
     def test_a_shared_run_counts_once_together(self):
         one, two = self.made(1, 1.0), self.made(2, 2.0)
-        found = sum_up({"a": [one, two], "b": [two]})
+        found = sum_up({"a": [one, two], "b": [two]})["studies"]
         assert found["b"] == {"runs": 1, "worker_seconds": 2.0}
         assert found["together"] == {"runs": 2, "worker_seconds": 3.0}
 

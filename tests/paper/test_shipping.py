@@ -11,21 +11,27 @@ import pytest
 from builders import make_record, make_snapshot, make_wanted, write_record
 
 from creditscope.errors import CreditscopeError
-from creditscope.paper.commands._drawing import drawable
+from creditscope.paper.commands.figure import drawable
 from creditscope.paper.studies import (
-    DerivedRecord,
     collect,
     resolve_study,
     scale_on_record,
     studies_at,
     study_on_record,
 )
-from creditscope.paper.studies._derived import Line, Source, derived_path, write_derived
 from creditscope.paper.studies.audit_hero import audit_hero
 from creditscope.paper.studies.bp_bottleneck import bp_bottleneck
 from creditscope.paper.studies.demo import demo
 from creditscope.paper.studies.normalisation import normalisation
-from creditscope.paper.studies.rescaling import FACTORS, rescaling
+from creditscope.paper.studies.rescaling import (
+    FACTORS,
+    DerivedRecord,
+    Measured,
+    Source,
+    rescaled_path,
+    rescaling,
+    write_rescaled,
+)
 from creditscope.record import Provenance, Record, load_records, write_bundle
 from creditscope.registry import FIGURES, STUDIES
 
@@ -48,12 +54,13 @@ def write_measured(root: Path, records: list[Record], *, weights: str = "") -> N
             continue
         scale = dict(zip(("h_norm", "g_norm"), ((11.0 / 3,) * 3, (1 / 3,) * 3), strict=True))
         lines = [
-            Line(condition=c, snapshot=make_snapshot(record.facts, epoch=2, loss=c / 3, taps=scale)) for c in FACTORS
+            Measured(condition=c, snapshot=make_snapshot(record.facts, epoch=2, loss=c / 3, taps=scale))
+            for c in FACTORS
         ]
         source = Source(
             study="rescaling", run=record.spec.name(), weights=weights, provenance=Provenance(facts=record.facts)
         )
-        write_derived(derived_path(root, "rescaling", record), source, lines)
+        write_rescaled(rescaled_path(root, record), [source, *lines])
 
 
 class TestPack:

@@ -9,12 +9,13 @@ from builders import QUICK, make_record, make_snapshot, write_record
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.options import declared_options
 from creditscope.paper.figures._selection import select_runs
-from creditscope.paper.studies import DerivedRecord, Study, collect, find_missing, studies_at
+from creditscope.paper.studies import Study, collect, find_missing, find_wanted, studies_at
 from creditscope.paper.studies._recipes import TEN_SEEDS
-from creditscope.paper.studies._study import DEFAULTS, find_wanted, fits
+from creditscope.paper.studies._study import DEFAULTS, fits
 from creditscope.paper.studies.baselines import JUDGED, baselines
 from creditscope.paper.studies.conventions import conventions
 from creditscope.paper.studies.depth_scan import depth_scan
+from creditscope.paper.studies.rescaling import DerivedRecord
 from creditscope.record import Record, RuleFacts, RunSpec
 from creditscope.registry import NETS, STUDIES, TASKS
 
