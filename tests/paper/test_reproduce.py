@@ -158,12 +158,9 @@ class TestCommand:
         words = (*WORDS, "--records", tmp_path / "records", "--out", tmp_path / "figures", "--jobs", "1", "--quiet")
         summary = tmp_path / "records" / "reproduce.json"
         code, out, err = call(*words, "--time-limit", "0")
-        assert (code, "2 studies at scale 'test': 0 runs on record, 10 runs to train" in out) == (2, True)
-        left = re.search(r"Stopped at the time limit of 0 s: (\d+) of 10 .* Left: (\d+) runs?;", err)
-        assert left
-        assert int(left[1]) + int(left[2]) == 10
-        assert int(left[2]) > 0
-        assert not (tmp_path / "figures").exists()
+        assert (code, "10 runs to train" in out) == (2, True)
+        done, left = map(int, re.search(r": (\d+) of 10 .* Left: (\d+) runs?;", err).groups())
+        assert (done + left, left > 0, (tmp_path / "figures").exists()) == (10, True, False)
         (stopped,) = json.loads(summary.read_text())["commands"]
         assert stopped["finished"] is False
 
@@ -177,11 +174,8 @@ class TestCommand:
         records = load_records(tmp_path / "records")
         assert [c["finished"] for c in found["commands"]] == [False, True]
         assert found["wall_seconds"] == pytest.approx(sum(c["seconds"] for c in found["commands"]))
-        assert {name: row["runs"] for name, row in found["studies"].items()} == {
-            "bp_bottleneck": 4,
-            "rescaling": 6,
-            "together": 10,
-        }
+        runs = {name: row["runs"] for name, row in found["studies"].items()}
+        assert runs == {"bp_bottleneck": 4, "rescaling": 6, "together": 10}
         spent = sum(r.provenance.seconds for r in records)
         assert found["studies"]["together"]["worker_seconds"] == pytest.approx(spent, abs=0.01)
         assert found["machine"]["devices"] == sorted({r.provenance.device for r in records})
@@ -191,8 +185,7 @@ class TestCommand:
 
         before = summary.read_bytes()
         code, out, _ = call(*words)
-        told = f"10 runs on record, 0 runs to train, records in {tmp_path / 'records'}\n"
-        assert (code, told in out, summary.read_bytes() == before) == (0, True, True)
+        assert (code, ", 0 runs to train" in out, summary.read_bytes() == before) == (0, True, True)
 
     def test_commands_that_ask_for_other_things_are_kept_apart(self, tmp_path):
         path = tmp_path / "reproduce.json"
@@ -210,29 +203,25 @@ class TestCommand:
         found = work("a", finish=True)
         assert (found["wall_seconds"], found["studies"]) == (pytest.approx(200, abs=1), {"a": {}})
         found = work(finish=False, scale="paper")
-        assert (found["scale"], found["only"], found["studies"], found["machine"]) == (
-            "demo",
-            ["a"],
-            {"a": {}},
-            {"cores": 1},
-        )
-        assert found["wall_seconds"] == pytest.approx(200, abs=1)
-        assert [(c["scale"], c["only"], c["finished"]) for c in found["commands"]] == [
-            ("demo", ["a"], False),
-            ("demo", ["a"], True),
-            ("paper", [], False),
-        ]
+        kept = [found[name] for name in ("scale", "only", "studies", "machine", "wall_seconds")]
+        assert kept == ["demo", ["a"], {"a": {}}, {"cores": 1}, pytest.approx(200, abs=1)]
+        commands = [(c["scale"], c["only"], c["finished"]) for c in found["commands"]]
+        assert commands == [("demo", ["a"], False), ("demo", ["a"], True), ("paper", [], False)]
         found = work(finish=True, scale="paper")
         assert (found["scale"], found["only"], found["studies"]) == ("paper", [], {})
         assert found["wall_seconds"] == pytest.approx(2000, abs=2)
         path.write_text("[]")
         assert work("a", finish=False)["wall_seconds"] == pytest.approx(100, abs=1)
 
-    def test_unknown_words(self, call, tmp_path):
-        code, _, err = call("reproduce", "--only", "nope", "--records", tmp_path)
-        assert (code, "Expected the name of a study, but got 'nope'. Choices: audit_hero" in err) == (2, True)
-        code, _, err = call("reproduce", "--scale", "huge", "--records", tmp_path)
-        assert (code, "Expected a scale that studies have" in err) == (2, True)
-        code, _, err = call("reproduce", "--only", "audit_hero", "--no-train", "--records", tmp_path / "nowhere")
-        assert (code, "Expected a folder of records" in err) == (2, True)
-        assert list(tmp_path.iterdir()) == []
+    @pytest.mark.parametrize(
+        ("words", "named"),
+        [
+            (("--only", "nope"), ("'nope'", "audit_hero")),
+            (("--scale", "huge"), ("'huge'", "demo")),
+            (("--only", "audit_hero", "--no-train", "--records", "nowhere"), ("folder of records", "nowhere")),
+        ],
+    )
+    def test_unknown_words(self, call, tmp_path, monkeypatch, words, named):
+        monkeypatch.chdir(tmp_path)
+        code, _, err = call("reproduce", *words)
+        assert (code, [name in err for name in named], list(tmp_path.iterdir())) == (2, [True, True], [])
