@@ -15,8 +15,8 @@ from torch.nn.functional import one_hot
 
 from creditscope.auditing.methods import Moment
 from creditscope.auditing.stats import z_limit
-from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.tap_credit import POWER, judge_taps
+from creditscope.auditing.thresholds import Thresholds
 from creditscope.measure.alignment import measure_alignment
 from creditscope.measure.nulls import NORMAL_POINT
 from creditscope.measure.numerics import unit_rows

@@ -18,10 +18,9 @@ from creditscope.auditing import MethodAudit, audit
 from creditscope.auditing.stats import Interval
 from creditscope.paper.figures._graph_grid import select_grid
 from creditscope.paper.figures._words import half_width, share, signed
-from creditscope.paper.reproduction._settings import CONVENTIONS, OURS, SAMPLE, SETTINGS
-from creditscope.paper.reproduction._shelf import Shelf
-from creditscope.paper.reproduction.joint import compare_settings, join
-from creditscope.paper.reproduction.published import PUBLISHED
+from creditscope.paper.published.compare import compare_settings, tally
+from creditscope.paper.published.numbers import AS_PUBLISHED, OURS, PUBLISHED, SAMPLE, SETTINGS
+from creditscope.paper.published.readings import RunFinder
 from creditscope.paper.studies import collect, resolve_study
 from creditscope.paper.studies.graph_depth import METHODS
 from creditscope.record import Record, load_records
@@ -66,9 +65,9 @@ class Shipped:
     methods: Sequence[MethodAudit]
 
     @cached_property
-    def shelf(self) -> Shelf:
-        """What published numbers are compared with."""
-        return Shelf(self.records)
+    def finder(self) -> RunFinder:
+        """Of the runs that published numbers are compared with."""
+        return RunFinder(self.records)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -95,8 +94,8 @@ def main_rules(shipped: Shipped) -> str:
 
 def settings(shipped: Shipped) -> str:
     """How many published numbers each setting gives."""
-    found = join([compare_settings(published, shipped.shelf) for published in PUBLISHED])
-    by_name = {one.setting.name: one for one in found.tallies}
+    found = tally([compare_settings(published, shipped.finder) for published in PUBLISHED])
+    by_name = {one.setting.name: one for one in found.by_setting}
     rows = [[s.title, *_counts(by_name.get(s.name))] for s in SETTINGS]
     return table(["setting", f"inside, of {found.shared} that all have", "inside, of those it has"], rows)
 
@@ -107,10 +106,10 @@ def _counts(one) -> list[str]:
 
 def published(shipped: Shipped) -> str:
     """The main published numbers under three settings."""
-    shown = [s for s in SETTINGS if s.name in (OURS, SAMPLE, CONVENTIONS)]
+    shown = [s for s in SETTINGS if s.name in (OURS, SAMPLE, AS_PUBLISHED)]
     rows = []
     for name in QUANTITIES:
-        row = compare_settings(next(p for p in PUBLISHED if p.quantity == name), shipped.shelf)
+        row = compare_settings(next(p for p in PUBLISHED if p.quantity == name), shipped.finder)
         cells = []
         for setting in shown:
             one = row.under[setting.name]

@@ -11,7 +11,7 @@ PACKAGE = ROOT / "src" / "creditscope"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ORDER = ("tasks", "nets", "stack", "taps", "anatomy", "losses", "rules", "measure", "train")
 """Upstream first, among the parts that need torch or feed it; train calls measure, which knows nothing of train."""
-READERS = ("record", "auditing", "plots", "report", "paper/figures", "paper/exports", "paper/reproduction")
+READERS = ("record", "auditing", "plots", "report", "paper/figures", "paper/exports", "paper/published")
 """Parts that go by records alone."""
 MAKERS = ("torch", *ORDER[1:])
 

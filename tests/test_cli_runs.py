@@ -14,8 +14,8 @@ from builders import make_family, make_record, make_wanted, write_record
 
 from creditscope.commands.list import List
 from creditscope.errors import UnknownNameError
-from creditscope.paper.commands._drawing import _latest_texts
 from creditscope.paper.studies.audit_hero import audit_hero
+from creditscope.plots._own import latest_texts
 from creditscope.record import load_records
 
 TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--tier", "quick", "--jobs", "1")
@@ -132,7 +132,7 @@ class TestFigures:
             write_record(tmp_path, replace(record, provenance=replace(record.provenance, started=started)))
         code, said, _ = call("figure", "own", tmp_path, "--out", tmp_path / "figures")
         assert (code, "edited since: 1 run\n" in said) == (0, True)
-        assert [r.spec.rule_source for r in _latest_texts(load_records(tmp_path)) if r.spec] == ["a"]
+        assert [r.spec.rule_source for r in latest_texts(load_records(tmp_path)) if r.spec] == ["a"]
 
     def test_own_without_runs(self, call, tmp_path):
         write_record(tmp_path, make_record(frozen=True))

@@ -14,18 +14,15 @@ from pages import texts
 
 from creditscope.auditing import MethodAudit
 from creditscope.errors import CreditscopeError
-from creditscope.paper.commands._drawing import drawable
+from creditscope.paper.commands.figure import drawable
 from creditscope.paper.figures import describe_figure
 from creditscope.paper.figures._words import half_width
-from creditscope.paper.reproduction._settings import OURS, SAMPLE
-from creditscope.paper.reproduction._shelf import Shelf
-from creditscope.paper.reproduction._words import size
-from creditscope.paper.reproduction.artefacts import list_artefacts
-from creditscope.paper.reproduction.compare import compare
-from creditscope.paper.reproduction.joint import compare_settings, join
-from creditscope.paper.reproduction.published import PUBLISHED
-from creditscope.paper.studies import DerivedRecord, collect, resolve_study, study_on_record
-from creditscope.paper.studies._study import find_missing
+from creditscope.paper.published.compare import compare, compare_settings, tally
+from creditscope.paper.published.findings import list_artefacts, size
+from creditscope.paper.published.numbers import OURS, PUBLISHED, SAMPLE
+from creditscope.paper.published.readings import RunFinder
+from creditscope.paper.studies import collect, find_missing, resolve_study, study_on_record
+from creditscope.paper.studies.rescaling import DerivedRecord
 from creditscope.record import Record
 from creditscope.registry import FIGURES, STUDIES
 
@@ -91,26 +88,26 @@ def methods(audited) -> dict[str, MethodAudit]:
 
 
 @pytest.fixture(scope="module")
-def shelf(records) -> Shelf:
-    return Shelf(records)
+def finder(records) -> RunFinder:
+    return RunFinder(records)
 
 
 class TestReproductionTable:
-    def test_counts(self, shelf):
-        found = join([compare_settings(published, shelf) for published in PUBLISHED])
-        said = f"holds {len(PUBLISHED)} published numbers beside ours, {len(found.rows)} of them like for like."
+    def test_counts(self, finder):
+        found = tally([compare_settings(published, finder) for published in PUBLISHED])
+        said = f"holds {len(PUBLISHED)} published numbers beside ours, {len(found.numbers)} of them like for like."
         assert said in " ".join(README.split())
 
-    def test_backprop_is_near(self, shelf):
+    def test_backprop_is_near(self, finder):
         """The sentence speaks of four numbers."""
         entries = [p for p in PUBLISHED if p.accuracy and re.match("accuracy, BP", p.quantity)]
-        assert [compare(p, p.reading(shelf)).close for p in entries] == [True] * 4
+        assert [compare(p, p.reading(finder)).close for p in entries] == [True] * 4
         assert "BP is within 1.5 pp of all four published accuracies on CIFAR-10" in README
 
-    def test_sizes(self, shelf):
+    def test_sizes(self, finder):
         published = next(p for p in PUBLISHED if p.quantity == "‖h_L‖, DFA")
         readings = (published.readings[name] for name in (OURS, SAMPLE))
-        plain, normalised = (compare(published, reading(shelf)).mean for reading in readings)
+        plain, normalised = (compare(published, reading(finder)).mean for reading in readings)
         said = (
             f"published as {published.said[0]}, is {size(plain)} without normalisation and {size(normalised)} with it"
         )
@@ -123,10 +120,10 @@ class TestReproductionTable:
             ("- The zero gradients of a GCN", "Coupled weight decay"),
         ],
     )
-    def test_artefacts(self, bullet, title, shelf):
+    def test_artefacts(self, bullet, title, finder):
         """Every number of the sentence is one of that made from records, rounded."""
         said = " ".join(README[README.index(bullet) :].partition("\n- ")[0].partition("\n\n")[0].split())
-        made = list_artefacts(shelf, ())[title]
+        made = list_artefacts(finder, ())[title]
         numbers, counts = re.findall(r"(?<!\d)\.\d+", said), re.findall(r"\d+ of \d+", said)
         known = [float(n) for n in re.findall(r"\d+\.\d+", made)]
         assert len(numbers) >= 2

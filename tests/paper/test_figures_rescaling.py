@@ -19,9 +19,9 @@ from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import FIGURES, save_figure
 from creditscope.paper.figures.rescaling import ALARM, MIXED, QUIET, plot_rescaling
-from creditscope.paper.studies import DerivedRecord, collect
+from creditscope.paper.studies import collect
 from creditscope.paper.studies._rescale import load_run, rescaled
-from creditscope.paper.studies.rescaling import FACTORS, rescaling
+from creditscope.paper.studies.rescaling import FACTORS, DerivedRecord, rescaling
 from creditscope.record import Record, load_records
 from creditscope.registry import STUDIES
 from creditscope.train.plan import plan_run

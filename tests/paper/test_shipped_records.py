@@ -47,8 +47,7 @@ def test_the_page_is_what_the_command_makes_of_the_records(call, tmp_path, monke
     assert (code, err) == (0, "")
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert page == (ROOT / "docs/reproduction.md").read_text(encoding="utf-8")
-    *counts, wrote = out.splitlines()
-    assert wrote == f"wrote {tmp_path / 'page.md'}"
+    counts = out.splitlines()
     tallies = dict(re.findall(r"^\| (?:\*\*)?([\w ]+?)(?:\*\*)? \| [^|]+ \| \d+ \| (\d+ of \d+) \|", page, flags=re.M))
     assert len(tallies) == 4
     for setting, inside in tallies.items():
@@ -69,9 +68,7 @@ def test_every_exported_file_fits_the_written_schema(results):
 
 def test_a_folder_without_records_is_refused(call, tmp_path):
     code, out, err = call("reproduction", "--records", tmp_path, "--out", tmp_path / "page.md")
-    assert (code, out) == (2, "")
-    assert f"Expected records under {tmp_path}, but got none." in err
-    assert not (tmp_path / "page.md").exists()
+    assert (code, out, str(tmp_path) in err, (tmp_path / "page.md").exists()) == (2, "", True, False)
 
 
 class TestOtherPeoplesScripts:
@@ -134,11 +131,8 @@ class TestOtherPeoplesScripts:
             for row in rows:
                 assert [len(row[name]) for name in ("W_grads_F", "Z_grads_F")] == [depth] * 2
                 assert [len(row[name]) for name in ("probe_acc", "M_rms", "D_norm")] == [depth + 1] * 3
-                numbers = [
-                    row["bp_acc"],
-                    *(x for name in ("W_grads_F", "Z_grads_F", "M_rms", "D_norm") for x in row[name]),
-                ]
-                assert all(math.isfinite(x) for x in numbers)
+                sizes = (x for name in ("W_grads_F", "Z_grads_F", "M_rms", "D_norm") for x in row[name])
+                assert all(math.isfinite(x) for x in (row["bp_acc"], *sizes))
                 gaps += sum(math.isnan(x) for x in row["probe_acc"])
                 assert all(math.isnan(x) or 0 <= x <= 1 for x in row["probe_acc"])
         assert gaps == text.count("NaN")

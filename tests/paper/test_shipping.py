@@ -11,21 +11,27 @@ import pytest
 from builders import make_record, make_snapshot, make_wanted, write_record
 
 from creditscope.errors import CreditscopeError
-from creditscope.paper.commands._drawing import drawable
+from creditscope.paper.commands.figure import drawable
 from creditscope.paper.studies import (
-    DerivedRecord,
     collect,
     resolve_study,
     scale_on_record,
     studies_at,
     study_on_record,
 )
-from creditscope.paper.studies._derived import Line, Source, derived_path, write_derived
 from creditscope.paper.studies.audit_hero import audit_hero
 from creditscope.paper.studies.bp_bottleneck import bp_bottleneck
 from creditscope.paper.studies.demo import demo
 from creditscope.paper.studies.normalisation import normalisation
-from creditscope.paper.studies.rescaling import FACTORS, rescaling
+from creditscope.paper.studies.rescaling import (
+    FACTORS,
+    DerivedRecord,
+    Measured,
+    Source,
+    rescaled_path,
+    rescaling,
+    write_rescaled,
+)
 from creditscope.record import Provenance, Record, load_records, write_bundle
 from creditscope.registry import FIGURES, STUDIES
 
@@ -46,14 +52,12 @@ def write_measured(root: Path, records: list[Record], *, weights: str = "") -> N
         assert record.spec is not None
         if record.spec.frozen:
             continue
-        scale = dict(zip(("h_norm", "g_norm"), ((11.0 / 3,) * 3, (1 / 3,) * 3), strict=True))
-        lines = [
-            Line(condition=c, snapshot=make_snapshot(record.facts, epoch=2, loss=c / 3, taps=scale)) for c in FACTORS
-        ]
-        source = Source(
-            study="rescaling", run=record.spec.name(), weights=weights, provenance=Provenance(facts=record.facts)
-        )
-        write_derived(derived_path(root, "rescaling", record), source, lines)
+        sizes = {"h_norm": (11.0 / 3,) * 3, "g_norm": (1 / 3,) * 3}
+        shots = {c: make_snapshot(record.facts, epoch=2, loss=c / 3, taps=sizes) for c in FACTORS}
+        lines = [Measured(condition=c, snapshot=shot) for c, shot in shots.items()]
+        provenance = Provenance(facts=record.facts)
+        source = Source(study="rescaling", run=record.name, weights=weights, provenance=provenance)
+        write_rescaled(rescaled_path(root, record), [source, *lines])
 
 
 class TestPack:
@@ -71,9 +75,8 @@ class TestPack:
         names = [r.name for r in kept]
         assert len(names) == len(set(names))
         assert {r.name for r in whole} - set(names) == {own.name}
-        assert f"left out: 1 run of no study at scale 'test': {own.name}" in out
         size = sum(path.stat().st_size for path in (tmp_path / "shipped").iterdir())
-        assert f"{len(names)} runs, {size:,} bytes together" in out
+        assert [word in out for word in (f": {own.name}\n", f"{len(names)} runs, {size:,} bytes")] == [True, True]
 
     def test_a_run_that_two_studies_want_is_in_the_first(self, call, tmp_path):
         """`snapshot_resmlp` wants BP and DFA of `audit_hero`."""
@@ -108,8 +111,7 @@ class TestPack:
     def test_nothing_to_pack_is_an_error(self, call, tmp_path):
         write_record(tmp_path / "records", make_record())
         code, _, err = call("pack", "--records", tmp_path / "records", "--out", tmp_path / "shipped")
-        assert (code, "Expected records of a study at scale 'paper' under" in err) == (2, True)
-        assert not (tmp_path / "shipped").exists()
+        assert (code, "scale 'paper'" in err, (tmp_path / "shipped").exists()) == (2, True, False)
 
 
 class TestPackAgain:
@@ -122,9 +124,7 @@ class TestPackAgain:
         study = audit_hero("test")
         write_study(tmp_path / "records", replace(study, runs=study.runs[:1]))
         _, out, _ = self.pack(call, tmp_path)
-        assert "audit_hero: 1 of 6 wanted runs\n" in out
-        assert "rescaling: 0 of 6 wanted runs\n" in out
-        assert "audit_hero.jsonl.xz (1 run, " in out
+        assert [word in out for word in ("audit_hero: 1 of 6", "rescaling: 0 of 6", "xz (1 run, ")] == [True] * 3
 
     def test_a_partial_bundle_does_not_replace_a_whole_one(self, call, tmp_path):
         write_study(tmp_path / "records", audit_hero("test"))
@@ -136,10 +136,10 @@ class TestPackAgain:
         write_study(tmp_path / "records", replace(study, runs=study.runs[:2]))
         write_study(tmp_path / "records", rescaling("test"))
         code, _, err = self.pack(call, tmp_path)
-        assert (code, "but runs would be lost: 4 of audit_hero.jsonl.xz. Nothing was written" in err) == (2, True)
+        assert (code, "4 of audit_hero.jsonl.xz" in err, "--replace" in err) == (2, True, True)
         assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
         code, out, _ = self.pack(call, tmp_path, "--replace")
-        assert (code, "audit_hero: 2 of 6 wanted runs" in out) == (0, True)
+        assert (code, "audit_hero: 2 of 6" in out) == (0, True)
         assert len(load_records(tmp_path / "out" / "audit_hero.jsonl.xz")) == 2
 
     def test_the_same_or_more_runs_need_no_flag(self, call, tmp_path):
@@ -156,15 +156,14 @@ class TestPackAgain:
         shared = [r for r in records if r.spec and r.spec.rule in ("bp", "dfa")]
         write_bundle(shared, tmp_path / "out" / "snapshot_resmlp.jsonl.xz")
         code, out, _ = self.pack(call, tmp_path)
-        assert code == 0
-        assert re.search(r"^stale: .*snapshot_resmlp.jsonl.xz \(4 runs\) is of a study that ships no run", out, re.M)
+        assert (code, bool(re.search(r"^stale: .*snapshot_resmlp.jsonl.xz \(4 runs\)", out, re.M))) == (0, True)
 
     def test_a_bundle_that_cannot_be_read_is_not_replaced(self, call, tmp_path):
         write_study(tmp_path / "records", audit_hero("test"))
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "audit_hero.jsonl.xz").write_bytes(b"nothing")
         code, _, err = self.pack(call, tmp_path)
-        assert (code, "audit_hero.jsonl.xz cannot be read" in err) == (2, True)
+        assert (code, "audit_hero.jsonl.xz" in err) == (2, True)
         assert self.pack(call, tmp_path, "--replace")[0] == 0
 
 
@@ -192,14 +191,12 @@ class TestScales:
         names = [study.name for study in studies_at("paper")]
         assert names == sorted(names)
         assert set(names) == set(STUDIES.names()) - {"demo"}
-        with pytest.raises(
-            CreditscopeError, match="Expected a scale that studies have, such as demo or paper, but got"
-        ):
+        with pytest.raises(CreditscopeError, match="'huge'"):
             studies_at("huge")
 
     def test_a_study_without_scales(self):
         assert resolve_study("demo") == resolve_study("demo", "demo") == demo()
-        with pytest.raises(CreditscopeError, match="Expected a study with several scales, but got scale 'paper' for"):
+        with pytest.raises(CreditscopeError, match="'paper' for 'demo'"):
             resolve_study("demo", "paper")
 
     def test_the_largest_scale_on_record(self):
@@ -219,18 +216,16 @@ class TestScaleOfFigures:
         records = [make_wanted(wanted) for wanted in audit_hero("paper").runs]
         write_bundle(records, tmp_path / "records" / "audit_hero.jsonl.xz")
         code, out, _ = call("figure", "audit_hero", "--records", tmp_path / "records", "--out", tmp_path / "out")
-        assert code == 0
-        assert "scale paper (the largest on record): audit_hero\n" in out
+        assert (code, bool(re.search(r"^scale paper .*: audit_hero$", out, re.M))) == (0, True)
         assert [path.name for path in (tmp_path / "records").iterdir()] == ["audit_hero.jsonl.xz"]
 
     def test_of_all_studies_each_has_its_own(self, call, tmp_path):
         records = [make_wanted(wanted) for wanted in audit_hero("paper").runs]
         write_bundle(records, tmp_path / "records" / "audit_hero.jsonl.xz")
         code, out, _ = call("figure", "all", "--records", tmp_path / "records", "--out", tmp_path / "out")
-        assert code == 0
-        assert re.search(r"^scale paper \(the largest on record\): audit_hero, rescaling, snapshot_resmlp$", out, re.M)
-        assert re.search(r"^scale demo \(none is on record\): bottleneck_controls, .*normalisation", out, re.M)
-        assert "audit_hero: 60 of 60 runs, wrote" in out
+        assert (code, "audit_hero: 60 of 60" in out) == (0, True)
+        assert re.search(r"^scale paper .*: audit_hero, rescaling, snapshot_resmlp$", out, re.M)
+        assert re.search(r"^scale demo .*: bottleneck_controls, .*normalisation", out, re.M)
 
 
 class TestFigureAll:
@@ -238,8 +233,7 @@ class TestFigureAll:
     def test_an_unknown_scale_is_refused_once(self, call, tmp_path, words):
         write_record(tmp_path / "records", make_record())
         code, out, err = call("figure", "all", "--records", tmp_path / "records", "--scale", "huge", *words)
-        assert (code, out) == (2, "")
-        assert "Expected a scale that studies have, such as demo or paper, but got 'huge'." in err
+        assert (code, out, "'huge'" in err) == (2, "", True)
 
     def test_figures_with_records_are_drawn_and_the_others_named(self, call, tmp_path):
         """A damaged bundle among them is named, too."""
@@ -248,12 +242,9 @@ class TestFigureAll:
         (tmp_path / "records" / "other.jsonl.xz").write_bytes(b"nothing")
         words = ("--records", tmp_path / "records", "--out", tmp_path / "figures", "--no-train", "--scale", "test")
         code, out, _ = call("figure", "all", *words)
-        assert code == 0
-        assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == ["audit_hero.pdf", "audit_hero.png"]
-        assert "audit_hero: 2 of 6 runs, wrote" in out
-        assert "  note: 4 of 6 runs are not on record: bp seed 42" in out
-        assert "bp_bottleneck: not drawn. Expected records of study 'bp_bottleneck'" in out
-        assert re.search("note: Bundle .*other.jsonl.xz cannot be read", out)
+        assert (code, {path.stem for path in (tmp_path / "figures").iterdir()}) == (0, {"audit_hero"})
+        said = ("audit_hero: 2 of 6", "  note: 4 of 6", "bp_bottleneck: not drawn", "other.jsonl.xz")
+        assert [word in out for word in said] == [True] * 4
         assert {line.partition(":")[0] for line in out.splitlines() if line[0] != " "} == {*drawable(), "note"}
 
     def test_shipped_records_give_the_same_figure_at_their_own_scale(self, call, tmp_path):
@@ -266,17 +257,16 @@ class TestFigureAll:
         for root in ("records", "shipped"):
             words = ("--records", tmp_path / root, "--out", tmp_path / f"{root} drawn", "--no-train")
             code, out, _ = call("figure", "audit_hero", *words)
-            assert (code, "note: 54 of 60 runs are not on record" in out) == (0, True)
+            assert (code, "note: 54 of 60" in out) == (0, True)
             drawn.append((tmp_path / f"{root} drawn" / "audit_hero.png").read_bytes())
         assert drawn[0] == drawn[1]
 
     def test_nothing_drawn_is_an_error(self, call, tmp_path):
         write_record(tmp_path, make_record())
         code, out, err = call("figure", "all", "--records", tmp_path, "--out", tmp_path / "out", "--no-train")
-        assert (code, "Expected records of at least one study under" in err) == (2, True)
-        assert out.count("not drawn") == len(drawable())
+        assert (code, str(tmp_path) in err, out.count("not drawn")) == (2, True, len(drawable()))
         code, _, err = call("figure", "all", "--records", tmp_path / "nowhere", "--no-train")
-        assert (code, "Expected a folder of records, but" in err) == (2, True)
+        assert (code, "nowhere" in err) == (2, True)
 
     def test_stored_records_need_no_torch(self, tmp_path):
         records = write_study(tmp_path / "records", rescaling("test"))
@@ -294,7 +284,7 @@ for words in (["pack", "--records", records, "--out", shipped, "--scale", "test"
 """
         done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        assert done.stdout.count("rescaling: 6 of 6 runs, wrote") == 2
+        assert done.stdout.count("rescaling: 6 of 6 runs") == 2
 
     def test_figures_and_studies_that_go_together(self):
         assert set(drawable()) == set(FIGURES.names()) & set(STUDIES.names())
@@ -313,7 +303,7 @@ class TestDemo:
     def test_without_shipped_records(self, call, ready):
         code, out, _ = call("demo", "--quiet")
         assert (code, "audit_hero.png" in out) == (0, True)
-        assert "Can these results be trusted?" in (ready / "out" / "report.html").read_text(encoding="utf-8")
+        assert "<html" in (ready / "out" / "report.html").read_text(encoding="utf-8")
         assert not (ready / "out" / "figures" / "paper").exists()
 
     def test_shipped_records_are_drawn_too(self, call, ready):
@@ -321,9 +311,8 @@ class TestDemo:
             write_record(ready / "whole", make_wanted(wanted))
         call("pack", "--records", ready / "whole", "--out", ready / "results" / "paper")
         code, out, _ = call("demo", "--quiet")
-        assert (code, "figures of the 6 runs in results/paper:" in out) == (0, True)
-        assert (ready / "out" / "figures" / "paper" / "audit_hero.pdf").is_file()
-        assert (ready / "out" / "figures" / "audit_hero.pdf").is_file()
+        assert (code, "6 runs in results/paper" in out) == (0, True)
+        assert all((ready / "out" / "figures" / name).is_file() for name in ("audit_hero.pdf", "paper/audit_hero.pdf"))
 
     def test_an_empty_folder_costs_nothing(self, call, ready):
         (ready / "results" / "paper").mkdir(parents=True)

@@ -147,9 +147,7 @@ def _settings(audit: Audit, histories: list[LayerHistory], origins: list[tuple[s
                 layers=tuple(layers.layer_row(*m, method, history, scales) for m, method, history in rows),
                 epochs=tuple(sorted({epoch for history in own for epoch in history.epochs})),
                 charts=draw_curves(methods, colours),
-                checks=tuple(
-                    (key, m.method, checks.check_rows(m)) for key, m in judged
-                ),
+                checks=tuple((key, m.method, checks.check_rows(m)) for key, m in judged),
                 spec=provenance.spec_facts(methods[0]),
                 provenance=tuple(provenance.provenance_row(method, origins) for method in methods),
                 cards=tuple((key, m.method, cards[key]) for key, m in judged if key in cards),

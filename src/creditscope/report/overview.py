@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.columns import METHODS, OF_WORD
 from creditscope.record import Record
-from creditscope.report.layers import counted
 from creditscope.report.model import Row
 from creditscope.text import count, first_few, span
 

@@ -11,8 +11,8 @@ from creditscope.auditing.show import LEGEND
 from creditscope.auditing.stats import NULL_SDS
 from creditscope.auditing.verdict import MEANINGS
 from creditscope.plots._quantities import title
-from creditscope.report.build import Report
 from creditscope.report import checks, overview
+from creditscope.report.build import Report
 from creditscope.report.colours import colour_rules
 from creditscope.report.history import SYMBOLS
 from creditscope.report.provenance import METHOD_HEAD, ORIGIN

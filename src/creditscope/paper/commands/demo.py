@@ -56,7 +56,7 @@ class Demo:
 
     def _draw_shipped(self) -> None:
         """What fails here is said and costs the demo nothing."""
-        from creditscope.paper.commands._drawing import draw_figures, drawable
+        from creditscope.paper.commands.figure import draw_figures, drawable
         from creditscope.paper.studies import study_on_record
         from creditscope.record import load_records
 
@@ -64,7 +64,7 @@ class Demo:
         records = load_records(self.shipped, problems=problems)
         say([f"figures of the {len(records)} runs in {self.shipped}:"])
         out = self.out / "figures" / "paper"
-        draw_figures(drawable(), records, self.shipped, out, find_study=lambda name: study_on_record(name, records))
+        draw_figures(drawable(), records, self.shipped, out, lambda name: study_on_record(name, records))
         say([f"note: {problem}" for problem in problems])
 
 

@@ -1,9 +1,9 @@
 """`creditscope figure`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -21,6 +21,7 @@ from creditscope.commands._options import (
 from creditscope.errors import CreditscopeError
 
 if TYPE_CHECKING:
+    from creditscope.paper.studies import Study
     from creditscope.record import Record
 
 LACKING = {
@@ -87,26 +88,78 @@ class Figure:
         return {name: scale for name, (scale, _) in found.items()}
 
     def _draw_what_is_there(self, source: Path) -> None:
-        from creditscope.paper.commands._drawing import draw_own
+        from creditscope.paper.studies import resolve_study, studies_at
         from creditscope.record import load_records
 
         if self.name == "all" and self.scale:
-            from creditscope.paper.studies import studies_at
-
             studies_at(self.scale)  # an unknown scale is refused once, not by every figure
         problems: list[str] = []
         records = load_records(source, problems=problems)
-        drawn = draw_own(records, self.out) if self.name == "own" else self._draw_studies(records, source)
+        if self.name == "own":
+            drawn = draw_own(records, self.out)
+        else:
+            scales = self._choose_scales(drawable(), records)
+            drawn = draw_figures(scales, records, source, self.out, lambda name: resolve_study(name, scales[name]))
         if not drawn:
             wanted, trains = LACKING[self.name]
             message = f"Expected records of {wanted} under {source}, but got none that can be drawn. {trains} them."
             raise CreditscopeError(with_problems(message, problems))
         say([f"note: {problem}" for problem in problems])
 
-    def _draw_studies(self, records: Sequence["Record"], source: Path) -> int:
-        from creditscope.paper.commands._drawing import draw_figures, drawable
-        from creditscope.paper.studies import resolve_study
 
-        names = drawable()
-        scales = self._choose_scales(names, records)
-        return draw_figures(names, records, source, self.out, find_study=lambda name: resolve_study(name, scales[name]))
+def draw_own(records: Sequence["Record"], out: Path) -> int:
+    """Draw the overview of whatever runs there are, one for each setting; returns how many were drawn."""
+    from creditscope.plots._own import save_overviews
+
+    drawn = 0
+    for title, paths, note in save_overviews(records, out):
+        drawn += bool(paths)
+        say([f"{title}: wrote {', '.join(map(str, paths))}" if paths else f"{title}: not drawn. {note}"])
+        say([f"  note: {note}"] if paths and note else [])
+    return drawn
+
+
+def drawable(names: Sequence[str] | None = None) -> list[str]:
+    """Figures that have a study of the same name; of those named, or all."""
+    from creditscope.registry import FIGURES, STUDIES
+
+    studies = STUDIES.names()
+    return [name for name in FIGURES.names() if name in (studies if names is None else names)]
+
+
+def draw_figures(
+    names: Iterable[str],
+    records: Sequence["Record"],
+    root: Path,
+    out: Path,
+    find_study: Callable[[str], "Study"],
+    *,
+    measure: bool = False,
+    **how: Any,
+) -> int:
+    """Draw each figure from those of the records that its study wants; what cannot be drawn is said.
+
+    Nothing is trained; with `measure`, what a study derives from its runs is measured where it is missing. Returns how
+    many were drawn.
+    """
+    from creditscope.paper.figures import describe_figure, save_figure
+    from creditscope.paper.studies import collect, find_missing
+    from creditscope.registry import FIGURES
+
+    drawn = 0
+    for name in names:
+        notes: list[str] = []
+        try:
+            study, plot = find_study(name), FIGURES.get(name)
+            missing = len(find_missing(study, records))
+            found = collect(
+                study, root, records=records, train=False, measure=measure and not missing, problems=notes, **how
+            )
+            paths = save_figure(plot(found), out, name, caption=describe_figure(plot, found))
+        except CreditscopeError as error:
+            say([f"{name}: not drawn. {error}"])
+            continue
+        drawn += 1
+        say([f"{name}: {len(study.runs) - missing} of {len(study.runs)} runs, wrote {', '.join(map(str, paths))}"])
+        say([f"  note: {note}" for note in notes])
+    return drawn

@@ -1,16 +1,20 @@
 """`creditscope reproduce`."""
 
 import json
+import os
+import platform
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+import creditscope
 from creditscope.commands import register_command
 from creditscope.commands._options import DataRoot, Folder, HowToTrain, Name, say
 from creditscope.errors import UnfinishedError
@@ -18,7 +22,8 @@ from creditscope.text import count
 
 if TYPE_CHECKING:
     from creditscope.paper.studies import Study
-    from creditscope.record import Record
+    from creditscope.record import Record, RunSpec
+    from creditscope.train.events import Event
 
 SUMMARY = "reproduce.json"
 
@@ -48,10 +53,8 @@ class Reproduce:
 
     def run(self) -> None:
         """Plan the union, train it, draw each figure once its runs are there, sum up."""
-        from creditscope.paper.commands._drawing import Gallery
-        from creditscope.paper.studies import resolve_study, studies_at
-        from creditscope.paper.studies._study import find_wanted
-        from creditscope.paper.studies._union import plan_union, train_union
+        from creditscope.paper.studies import find_wanted, resolve_study, studies_at
+        from creditscope.paper.studies._study import plan_union, train_runs
         from creditscope.record import load_records
         from creditscope.record.validate import lacks
 
@@ -71,19 +74,99 @@ class Reproduce:
             studies, records, specs, self.records, self.out, measure=self.train, device=self.training.device
         )
         with clock.timed(bool(specs)):
-            records += train_union(specs, self.records, problems=problems, reused=reused, readers=[gallery.read], **how)
+            records += train_runs(specs, self.records, problems=problems, reused=reused, readers=[gallery.read], **how)
             gallery.finish(records)
-            clock.summary = self._sum_up(studies, records)
+            clock.summary = sum_up({study.name: find_wanted(study, records) for study in studies})
         say([f"note: {problem}" for problem in problems])
         _show(clock.summary["studies"], clock)
 
-    def _sum_up(self, studies: Sequence["Study"], records: Sequence["Record"]) -> dict[str, Any]:
-        from creditscope.paper.studies._effort import describe_machine, sum_up
-        from creditscope.paper.studies._study import find_wanted
 
-        by_study = {study.name: find_wanted(study, records) for study in studies}
-        used = [record for found in by_study.values() for record in found]
-        return {"studies": sum_up(by_study), "machine": describe_machine(used)}
+class Gallery:
+    """The figures of several studies, which are drawn from `records` and those that `specs` will give.
+
+    Each is drawn once all that its study may choose from is there, and what is left at the end. `how` is handed on to
+    `draw_figures`.
+    """
+
+    def __init__(
+        self,
+        studies: Sequence["Study"],
+        records: Sequence["Record"],
+        specs: Sequence["RunSpec"],
+        root: Path,
+        out: Path,
+        **how: Any,
+    ):
+        from creditscope.paper.commands.figure import drawable
+        from creditscope.paper.studies._study import find_serving
+
+        self.studies = {study.name: study for study in studies}
+        self.records, self.root, self.out, self.how = list(records), root, out, how
+        self._left = drawable(list(self.studies))
+        self._awaited = {
+            name: {spec.digest() for spec in find_serving(self.studies[name], specs)}
+            for name in self._left
+            if self.studies[name].derive is None  # what must be measured first would take the device from training
+        }
+
+    def read(self, event: "Event") -> None:
+        """What is told while runs are trained: of their records, see `add`."""
+        from creditscope.train.events import Recorded
+
+        if isinstance(event, Recorded):
+            self.add([event.record])
+
+    def add(self, records: Sequence["Record"]) -> None:
+        """Further records, while others are made: draw what is whole now; what fails is tried again at the end."""
+        self.records += records
+        came = {record.spec.digest() for record in records if record.spec}
+        for awaited in self._awaited.values():
+            awaited -= came
+        for name in [name for name, awaited in self._awaited.items() if not awaited]:
+            del self._awaited[name]
+            with suppress(Exception):
+                self._draw(name)
+
+    def finish(self, records: Sequence["Record"]) -> None:
+        """Draw what was not, from all records there are."""
+        self.records = list(records)
+        for name in list(self._left):
+            self._draw(name)
+
+    def _draw(self, name: str) -> None:
+        from creditscope.paper.commands.figure import draw_figures
+
+        draw_figures([name], self.records, self.root, self.out, self.studies.__getitem__, **self.how)
+        self._left.remove(name)
+
+
+def worker_seconds(records: Sequence["Record"]) -> float:
+    """Seconds of all workers together; runs that were trained as one stack share theirs, which counts once."""
+    stacks: dict[tuple, float] = {}
+    for record in records:
+        spec, provenance = record.spec, record.provenance
+        if spec is not None:
+            key = (spec.stack_key(), provenance.stack) if provenance.stack else (spec.digest(),)
+            stacks[key] = max(stacks.get(key, 0.0), provenance.seconds)
+    return round(sum(stacks.values()), 3)
+
+
+def sum_up(by_study: Mapping[str, Sequence["Record"]]) -> dict[str, dict[str, Any]]:
+    """Runs and worker seconds by study, then together, where a run that several share counts once; and the machine.
+
+    That is this one and its libraries, and where and by which commits the records say they were made.
+    """
+    used = list({id(record): record for records in by_study.values() for record in records}.values())
+    rows = {**by_study, "together": used}
+    studies = {name: {"runs": len(rs), "worker_seconds": worker_seconds(rs)} for name, rs in rows.items()}
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    machine = {"platform": platform.platform(), "python": platform.python_version(), "cores": cores}
+    machine |= {"creditscope": creditscope.__version__, "torch": "unknown", "numpy": "unknown"}
+    for name in ("torch", "numpy"):
+        with suppress(PackageNotFoundError):
+            machine[name] = version(name)
+    made = {f"{name}s": sorted({getattr(r.provenance, name) for r in used} - {""}) for name in ("device", "commit")}
+    return {"studies": studies, "machine": {**machine, **made}}
 
 
 def _show(rows: dict[str, dict[str, float]], clock: "_Clock") -> None:

@@ -23,8 +23,7 @@ class Reproduction:
 
     def run(self) -> None:
         """Load, compare, write, and say how many numbers each setting puts inside."""
-        from creditscope.paper.reproduction import write_reproduction
-        from creditscope.paper.reproduction.page import lead_of
+        from creditscope.paper.published import write_reproduction
         from creditscope.record import load_records
 
         source, problems = choose_records(self.records, self.by_name), []
@@ -32,6 +31,5 @@ class Reproduction:
         if not records:
             message = f"Expected records under {source}, but got none. creditscope reproduce --scale paper trains them."
             raise CreditscopeError(with_problems(message, problems))
-        path = write_reproduction(records, self.out, root=source)
-        say([*lead_of(records), f"wrote {path}"])
+        say([*write_reproduction(records, self.out, root=source), f"wrote {self.out}"])
         say([f"note: {problem}" for problem in problems])

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, NotRequired
 
 from pydantic import Field, TypeAdapter
@@ -11,56 +12,23 @@ from typing_extensions import TypedDict
 from creditscope.auditing.thresholds import TRAJECTORY_ROWS
 from creditscope.paper.exports import Export
 from creditscope.paper.studies import Study
-from creditscope.paper.studies._study import find_wanted
+from creditscope.paper.studies._study import RunIndex
 from creditscope.record import Record, Snapshot
 
 Whole = Annotated[int, Field(ge=0)]
 Size = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Cosine = Annotated[float, Field(ge=-1.001, le=1.001, allow_inf_nan=False)]
-States = Annotated[list[Size], Field(min_length=3, description="median ‖h_l‖ at taps 0..L")]
-Gradients = Annotated[
-    list[Size], Field(min_length=3, description=f"median ‖g_l‖ at taps 0..L, divided by N = {TRAJECTORY_ROWS:,}")
-]
 Config = Annotated[dict[str, str], Field(description="only where a log was cut: which, where and why")]
-
-
-class Entry(TypedDict):
-    """One snapshot."""
-
-    epoch: Whole
-    acc_eval: Annotated[Share, Field(description="on the whole test set")]
-
-
-class Gamma(TypedDict):
-    """What a DFA log holds besides."""
-
-    gamma_dfa: Annotated[Cosine, Field(description="mean cosine of credit and gradient over taps 1..L")]
-
-
-class ResMLPEntry(Entry):
-    """A snapshot of a residual MLP."""
-
-    hidden_norms: States
-    bp_grad_norms_per_sample_med: Gradients
-
-
-class ResMLPGammaEntry(ResMLPEntry, Gamma):
-    """A snapshot of a residual MLP under DFA."""
-
-
-class ResMLPPair(TypedDict):
-    """BP and DFA on one seed."""
-
-    bp_log: list[ResMLPEntry]
-    dfa_log: list[ResMLPGammaEntry]
-    config: NotRequired[Config]
+Logs = Mapping[str, dict[str, Any]]
+"""The run wanted for every log of a file."""
 
 
 @dataclass(frozen=True)
 class Layout:
     """What the entries of a net's log are called, and whether they are read on the class token."""
 
+    net: str
     hidden: str
     gradient: str
     class_token: bool = False
@@ -70,13 +38,36 @@ class Layout:
         taps = snapshot.class_token if self.class_token else snapshot.taps
         if taps is None:
             return None
-        found: dict[str, Any] = {"epoch": snapshot.epoch, self.hidden: list(taps.h_norm)}
-        found |= {self.gradient: divided(taps.g_norm), "acc_eval": snapshot.accuracy}
-        found |= {"gamma_dfa": snapshot.gamma} if gamma else {}
+        found: dict[str, Any] = {"epoch": snapshot.epoch, "acc_eval": snapshot.accuracy, self.hidden: list(taps.h_norm)}
+        found |= {self.gradient: divided(taps.g_norm)} | ({"gamma_dfa": snapshot.gamma} if gamma else {})
         return found if is_finite(found.values()) else None
 
 
-RESMLP = Layout("hidden_norms", "bp_grad_norms_per_sample_med")
+@cache
+def log_shape(layout: Layout, *, alone: bool = True) -> TypeAdapter[Any]:
+    """What a file holds: BP and DFA, or FA alone, if that is exported; `schemas/FAMILY.json` is its JSON schema."""
+
+    def per_tap(description: str) -> Any:
+        return Annotated[list[Size], Field(min_length=3, description=description)]
+
+    def shape(name: str, fields: dict[str, Any]) -> Any:
+        return TypedDict(f"{layout.net}{name}", fields)  # pyright: ignore
+
+    of, over = (" of the class token", ", all tokens of a sample") if layout.class_token else ("", "")
+    fields: dict[str, Any] = {
+        "epoch": Whole,
+        "acc_eval": Annotated[Share, Field(description="on the whole test set")],
+        layout.hidden: per_tap(f"median ‖h_l‖{of} at taps 0..L"),
+        layout.gradient: per_tap(f"median ‖g_l‖{of} at taps 0..L, divided by N = {TRAJECTORY_ROWS:,}"),
+    }
+    gamma = Annotated[Cosine, Field(description=f"mean cosine of credit and gradient over taps 1..L{over}")]
+    entry, of_dfa = shape("Entry", fields), shape("GammaEntry", {**fields, "gamma_dfa": gamma})
+    config = {"config": NotRequired[Config]}
+    pair = shape("Pair", {"bp_log": list[entry], "dfa_log": list[of_dfa], **config})
+    return TypeAdapter(pair | shape("Alone", {"fa_log": list[entry], **config}) if alone else pair)
+
+
+RESMLP = Layout("ResMLP", "hidden_norms", "bp_grad_norms_per_sample_med")
 
 
 @dataclass(frozen=True)
@@ -98,18 +89,18 @@ def is_finite(values: Iterable[Any]) -> bool:
     return all(v is not None and math.isfinite(v) for v in flat)
 
 
-def find_run(records: Sequence[Record], wanted: dict[str, Any]) -> Record | None:
+def find_run(records: Iterable[Record], wanted: dict[str, Any]) -> Record | None:
     """The finished record of a wanted run."""
-    return next((r for r in find_wanted(Study("one", (wanted,)), records) if r.finished), None)
+    found = RunIndex(records).best(wanted)
+    return found if found and found.finished else None
 
 
-def choose_runs(study: Study, rules: Mapping[str, str], *, seed: int, **fields: Any) -> dict[str, dict[str, Any]]:
-    """The study's run of a seed for every log: `rules` names its rule, `fields` narrow the choice."""
-    chosen = {}
-    for log, rule in rules.items():
-        fitting = [w for w in study.runs if (w["rule"], w["seed"]) == (rule, seed) and fields.items() <= w.items()]
-        chosen[log] = fitting[0]
-    return chosen
+def choose_runs(study: Study, *rules: str, seed: int, **fields: Any) -> Logs:
+    """The study's run of a seed for the log of every rule; `fields` narrow the choice."""
+    asked = {"seed": seed, **fields}
+    return {
+        f"{rule}_log": next(w for w in study.runs if {**asked, "rule": rule}.items() <= w.items()) for rule in rules
+    }
 
 
 def read_log(record: Record, entries: Sequence[dict[str, Any] | None]) -> Log:
@@ -125,13 +116,7 @@ def read_log(record: Record, entries: Sequence[dict[str, Any] | None]) -> Log:
     return Log(kept, why + last)
 
 
-def export_logs(
-    records: Sequence[Record],
-    files: Mapping[str, dict[str, dict[str, Any]]],
-    *,
-    layout: Layout,
-    shape: TypeAdapter[Any],
-) -> Export:
+def export_logs(records: Sequence[Record], files: Mapping[str, Logs], layout: Layout) -> Export:
     """One file per path, its logs by the runs wanted for them.
 
     Files with the same logs are of one kind and get the epochs that all of these share.
@@ -139,30 +124,22 @@ def export_logs(
     kinds: dict[tuple[str, ...], dict[str, dict[str, Log]]] = {}
     missing = []
     for path, wanted in files.items():
-        logs, lacking = _find_logs(records, wanted, layout)
+        logs, lacking = {}, []
+        for name, run in wanted.items():
+            record, who = find_run(records, run), f"{run['rule']}, seed {run['seed']}"
+            if record is None:
+                lacking.append(f"{who} is not on record")
+                continue
+            logs[name] = read_log(record, [layout.entry(s, gamma=name == "dfa_log") for s in record.snapshots])
+            if not logs[name].entries:
+                lacking.append(f"{who} has no snapshot in which everything is finite")
         if lacking:
             missing.append(f"{path} is not written: {', '.join(lacking)}.")
         else:
             kinds.setdefault(tuple(wanted), {})[path] = logs
     content = {path: found for kind in kinds.values() for path, found in _share_epochs(kind).items()}
+    shape = log_shape(layout, alone=any("fa_log" in wanted for wanted in files.values()))
     return Export({p: shape.dump_python(shape.validate_python(content[p])) for p in files if p in content}, (*missing,))
-
-
-def _find_logs(
-    records: Sequence[Record], wanted: dict[str, dict[str, Any]], layout: Layout
-) -> tuple[dict[str, Log], list[str]]:
-    """The logs of one file, and in words those that cannot be had."""
-    logs, lacking = {}, []
-    for name, run in wanted.items():
-        record, who = find_run(records, run), f"{run['rule']}, seed {run['seed']}"
-        if record is None:
-            lacking.append(f"{who} is not on record")
-            continue
-        entries = [layout.entry(s, gamma=name == "dfa_log") for s in record.snapshots]
-        logs[name] = read_log(record, entries)
-        if not logs[name].entries:
-            lacking.append(f"{who} has no snapshot in which everything is finite")
-    return logs, lacking
 
 
 def _share_epochs(files: dict[str, dict[str, Log]]) -> dict[str, dict[str, Any]]:

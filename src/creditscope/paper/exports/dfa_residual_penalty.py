@@ -56,12 +56,8 @@ def dfa_residual_penalty(records: Sequence[Record], *, scale: str = "paper") -> 
     log = read_log(record, [_entry(snapshot) for snapshot in record.snapshots])
     if not log.entries:
         return Export({}, (f"{PATH} is not written: its run has no snapshot in which everything is finite.",))
-    config = {
-        **asdict(record.spec),
-        "lambda": record.spec.penalty,
-        "N": TRAJECTORY_ROWS,
-        **({"cut": log.cut} if log.cut else {}),
-    }
+    config = {**asdict(record.spec), "lambda": record.spec.penalty, "N": TRAJECTORY_ROWS}
+    config |= {"cut": log.cut} if log.cut else {}
     content = {"config": config, "final_acc": log.entries[-1]["test_acc"], "log": log.entries}
     return Export({PATH: shape().dump_python(shape().validate_python(content))})
 

@@ -9,7 +9,7 @@ from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from creditscope.paper.exports import Export, register_export
-from creditscope.paper.studies._study import fits
+from creditscope.paper.studies._study import RunIndex
 from creditscope.paper.studies.bp_bottleneck import bp_bottleneck
 from creditscope.record import Record
 
@@ -44,10 +44,11 @@ def diag_section23(records: Sequence[Record], *, scale: str = "paper") -> Export
     """One row per run, in the study's order of seeds; written as soon as every depth has one."""
     rows: dict[str, list[dict[str, Any]]] = {}
     lacking: dict[str, list[str]] = {}
+    index = RunIndex(records)
     for wanted in bp_bottleneck(scale).runs:
         key = f"L={wanted['net_options']['depth']}"
-        found = next((r for r in records if fits(r, wanted)), None)
-        row, why = _row(found) if found else (None, "not on record")
+        found = index.fitting(wanted)
+        row, why = _row(found[0]) if found else (None, "not on record")
         rows.setdefault(key, [])
         if row is None:
             lacking.setdefault(f"{key}, {why}", []).append(str(wanted["seed"]))

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from creditscope.auditing.criteria import CRITERIA, Criterion
-from creditscope.auditing.moment import Moment, first_epoch
+from creditscope.auditing.methods import Moment, first_epoch
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_missing, say_setting

@@ -11,7 +11,7 @@ from creditscope.auditing import Finding, audit
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures._selection import require_one_setting
-from creditscope.paper.studies import DerivedRecord
+from creditscope.paper.studies.rescaling import DerivedRecord
 from creditscope.record import Record, Snapshot
 from creditscope.text import name_all
 

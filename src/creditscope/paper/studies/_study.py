@@ -1,12 +1,13 @@
 """A study states its runs as partial specs; records are matched against them without planning a run."""
 
+import inspect
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.options import declared_options
@@ -14,13 +15,17 @@ from creditscope.record import Record, RunSpec, load_records
 from creditscope.record.spec import MEASURING_FIELDS
 from creditscope.record.table import richness
 from creditscope.record.validate import lacks
-from creditscope.registry import TASKS
+from creditscope.registry import STUDIES, TASKS
+
+if TYPE_CHECKING:
+    from creditscope.train.events import Event
 
 NOT_ASKED = ("data_version", "net_source", "rule_source", *MEASURING_FIELDS)
 DEFAULTS = {f.name: f.default for f in fields(RunSpec) if f.default is not MISSING}
 ASKED = tuple(name for name in DEFAULTS if name not in NOT_ASKED)
 VARIED = re.compile(r"(?:^|, )([^\W\d]\w*)(?= )")
 """Names of the options in a rule's variant, "head exact, scale unit"."""
+LARGEST_FIRST = ("paper", "demo")
 
 
 @dataclass(frozen=True)
@@ -39,8 +44,9 @@ class Study:
     name: str
     runs: tuple[dict[str, Any], ...]
     derive: Callable[..., list[Record]] | None = None
-    """Further records made from those of the runs: derive(records, root, measure=, problems=, device=); see `_derived`.
-    """
+    """Further records made from those of the runs: derive(records, root, measure=, problems=, device=)."""
+    ship: Callable[[Record, Path, Path], Path | None] | None = None
+    """Copies what was derived from a run to another root: ship(record, root, out)."""
 
 
 def matches(spec: RunSpec, wanted: dict[str, Any], *, whole: bool = False) -> bool:
@@ -83,44 +89,49 @@ def fits(record: Record, wanted: dict[str, Any], *, whole: bool = False) -> bool
     return record.spec is not None and asked and matches(record.spec, wanted, whole=whole)
 
 
-def find_missing(study: Study, records: Sequence[Record], *, whole: bool = False) -> list[dict[str, Any]]:
+class RunIndex:
+    """Records by all that is asked of a run but options; that tells most runs apart, so that few are compared."""
+
+    def __init__(self, records: Iterable[Record]):
+        self._by_kind: dict[tuple, list[Record]] = {}
+        for record in records:
+            if record.spec:
+                self._by_kind.setdefault(_kind(vars(record.spec)), []).append(record)
+
+    def fitting(self, wanted: dict[str, Any], *, whole: bool = False) -> list[Record]:
+        """Those that are the wanted run."""
+        return [r for r in self._by_kind.get(_kind(wanted), ()) if fits(r, wanted, whole=whole)]
+
+    def best(self, wanted: dict[str, Any]) -> Record | None:
+        """The one measured just as asked, or the richest."""
+        asked = _measuring(wanted)
+        fitting = self.fitting(wanted)
+        return max(fitting, key=lambda r: (_measuring(vars(r.spec)) == asked, richness(r)), default=None)
+
+
+def find_missing(study: Study, records: Iterable[Record], *, whole: bool = False) -> list[dict[str, Any]]:
     """Wanted runs that are not on record; `whole`: with all that is measured by now."""
-    known = _sorted_in((r.spec and vars(r.spec), r) for r in records if not (whole and lacks(r)))
-    return [w for w in study.runs if not any(fits(record, w, whole=whole) for record in known.get(_kind(w), ()))]
+    index = RunIndex(r for r in records if not (whole and lacks(r)))
+    return [wanted for wanted in study.runs if not index.fitting(wanted, whole=whole)]
+
+
+def find_wanted(study: Study, records: Iterable[Record]) -> list[Record]:
+    """One record for each of the study's runs that has any, in the order of the study."""
+    index = RunIndex(records)
+    found = (index.best(wanted) for wanted in study.runs)
+    return list({id(record): record for record in found if record}.values())
 
 
 def find_serving(study: Study, specs: Sequence[RunSpec]) -> list[RunSpec]:
     """Those of the specs whose records the study may choose from."""
-    wanted = _sorted_in((w, w) for w in study.runs)
-    return [spec for spec in specs if any(matches(spec, w) for w in wanted.get(_kind(vars(spec)), ()))]
-
-
-def find_wanted(study: Study, records: Sequence[Record]) -> list[Record]:
-    """One record for each of the study's runs that has any: of several, the one measured just as asked, or the richest.
-
-    They come in the order of the study.
-    """
-    known = _sorted_in((r.spec and vars(r.spec), r) for r in records)
-    found: dict[int, Record] = {}
+    by_kind: dict[tuple, list[dict[str, Any]]] = {}
     for wanted in study.runs:
-        fitting = [r for r in known.get(_kind(wanted), ()) if fits(r, wanted)]
-        if fitting:
-            best = max(fitting, key=lambda r: (_measuring(vars(r.spec)) == _measuring(wanted), richness(r)))
-            found.setdefault(id(best), best)
-    return list(found.values())
+        by_kind.setdefault(_kind(wanted), []).append(wanted)
+    return [spec for spec in specs if any(matches(spec, w) for w in by_kind.get(_kind(vars(spec)), ()))]
 
 
 def _kind(given: Mapping[str, Any]) -> tuple:
-    """All that is asked of a run but options; it tells most runs apart, so that few are compared further."""
     return given["task"], given["net"], given["rule"], *[given.get(name, DEFAULTS[name]) for name in ASKED]
-
-
-def _sorted_in(items: Iterable[tuple[Mapping[str, Any] | None, Any]]) -> dict[tuple, list]:
-    drawers: dict[tuple, list] = {}
-    for given, item in items:
-        if given:
-            drawers.setdefault(_kind(given), []).append(item)
-    return drawers
 
 
 def collect(
@@ -142,15 +153,14 @@ def collect(
     if records is None:
         records = load_records(root, problems=problems) if root.is_dir() else []
     missing, unread = find_missing(study, records, whole=train), list(problems)
-    reused = len(study.runs) - len(missing)
     if missing and train:
-        from creditscope.train.execute import run_all
         from creditscope.train.plan import plan_run
-        from creditscope.train.progress import choose_progress
 
         specs = [plan_run(**wanted) for wanted in missing]
-        with choose_progress(quiet=quiet, reused=reused) as progress:
-            records = [*records, *run_all(specs, root, readers=[progress.read], problems=problems, **how)]
+        records = [
+            *records,
+            *train_runs(specs, root, problems=problems, reused=len(study.runs) - len(missing), quiet=quiet, **how),
+        ]
     elif missing:
         problems.append(f"{len(missing)} of {len(study.runs)} runs are not on record: {_words(missing)}.")
     found = find_wanted(study, records)
@@ -168,6 +178,53 @@ def collect(
     return found
 
 
+def train_runs(
+    specs: Sequence[RunSpec],
+    root: Path,
+    *,
+    problems: list[str],
+    readers: Sequence[Callable[["Event"], None]] = (),
+    reused: int = 0,
+    quiet: bool = True,
+    **how: Any,
+) -> list[Record]:
+    """Train the runs in one go (`how`: see `run_all`); what `problems` says of them as unfinished is taken back."""
+    if not specs:
+        return []
+    from creditscope.train.execute import run_all
+    from creditscope.train.progress import choose_progress
+
+    with choose_progress(quiet=quiet, reused=reused) as progress:
+        records = run_all(specs, root, readers=[progress.read, *readers], problems=problems, **how)
+    finished = tuple(f"Record {record.name} is incomplete" for record in records)
+    problems[:] = [problem for problem in problems if not problem.startswith(finished)]
+    return records
+
+
+def plan_union(studies: Sequence[Study], records: Sequence[Record]) -> list[RunSpec]:
+    """What is not whole on record of any study's runs, each once; a richer one serves all who want it plainer."""
+    missing = [wanted for study in studies for wanted in find_missing(study, records, whole=True)]
+    if not missing:
+        return []
+    from creditscope.train.plan import plan_run
+
+    specs = {spec.digest(): spec for spec in (plan_run(**wanted) for wanted in missing)}
+    return drop_served(list(specs.values()))
+
+
+def drop_served(specs: Sequence[RunSpec]) -> list[RunSpec]:
+    """Those that no other of them serves: trained alike, and measured at least as richly."""
+    alike: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        training = {name: value for name, value in asdict(spec).items() if name not in MEASURING_FIELDS}
+        alike.setdefault(str(training), []).append(spec)
+    for together in alike.values():
+        for spec in list(together):
+            if any(other.measures(spec) for other in together if other is not spec):
+                together.remove(spec)
+    return [spec for together in alike.values() for spec in together]
+
+
 def choose_scale(scales: Mapping[str, dict[str, Any]], name: str) -> dict[str, Any]:
     """The fields that all runs of a study share at the scale called `name`.
 
@@ -178,6 +235,11 @@ def choose_scale(scales: Mapping[str, dict[str, Any]], name: str) -> dict[str, A
     if name not in scales:
         raise UnknownNameError("scale of the study", name, scales)
     return scales[name]
+
+
+def over_seeds(conditions: Iterable[Mapping[str, Any]], seeds: Sequence[int]) -> tuple[dict[str, Any], ...]:
+    """Every condition on every seed."""
+    return tuple({**condition, "seed": seed} for condition in conditions for seed in seeds)
 
 
 def drop_repeated(runs: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
@@ -193,3 +255,54 @@ def _words(missing: Sequence[Mapping[str, Any]]) -> str:
     counts = Counter(f"{w['rule']} seed {w.get('seed', DEFAULTS['seed'])}" for w in missing)
     names = [name + (f" ({count} runs)" if count > 1 else "") for name, count in counts.items()]
     return ", ".join(names[:6]) + (" …" if len(names) > 6 else "")
+
+
+def resolve_study(name: str, scale: str = "") -> Study:
+    """The study at its own scale, or at the one asked for; one without scales is at "demo"."""
+    make = STUDIES.get(name)
+    if _has_scales(make):
+        return make(scale) if scale else make()
+    if scale not in ("", "demo"):
+        raise CreditscopeError(
+            f"Expected a study with several scales, but got scale {scale!r} for {name!r}, which has one. Leave it out."
+        )
+    return make()
+
+
+def studies_at(scale: str) -> list[Study]:
+    """Every study that has scales and this one among them, by name."""
+    found = []
+    for name in STUDIES.names():
+        if _has_scales(STUDIES.get(name)):
+            try:
+                found.append(resolve_study(name, scale))
+            except UnknownNameError:
+                continue
+    if not found:
+        raise CreditscopeError(f"Expected a scale that studies have, such as demo or paper, but got {scale!r}.")
+    return found
+
+
+def scale_on_record(name: str, records: Sequence[Record]) -> tuple[str, bool]:
+    """The largest scale of a study that has records, and True; if none has, its own and False ("": has no scales)."""
+    make = STUDIES.get(name)
+    if not _has_scales(make):
+        return "", bool(find_wanted(make(), records))
+    for scale in LARGEST_FIRST:
+        try:
+            study = resolve_study(name, scale)
+        except UnknownNameError:
+            continue
+        if find_wanted(study, records):
+            return scale, True
+    own = inspect.signature(make).parameters["scale"].default
+    return ("" if own is inspect.Parameter.empty else own), False
+
+
+def study_on_record(name: str, records: Sequence[Record]) -> Study:
+    """The study at the largest scale that has records; at its own if none has."""
+    return resolve_study(name, scale_on_record(name, records)[0])
+
+
+def _has_scales(make: Any) -> bool:
+    return "scale" in inspect.signature(make).parameters

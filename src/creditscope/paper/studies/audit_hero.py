@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from creditscope.paper.studies import Study, choose_scale, register_study
+from creditscope.paper.studies import Study, choose_scale, over_seeds, register_study
 from creditscope.paper.studies._recipes import DEMO, PAPER, SEEDS, TEST, TWENTY_SEEDS
 
 RULES = ("bp", "block_fa", "dfa")
@@ -17,5 +17,5 @@ SCALES = {
 def audit_hero(scale: str = "demo", *, seeds: Sequence[int] = ()) -> Study:
     """Three rules by one recipe; "paper" is CIFAR-10 with 20 seeds, "demo" mnist1d with 3."""
     chosen = choose_scale(SCALES, scale)
-    recipe, seeds = chosen["recipe"], seeds or chosen["seeds"]
-    return Study("audit_hero", tuple({**recipe, "rule": rule, "seed": seed} for rule in RULES for seed in seeds))
+    conditions = [{**chosen["recipe"], "rule": rule} for rule in RULES]
+    return Study("audit_hero", over_seeds(conditions, seeds or chosen["seeds"]))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from creditscope.paper.studies import Study, choose_scale, register_study
+from creditscope.paper.studies import Study, choose_scale, over_seeds, register_study
 from creditscope.paper.studies._recipes import TWENTY_SEEDS
 from creditscope.paper.studies.bp_bottleneck import DEPTHS, PLAIN, RECIPE, TINY
 from creditscope.paper.studies.graph_depth import SQRT2
@@ -78,6 +78,6 @@ def bottleneck_controls(scale: str = "demo", *, depths: Sequence[int] = (), seed
     """BP under every control at every depth; the untrained net is the baseline's first snapshot."""
     chosen = choose_scale(SCALES, scale)
     recipe, width = {**chosen["recipe"], "task": chosen["task"]}, chosen.get("width", PLAIN["width"])
-    grid = product(depths or chosen["depths"], CONTROLS, seeds or chosen["seeds"])
-    runs = [{**control.run(recipe, width=width, depth=depth), "seed": seed} for depth, control, seed in grid]
-    return Study("bottleneck_controls", tuple(runs))
+    grid = product(depths or chosen["depths"], CONTROLS)
+    conditions = [control.run(recipe, width=width, depth=depth) for depth, control in grid]
+    return Study("bottleneck_controls", over_seeds(conditions, seeds or chosen["seeds"]))

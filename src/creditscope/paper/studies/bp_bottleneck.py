@@ -1,10 +1,9 @@
 """Deep GCNs by backprop: what each layer is told, and what it knows, at the end of training."""
 
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
-from creditscope.paper.studies import Study, choose_scale, register_study
+from creditscope.paper.studies import Study, choose_scale, over_seeds, register_study
 from creditscope.paper.studies._recipes import SEEDS, TWENTY_SEEDS
 
 DEPTHS = (6, 10, 20)
@@ -30,23 +29,14 @@ PLAIN = {"width": 64, "dropout": 0.0, "gain": 1.0, "residual": False, "norm": "n
 SCALES: dict[str, dict[str, Any]] = {
     "paper": {"recipe": RECIPE, "net": PLAIN, "depths": DEPTHS, "seeds": TWENTY_SEEDS},
     "demo": {"recipe": {**RECIPE, "task": "sbm"}, "net": PLAIN, "depths": DEPTHS, "seeds": SEEDS},
-    "test": {
-        "recipe": TINY,
-        "net": {**PLAIN, "width": 8},
-        "depths": (3, 5),
-        "seeds": (1, 2),
-    },
+    "test": {"recipe": TINY, "net": {**PLAIN, "width": 8}, "depths": (3, 5), "seeds": (1, 2)},
 }
 
 
 @register_study("bp_bottleneck")
-def bp_bottleneck(
-    scale: str = "demo", *, seeds: Sequence[int] | None = None, depths: Sequence[int] | None = None
-) -> Study:
+def bp_bottleneck(scale: str = "demo", *, seeds: Sequence[int] = (), depths: Sequence[int] = ()) -> Study:
     """A plain GCN at every depth and seed; "paper" is Cora with 20 seeds, "demo" the embedded graph with 3."""
     chosen = choose_scale(SCALES, scale)
-    runs = [
-        {**chosen["recipe"], "net_options": {**chosen["net"], "depth": depth}, "seed": seed}
-        for depth, seed in product(depths or chosen["depths"], seeds or chosen["seeds"])
-    ]
-    return Study("bp_bottleneck", tuple(runs))
+    nets = [{**chosen["net"], "depth": depth} for depth in depths or chosen["depths"]]
+    conditions = [{**chosen["recipe"], "net_options": net} for net in nets]
+    return Study("bp_bottleneck", over_seeds(conditions, seeds or chosen["seeds"]))

@@ -3,17 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from creditscope.paper.studies import Study, choose_scale, cross_architecture, register_study
-from creditscope.paper.studies._recipes import (
-    AT_THE_END,
-    FROZEN,
-    PAPER,
-    SEEDS,
-    TEST,
-    THIN,
-    TWENTY_SEEDS,
-    without_norm,
-)
+from creditscope.paper.studies import Study, choose_scale, cross_architecture, over_seeds, register_study
+from creditscope.paper.studies._recipes import AT_THE_END, FROZEN, PAPER, SEEDS, TEST, THIN, TWENTY_SEEDS, without_norm
 from creditscope.paper.studies._study import drop_repeated
 from creditscope.paper.studies.penalty_rescue import STRONG, WEAK
 from creditscope.paper.studies.reproduction import EVERY_EPOCH
@@ -40,17 +31,9 @@ def conventions(scale: str = "paper", *, seeds: Sequence[int] = ()) -> Study:
     """Block FA and DFA by the published conventions, wherever a number was published; wide nets on fewer seeds."""
     chosen = choose_scale(SCALES, scale)
     *_, student = cross_architecture.SCALES[scale]["recipes"]
-    conditions = _conditions(chosen["recipe"], short=chosen["short"])
-    conditions.append({**student, **EVERY_EPOCH, **DFA})
-    runs = [{**condition, "seed": seed} for condition in conditions for seed in seeds or chosen["seeds"]]
-    wide = {**wide_net(chosen, chosen["recipe"]["net_options"]["depth"]), **DFA}
-    runs += [{**wide, "seed": seed} for seed in seeds or chosen["few"]]
-    return Study("conventions", drop_repeated(runs))
-
-
-def _conditions(recipe: dict[str, Any], *, short: int) -> list[dict[str, Any]]:
-    brief = {**recipe, "epochs": short, "snapshot_every": 0}
-    return [
+    recipe = chosen["recipe"]
+    brief = {**recipe, "epochs": chosen["short"], "snapshot_every": 0}
+    conditions = [
         {**recipe, **THIN, **BLOCK_FA},
         {**brief, **AT_THE_END, **BLOCK_FA, "penalty": STRONG},
         *({**net, **EVERY_EPOCH, **DFA} for net in (recipe, without_norm(recipe))),
@@ -58,7 +41,11 @@ def _conditions(recipe: dict[str, Any], *, short: int) -> list[dict[str, Any]]:
         {**recipe, **AT_THE_END, **DFA, "targets": "redrawn"},
         {**brief, **AT_THE_END, **DFA},
         *({**brief, **DFA, "penalty": penalty} for penalty in (WEAK, STRONG)),
+        {**student, **EVERY_EPOCH, **DFA},
     ]
+    wide = {**wide_net(chosen, recipe["net_options"]["depth"]), **DFA}
+    runs = over_seeds(conditions, seeds or chosen["seeds"]) + over_seeds([wide], seeds or chosen["few"])
+    return Study("conventions", drop_repeated(runs))
 
 
 def wide_net(chosen: dict[str, Any], depth: int) -> dict[str, Any]:

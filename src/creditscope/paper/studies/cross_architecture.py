@@ -1,10 +1,9 @@
 """BP, FA and DFA over training in three architectures: a transformer, an MLP without terminal norm, one without any."""
 
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
-from creditscope.paper.studies import Study, choose_scale, register_study
+from creditscope.paper.studies import Study, choose_scale, over_seeds, register_study
 from creditscope.paper.studies import snapshot_vit as vit
 from creditscope.paper.studies._recipes import DEMO, PAPER, SEEDS, STUDENT, TEST, without_norm
 
@@ -37,5 +36,5 @@ SCALES: dict[str, dict[str, Any]] = {
 def cross_architecture(scale: str = "demo", *, seeds: Sequence[int] = ()) -> Study:
     """Three rules in every architecture, on the same seeds, so that no row rests on others than the next."""
     chosen = choose_scale(SCALES, scale)
-    grid = product(chosen["recipes"], RULES, seeds or chosen["seeds"])
-    return Study("cross_architecture", tuple({**recipe, "rule": rule, "seed": seed} for recipe, rule, seed in grid))
+    conditions = [{**recipe, "rule": rule} for recipe in chosen["recipes"] for rule in RULES]
+    return Study("cross_architecture", over_seeds(conditions, seeds or chosen["seeds"]))

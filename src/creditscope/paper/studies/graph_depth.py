@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from creditscope.paper.studies import Study, choose_scale, register_study
+from creditscope.paper.studies import Study, choose_scale, over_seeds, register_study
 from creditscope.paper.studies._recipes import TWENTY_SEEDS
 from creditscope.paper.studies.bp_bottleneck import PLAIN, RECIPE, TINY
 from creditscope.record import RunSpec
@@ -69,9 +69,8 @@ def graph_depth(
     """Every method at every depth on every graph; `tasks`, `depths` and `seeds` replace those of the scale."""
     chosen = choose_scale(SCALES, scale)
     recipe, width = chosen["recipe"], chosen.get("width", PLAIN["width"])
-    grid = product(tasks or chosen["tasks"], depths or chosen["depths"], methods, seeds or chosen["seeds"])
-    rich, runs = chosen.get("descent_to", 0), []
-    for task, depth, method, seed in grid:
+    rich, conditions = chosen.get("descent_to", 0), []
+    for task, depth, method in product(tasks or chosen["tasks"], depths or chosen["depths"], methods):
         tier = {"tier": "standard"} if method in RULES and depth <= rich else {}
-        runs.append({**method.fields(recipe, width=width, depth=depth), **tier, "task": task, "seed": seed})
-    return Study("graph_depth", tuple(runs))
+        conditions.append({**method.fields(recipe, width=width, depth=depth), **tier, "task": task})
+    return Study("graph_depth", over_seeds(conditions, seeds or chosen["seeds"]))

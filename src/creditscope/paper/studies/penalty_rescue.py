@@ -1,11 +1,10 @@
 """Does a penalty on what blocks add rescue DFA, and what does it cost? With the nulls and controls that say so."""
 
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
 from creditscope.paper.early import EARLY_UNTIL
-from creditscope.paper.studies import Study, choose_scale, register_study
+from creditscope.paper.studies import Study, choose_scale, over_seeds, register_study
 from creditscope.paper.studies._recipes import DEMO, FROZEN, PAPER, SEEDS, TEN_SEEDS, TEST
 
 WEAK, STRONG = 1e-4, 1e-2
@@ -35,5 +34,4 @@ def penalty_rescue(scale: str = "demo", *, seeds: Sequence[int] = (), credit_nor
         {**dfa, **FROZEN},
         {**recipe, **FROZEN, "rule": "bp"},
     ]
-    runs = [{**condition, "seed": seed} for condition, seed in product(conditions, seeds or chosen["seeds"])]
-    return Study("penalty_rescue", tuple(runs))
+    return Study("penalty_rescue", over_seeds(conditions, seeds or chosen["seeds"]))

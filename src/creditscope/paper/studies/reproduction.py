@@ -3,18 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from creditscope.paper.studies import Study, choose_scale, cross_architecture, register_study
-from creditscope.paper.studies._recipes import (
-    AT_THE_END,
-    DEMO,
-    FROZEN,
-    PAPER,
-    SEEDS,
-    TEST,
-    THIN,
-    TWENTY_SEEDS,
-    without_norm,
-)
+from creditscope.paper.studies import Study, choose_scale, cross_architecture, over_seeds, register_study
+from creditscope.paper.studies import _recipes as recipes
+from creditscope.paper.studies._recipes import AT_THE_END, FROZEN, SEEDS, THIN, TWENTY_SEEDS, without_norm
 from creditscope.paper.studies._study import drop_repeated
 from creditscope.paper.studies.bp_bottleneck import PLAIN, RECIPE
 from creditscope.paper.studies.graph_depth import BP_VARIANTS, Method
@@ -23,16 +14,16 @@ from creditscope.paper.studies.penalty_rescue import penalty_rescue
 NORMALISED = ("batch", "sample")
 EVERY_EPOCH = {**AT_THE_END, "snapshot_every": 1}
 SCALES: dict[str, dict[str, Any]] = {
-    "demo": {"recipe": DEMO, "short": 30, "width": 256, "seeds": SEEDS},
+    "demo": {"recipe": recipes.DEMO, "short": 30, "width": 256, "seeds": SEEDS},
     "paper": {
-        "recipe": PAPER,
+        "recipe": recipes.PAPER,
         "short": 30,
         "width": 512,
         "seeds": SEEDS,
         "fa_seeds": TWENTY_SEEDS,
         "graph_seeds": TWENTY_SEEDS[:5],
     },
-    "test": {"recipe": TEST, "short": 1, "width": 24, "seeds": SEEDS[:2]},
+    "test": {"recipe": recipes.TEST, "short": 1, "width": 24, "seeds": SEEDS[:2]},
 }
 
 
@@ -47,19 +38,18 @@ def reproduction(scale: str = "demo", *, seeds: Sequence[int] = ()) -> Study:
     *_, student = cross_architecture.SCALES[scale]["recipes"]
     conditions += [{**student, **EVERY_EPOCH, "rule": "dfa", "credit_norm": norm} for norm in NORMALISED]
     asked, seeds = seeds, seeds or chosen["seeds"]
-    runs = [{**condition, "seed": seed} for condition in conditions for seed in seeds]
     fa = {**chosen["recipe"], **THIN, "rule": "fa"}
-    runs += [{**fa, "seed": seed} for seed in asked or chosen.get("fa_seeds", seeds)]
+    runs = over_seeds(conditions, seeds) + over_seeds([fa], asked or chosen.get("fa_seeds", seeds))
     for norm in NORMALISED:
         runs += penalty_rescue(scale, seeds=seeds, credit_norm=norm).runs
     if "graph_seeds" in chosen:
-        runs += [{**condition, "seed": seed} for condition in _graphs() for seed in asked or chosen["graph_seeds"]]
+        runs += over_seeds(_graphs(), asked or chosen["graph_seeds"])
     return Study("reproduction", drop_repeated(runs))
 
 
 def _conditions(recipe: dict[str, Any], *, width: int, short: int) -> list[dict[str, Any]]:
     plain, wide = without_norm(recipe), {**recipe, "net_options": {**recipe["net_options"], "width": width}}
-    brief = {**recipe, **AT_THE_END, "epochs": short}
+    brief, depth = {**recipe, **AT_THE_END, "epochs": short}, recipe["net_options"]["depth"]
     normalised = [{"credit_norm": norm} for norm in NORMALISED]
     norms = [{"credit_norm": "none"}, *normalised]
     frozen = {**recipe, **FROZEN}
@@ -73,7 +63,7 @@ def _conditions(recipe: dict[str, Any], *, width: int, short: int) -> list[dict[
         *({**frozen, "rule": rule, **norm} for rule in ("dfa", "block_fa") for norm in norms),
         *({**frozen, **rule} for rule in ({"rule": "bp"}, {"rule": "fa"}, exact_head)),
         *({**without_norm(frozen), "rule": rule} for rule in ("bp", "dfa")),
-        *({**brief, "rule": rule, "train_last": last} for rule in ("bp", "dfa") for last in range(1, _depth(recipe))),
+        *({**brief, "rule": rule, "train_last": last} for rule in ("bp", "dfa") for last in range(1, depth)),
     ]
 
 
@@ -84,7 +74,3 @@ def _graphs() -> list[dict[str, Any]]:
         *(method.fields(RECIPE, **deep) for method in BP_VARIANTS),
         *({**Method(rule).fields(RECIPE, **few), "epochs": 50} for rule in ("bp", "kaft")),
     ]
-
-
-def _depth(recipe: dict[str, Any]) -> int:
-    return recipe["net_options"]["depth"]

@@ -1,10 +1,9 @@
 """BP and DFA over the training of a small vision transformer, on the class token."""
 
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
-from creditscope.paper.studies import Study, choose_scale, register_study
+from creditscope.paper.studies import Study, choose_scale, over_seeds, register_study
 from creditscope.paper.studies._recipes import PAPER, SEEDS, VIT
 
 RULES = ("bp", "dfa")
@@ -28,8 +27,8 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 @register_study("snapshot_vit")
-def snapshot_vit(scale: str = "demo", *, seeds: Sequence[int] = (), rules: Sequence[str] = RULES) -> Study:
+def snapshot_vit(scale: str = "demo", *, seeds: Sequence[int] = ()) -> Study:
     """Two rules by one recipe; "paper" is CIFAR-10, "demo" scikit-learn's digits; three seeds."""
     chosen = choose_scale(SCALES, scale)
-    grid = product(rules, seeds or chosen["seeds"])
-    return Study("snapshot_vit", tuple({**chosen["recipe"], "rule": rule, "seed": seed} for rule, seed in grid))
+    conditions = [{**chosen["recipe"], "rule": rule} for rule in RULES]
+    return Study("snapshot_vit", over_seeds(conditions, seeds or chosen["seeds"]))

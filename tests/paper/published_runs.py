@@ -1,14 +1,14 @@
 """Every run behind the reproduction table as a synthetic record, and the same with other numbers."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
 from paper_runs import run_of
 
-from creditscope.paper.reproduction._shelf import Shelf
-from creditscope.paper.reproduction.compare import Published
-from creditscope.paper.reproduction.published import PUBLISHED
+from creditscope.paper.published.numbers import PUBLISHED, Published
+from creditscope.paper.published.readings import RunFinder
 from creditscope.paper.studies._study import DEFAULTS, drop_repeated
 from creditscope.record import Record
 from creditscope.registry import STUDIES
@@ -38,12 +38,12 @@ def entry(name: str) -> Published:
 
 def change(name: str, **others) -> list[Record]:
     """All records with other numbers in the runs that an entry reads: functions of the seed's place give snapshots."""
-    shelf = Shelf(everything())
-    entry(name).reading(shelf)
-    seeds = sorted({r.spec.seed for r in shelf.read.values()})
+    finder = RunFinder(everything())
+    entry(name).reading(finder)
+    seeds = sorted({r.spec.seed for r in finder.read.values()})
     found = []
     for record in everything():
-        if id(record) in shelf.read:
+        if id(record) in finder.read:
             fields = {field: make(seeds.index(record.spec.seed)) for field, make in others.items()}
             taps = fields.pop("taps", {})
             last = replace(record.last, taps=replace(record.last.taps, **taps), **fields)
@@ -58,3 +58,8 @@ def is_seed(record: Record, rule: str, seeds: Iterable[int]) -> bool:
     plain = (spec.net, spec.rule, spec.epochs, spec.frozen, spec.credit_norm) == ("resmlp", rule, 100, False, "none")
     same = spec.net_options == {"depth": 4, "width": 256, "terminal_norm": True} and spec.targets == "true"
     return plain and same and not spec.rule_options and spec.seed in seeds
+
+
+def numbers(text: str) -> list[float]:
+    """Those in a text, in order."""
+    return [float(word) for word in re.findall(r"[+-]?\d+\.?\d*(?:e-?\d+)?", text)]
