@@ -41,7 +41,7 @@ def plot_bp_bottleneck(records: Sequence[Record]) -> Figure:
         fig, ((gradients, probes),) = make_page(1, 2, height=2.8)
         draw_gradients(gradients, found)
         draw_probes(probes, found)
-        keys, drawn = _depths.depth_keys(found), {line.get_gid() for ax in fig.axes for line in ax.lines}
+        keys, drawn = _depths.depth_keys(found), {line.get_gid() or "" for ax in fig.axes for line in ax.lines}
         if any(gid.endswith("float32") for gid in drawn):
             keys.append(grey_key("norm in float32, where it differs", ls="", marker="s", mfc="white"))
         if "chance" in drawn:
