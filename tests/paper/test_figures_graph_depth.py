@@ -168,6 +168,8 @@ def test_rules_train_fail_diverge_or_are_undecided():
     for method in (RECIPE, KAFT):
         trained = [d for d in DEPTHS if interval(accuracies(found, d, method))[0] > MAJORITY + 0.05]
         assert state(found, "deepest that trains")[name(method)].value == trained[-1]
+        mean = np.mean(accuracies(found, trained[-1], method))
+        assert state(found, "accuracy there")[name(method)].value.mean == pytest.approx(mean)
 
 
 def test_lost_runs_break_lines_and_are_counted():

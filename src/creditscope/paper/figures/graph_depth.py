@@ -35,8 +35,7 @@ STARTS = {
     (1.0, True): ("*", 5.0, "#bf812d"),
 }
 """Marker, its size and colour of a variant of BP, by gain and residual."""
-RANGE = "#d6e4f0"
-"""Colour of the range of the other BP variants."""
+RANGE = "#d6e4f0"  # of the other BP variants
 TINTS = {"below": "#cfe0f1", "": "white", "above": "#f6d3cf"}
 HATCH: dict[str, Any] = {"facecolor": "none", "edgecolor": FAINT, "hatch": "/////", "lw": 0}
 LABELS = ("accuracy, rules", "accuracy, BP variants", "mean alignment Γ")
@@ -193,6 +192,7 @@ def _state(graph: Graph) -> list[Statement]:
         *((f"accuracy {at}", name(m), graph.interval(depth, m), graph.judge(depth, m)) for m in METHODS),
         *((f"Γ {at}", name(rule), graph.interval(depth, rule, "gamma"), "") for rule in RULES),
         *(("deepest that trains", name(m), max(trained[m], default="none"), "") for m in METHODS),
+        *(("accuracy there", name(m), graph.interval(own[-1], m), "") for m, own in trained.items() if own),
     ]
     differences = [
         (f"{name(rule)} − BP {at}, pp", name(bp), graph.difference(depth, rule, bp))
