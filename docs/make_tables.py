@@ -15,16 +15,16 @@ from itertools import groupby
 from pathlib import Path
 
 from creditscope.auditing import MethodAudit, audit
-from creditscope.auditing.stats import Interval
-from creditscope.paper.figures._graph_grid import select_grid
-from creditscope.paper.figures._words import half_width, share, signed
+from creditscope.auditing.stats import Interval, write_points
+from creditscope.paper.figures._graph_grid import name as method_name
+from creditscope.paper.figures._graph_grid import pick_graphs
 from creditscope.paper.published.compare import compare_settings, tally
 from creditscope.paper.published.numbers import AS_PUBLISHED, OURS, PUBLISHED, SAMPLE, SETTINGS
 from creditscope.paper.published.readings import RunFinder
 from creditscope.paper.studies import collect, resolve_study
 from creditscope.paper.studies.graph_depth import METHODS
 from creditscope.record import Record, load_records
-from creditscope.text import DASH, span
+from creditscope.text import DASH, number, span
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "results" / "paper"
@@ -47,7 +47,6 @@ QUANTITIES = (
 )
 """The main published numbers, the first entry of each name."""
 JUDGED = ("use of depth, pp (n)", "trained depth")
-GRAPHS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
 CONDITION = re.compile(
     r"(?:cora|citeseer|pubmed) · gcn \(depth (4|6|8|10|16|20|32), width 64(?:, gain [\d.]+|, residual True)?\) · "
     r"100 epochs · optimiser adam · lr 0.01 · schedule constant · weight_decay (?:0.0005|0.0)"
@@ -84,7 +83,7 @@ def main_rules(shipped: Shipped) -> str:
             m.method,
             str(len(m.seeds)),
             *(_mean(interval) for interval in (m.accuracy, m.frozen_own, m.frozen_bp)),
-            signed(m.gamma or 0.0, digits=3),
+            number(m.gamma or 0.0, "+.3f"),
             _verdict(m, "**"),
         ]
         for m in (by_name[rule] for rule in RULES)
@@ -129,7 +128,7 @@ def audit_main(shipped: Shipped) -> str:
     for m in shipped.methods:
         if m.setting == MAIN:
             name, seeds, accuracy, gain, depth, verdict = _judged(m)
-            found = [share(m.gamma or 0.0, digits=3), _size(m.growth), _size(m.g_top)]
+            found = [share(m.gamma or 0.0), _size(m.growth), _size(m.g_top)]
             rows.append([name, seeds, accuracy, _mean(m.frozen_own), gain, depth, *found, verdict])
     return table(columns, rows)
 
@@ -170,19 +169,17 @@ def depth_used(shipped: Shipped) -> str:
 def graph_accuracies(shipped: Shipped) -> str:
     """Mean accuracy of every method by depth, a graph under the other."""
     study = resolve_study("graph_depth", "paper")
-    grid = select_grid(collect(study, RECORDS, records=shipped.records, train=False, problems=[]))
+    graphs = pick_graphs(collect(study, RECORDS, records=shipped.records, train=False, problems=[]))
     rows = []
-    for task in grid.tasks:
-        rows.append([f"**{GRAPHS[task]}**", *[""] * len(grid.depths)])
+    for graph in graphs:
+        rows.append([f"**{graph.name}**", *[""] * len(graph.depths)])
         for method in METHODS:
             cells = []
-            for depth in grid.depths:
-                cell = grid.cell(task, depth, method)
-                mean, lost = cell.interval(), len(cell.diverged)
-                cells.append((share(mean.mean, digits=3) if mean else DASH) + (f" ({lost} div.)" if lost else ""))
-            name = grid.name(method)
-            rows.append(["BP by the recipe" if name == "BP" else name, *cells])
-    return table(["method", *map(str, grid.depths)], rows)
+            for depth in graph.depths:
+                mean, lost = graph.interval(depth, method), len(graph.cell(depth, method).diverged)
+                cells.append((share(mean.mean) if mean else DASH) + (f" ({lost} div.)" if lost else ""))
+            rows.append([method_name(method), *cells])
+    return table(["method", *map(str, graphs[0].depths)], rows)
 
 
 def took(shipped: Shipped) -> str:
@@ -194,7 +191,7 @@ def took(shipped: Shipped) -> str:
 
 def _judged(m: MethodAudit) -> list[str]:
     gain, depth = m.gain, m.trained_depth
-    used = f"{signed(100 * gain.mean)} ± {100 * half_width(gain):.1f} ({gain.n})" if gain else DASH
+    used = f"{write_points(gain)} ({gain.n})" if gain else DASH
     trained = span(depth.low, depth.high, " to ") if depth else DASH
     return [m.method, str(len(m.seeds)), _mean(m.accuracy), used, trained, _verdict(m)]
 
@@ -205,13 +202,18 @@ def _verdict(m: MethodAudit, mark: str = "") -> str:
 
 
 def _mean(found: Interval | None) -> str:
-    return _plus_minus(found.mean, half_width(found)) if found else DASH
+    return _plus_minus(found.mean, None if found.high is None else found.high - found.mean) if found else DASH
 
 
 def _plus_minus(mean: float | None, half: float | None) -> str:
     if mean is None:
         return DASH
-    return share(mean, digits=3) + ("" if half is None else f" ± {share(half, digits=3)}")
+    return share(mean) + ("" if half is None else f" ± {share(half)}")
+
+
+def share(value: float) -> str:
+    """A number from 0 to 1 without its leading zero."""
+    return number(value, ".3f").lstrip("0")
 
 
 def _size(value: float | None) -> str:

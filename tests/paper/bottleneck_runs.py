@@ -1,13 +1,14 @@
-"""Records of deep GCNs with other numbers in them, and what a figure of them holds."""
+"""Records of deep GCNs with other numbers in them, and what a figure of them draws and states."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from creditscope.record import Record, WeightMeasures
+from creditscope.plots import Caption
+from creditscope.record import Record
 
 
 def depth_of(record: Record) -> int:
@@ -30,26 +31,10 @@ def altered(records: Sequence[Record], depth: int, *, layers=None, weights=None,
     return found
 
 
-def panel(fig: Figure, label: str) -> Axes:
-    return next(ax for ax in fig.axes if ax.get_label() == label)
-
-
 def line(ax: Axes, gid: str) -> np.ndarray:
     return np.asarray(next(found for found in ax.lines if found.get_gid() == gid).get_ydata(), dtype=float)
 
 
-def has_line(ax: Axes, gid: str) -> bool:
-    return any(found.get_gid() == gid for found in ax.lines)
-
-
-def tiny(weights: WeightMeasures) -> dict:
-    """True norms of 1e-26, which a float32 norm takes for 0."""
-    count = len(weights.exact_norm)
-    norms = tuple(1e-26 * (i + 1) for i in range(count))
-    return {"exact_norm": norms, "exact_float32": (0.0,) * count, "exact_underflow": (1,) * count}
-
-
-def gone(weights: WeightMeasures) -> dict:
-    """Gradients of which every element is 0."""
-    count = len(weights.exact_norm)
-    return {"exact_norm": (0.0,) * count, "exact_float32": (0.0,) * count, "exact_all_zero": (1,) * count}
+def value(caption: Caption, quantity: str, group: str) -> Any:
+    (found,) = [s for s in caption.statements if (s.quantity, s.group) == (quantity, group)]
+    return found.value

@@ -2,49 +2,38 @@
 
 import numpy as np
 import pytest
-from bottleneck_runs import altered, depth_of, line, panel
-from pages import assert_clear, texts
+from bottleneck_runs import altered, depth_of, line, value
+from pages import assert_clear
 
-from creditscope.errors import CreditscopeError
-from creditscope.paper.figures import _depths
-from creditscope.paper.figures.forward_magnitude import plot_forward_magnitude
-from creditscope.record import Record, load_records
+from creditscope.paper.figures.forward_magnitude import describe, plot_forward_magnitude
+from creditscope.record import load_records
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def records(bottleneck) -> list[Record]:
+def records(bottleneck):
     return load_records(bottleneck)
 
 
-@pytest.mark.slow
-def test_sizes_of_states_follow_the_records(records):
+def test_sizes_and_shares_follow_the_records(records):
     fig = plot_forward_magnitude(records)
-    for letter, depth in (("A", 3), ("B", 5)):
-        for name in ("rms", "dispersion"):
-            values = np.array([getattr(r.last.layers, name) for r in records if depth_of(r) == depth])
-            np.testing.assert_allclose(line(panel(fig, letter), name), np.median(values, axis=0))
-    zero = plot_forward_magnitude(
-        altered(records, 3, layers=lambda m: {"rms": (0.5, 1e-20, 0.0, 0.0), "dispersion": (0.25, 1e-21, 0.0, 0.0)})
-    )
-    assert "M falls from 0.5 at H₀ to exactly 0 at H₂. After H₀, 0.10 to 0.10 of what is there differs" in texts(zero)
-    assert "exactly 0 (drawn here)" in texts(zero)
-    assert_clear(zero)
+    for depth in (3, 5):
+        own = [r.last.layers for r in records if depth_of(r) == depth]
+        sizes, spread = (np.median([getattr(m, name) for m in own], axis=0) for name in ("rms", "dispersion"))
+        np.testing.assert_allclose(line(fig.axes[0], f"L = {depth}"), sizes)
+        np.testing.assert_allclose(line(fig.axes[1], f"L = {depth}"), spread / sizes)
+        assert value(describe(records), "M of the last state", f"L = {depth}") == pytest.approx(sizes[-1])
+    assert_clear(fig)
 
 
-@pytest.mark.slow
-def test_states_that_are_not_measured_are_not_zero(records):
-    lost = altered(records, 3, layers=lambda m: {"rms": (0.5, 2.0, None, 8.0), "dispersion": (0.2, 1.0, None, 2.0)})
-    said = texts(plot_forward_magnitude(lost))
-    assert "M grows from 0.5 at H₀ to 8 at H₃. M is not measured at H₂. After H₀, 0.25 to 0.50 of what is" in said
-    assert "exactly 0" not in said
-    lost = altered(records, 3, layers=lambda m: {"rms": (0.5, None, 0.0, 0.0), "dispersion": (0.2, None, 0.0, 0.0)})
-    said = texts(plot_forward_magnitude(lost))
-    assert "M falls from 0.5 at H₀ to exactly 0 at H₂. M is not measured at H₁." in said
-
-
-def test_no_depth_is_dropped(records, monkeypatch):
-    monkeypatch.setattr(_depths, "DEPTHS", (3, 5, *range(11, 17)))
-    assert len(plot_forward_magnitude(records).axes) == 8
-    monkeypatch.setattr(_depths, "DEPTHS", (3, 5, *range(11, 18)))
-    with pytest.raises(CreditscopeError, match="Expected at most 8 depths, a panel each, but got 9: 3, 5, 11, 12"):
-        plot_forward_magnitude(records)
+def test_zeros_lie_at_the_foot_and_unknown_states_are_no_zeros(records):
+    sizes, spread = (0.5, 1e-20, None, 0.0), (0.25, 1e-21, None, 0.0)
+    changed = altered(records, 3, layers=lambda m: {"rms": sizes, "dispersion": spread})
+    fig, caption = plot_forward_magnitude(changed), describe(changed)
+    drawn, foot = line(fig.axes[0], "L = 3"), line(fig.axes[0], "zero")[0]
+    np.testing.assert_array_equal(drawn, [0.5, 1e-20, np.nan, foot])
+    np.testing.assert_allclose(line(fig.axes[1], "L = 3"), [0.5, 0.1, np.nan, np.nan])
+    assert value(caption, "first state that is exactly 0", "L = 3") == "H₃"
+    assert value(caption, "states without M", "L = 3") == "H₂"
+    assert [value(caption, f"D/M after H₀, {end}", "L = 3") for end in ("least", "most")] == pytest.approx([0.1, 0.1])

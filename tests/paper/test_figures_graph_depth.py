@@ -1,198 +1,221 @@
-"""Study and figure `graph_depth`: which runs, which numbers, and that captions and tables follow the data."""
+"""Study and figure `graph_depth`: which runs, who trains, and that lines, cells and statements follow the records."""
 
-import re
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
-from builders import make_record, write_record
-from graph_grids import (
-    DEPTHS,
-    FAILS,
-    KAFT,
-    LABELS,
-    MAJORITY,
-    RECIPE,
-    SEEDS,
-    accuracies,
-    changed,
-    drawn,
-    make_grid,
-    make_run,
-    panel,
-    said_in,
-    words,
-)
-from pages import assert_clear, texts
+from builders import make_facts, make_record, make_snapshot, write_record
+from pages import assert_clear
 from scipy import stats
 
 from creditscope.errors import CreditscopeError
-from creditscope.paper.figures import FIGURES, save_figure
+from creditscope.paper.figures._graph_grid import name
 from creditscope.paper.figures.graph_depth import describe, plot_graph_depth
 from creditscope.paper.studies import collect, find_missing
-from creditscope.paper.studies.graph_depth import BP_VARIANTS, METHODS, RULES, SQRT2, Method, graph_depth, method_of
-from creditscope.registry import STUDIES
+from creditscope.paper.studies.graph_depth import BP_VARIANTS, METHODS, RULES, graph_depth, method_of
 from creditscope.train.plan import plan_run
 
 pytestmark = pytest.mark.slow
+RECIPE, (DFA, DFA_GNN, GRAPE, KAFT) = BP_VARIANTS[0], RULES
+SEEDS, DEPTHS, MAJORITY = (1, 2, 3), (2, 8, 12, 16), 0.319
+FAILS, ACCURACY = 12, "accuracy at L = 12"
+"""Where BP by the recipe first fails below: 0.8 − 0.04 · 12 is not above the majority class by 5 pp."""
+SLOPES = {"bp": 0.04, "dfa": 0.03, "dfa_gnn": 0.025, "grape": 0.02, "kaft": 0.01}
+LOST = {"status": "diverged", "diverged_epoch": 3}
 
 
-class TestStudy:
-    def test_its_runs(self):
-        runs = graph_depth("paper").runs
-        assert len(runs) == 3 * 8 * 12 * 5
-        assert {run["task"] for run in runs} == {"cora", "citeseer", "pubmed"}
-        assert {run["net_options"]["depth"] for run in runs} == {2, 4, 6, 8, 10, 16, 20, 32}
-        bp = {(m.gain, m.residual, m.decay) for m in BP_VARIANTS}
-        starts = ((1.0, False), (SQRT2, False), (2.0, False), (1.0, True))
-        assert bp == {(gain, residual, decay) for gain, residual in starts for decay in (True, False)}
-        assert [m.rule for m in RULES] == ["dfa", "dfa_gnn", "grape", "kaft"]
-        assert {run["task"] for run in graph_depth().runs} == {"sbm"}
-
-    def test_every_run_can_be_planned_and_is_found_again(self):
-        study = graph_depth("test", seeds=(1,), depths=(3,))
-        specs = [plan_run(**wanted) for wanted in study.runs]
-        assert len({spec.digest() for spec in specs}) == len(METHODS) == 12
-        assert [method_of(spec) for spec in specs] == list(METHODS)
-        records = [make_record(**vars(spec)) for spec in specs]
-        assert find_missing(study, records) == []
-        for i in range(len(records)):
-            assert find_missing(study, records[:i] + records[i + 1 :]) == [study.runs[i]]
-
-    def test_another_net_or_graph_is_not_taken_for_it(self):
-        study = graph_depth("test", seeds=(1,), depths=(3,), methods=(METHODS[0],))
-        (wanted,) = study.runs
-        for name, change in (
-            ("net_options", {"norm": "pair"}),
-            ("net_options", {"propagate": False}),
-            ("net_options", {"residual": True}),
-            ("task_options", {"normalisation": "row"}),
-        ):
-            spec = plan_run(**{**wanted, name: {**wanted[name], **change}})
-            assert find_missing(study, [make_record(**vars(spec))]) == [wanted]
-
-    def test_it_is_trained_and_drawn(self, tmp_path):
-        chosen = (BP_VARIANTS[0], BP_VARIANTS[-1], *RULES[:2])
-        study = graph_depth("test", seeds=(1,), depths=(3,), methods=chosen)
-        problems: list[str] = []
-        records = collect(study, tmp_path, train=True, problems=problems, jobs=1, device="cpu")
-        assert (len(records), problems) == (4, [])
-        fig = plot_graph_depth(records)
-        for record in records:
-            assert record.spec is not None
-            name = ", ".join([record.facts.rule.label, *_changes(method_of(record.spec))])
-            kind = "variants" if record.spec.rule == "bp" else "rules"
-            assert drawn(panel(fig, "sbm", kind), f"accuracy {name}") == [record.last.accuracy]
-        assert "seed 1 (n = 1)" in texts(fig)
+def make_run(wanted, *, majority=MAJORITY, **measures):
+    facts = {"rule": wanted["rule"], "classes": 7, "chance": 1 / 7, "best_constant": majority}
+    snapshots = [make_snapshot(make_facts(**facts), epoch=e, **measures) for e in (0, wanted["epochs"])]
+    return make_record(**{**wanted, "facts": facts, "snapshots": snapshots})
 
 
-def _changes(method: Method) -> list[str]:
-    gain = {1.0: [], SQRT2: ["gain √2"], 2.0: ["gain 2"]}[method.gain]
-    return gain + ["residual"] * method.residual + ["no decay"] * (not method.decay)
+@cache
+def make_grid(*, tasks=("cora",), depths=DEPTHS, seeds=SEEDS):
+    """By (task, depth, method, seed): accuracy falls with depth, less so with gain, a residual or no decay."""
+    found = {}
+    for wanted in graph_depth("paper", tasks=tasks, depths=depths, seeds=seeds).runs:
+        method, depth, seed = method_of(make_record(**wanted).spec), wanted["net_options"]["depth"], wanted["seed"]
+        slope = SLOPES[method.rule] / (method.gain * (3 if method.residual else 1) * (1 if method.decay else 1.5))
+        accuracy = 0.8 - slope * depth + 0.01 * np.sin(seed * (2 + len(method.rule)))
+        gamma = 1.0 if method.rule == "bp" else 0.9 - 0.02 * depth + 0.01 * seed
+        found[wanted["task"], depth, method, seed] = make_run(wanted, accuracy=accuracy, gamma=gamma)
+    return found
 
 
-class TestFigure:
-    def test_is_registered(self):
-        assert FIGURES.get("graph_depth") is plot_graph_depth
-        assert "alignment over depth" in FIGURES.summary("graph_depth")
-
-    def test_means_are_those_of_the_records(self):
-        found = make_grid(seeds=(1, 2))
-        fig = plot_graph_depth(list(found.values()))
-        for task in ("cora", "citeseer"):
-            means = {}
-            for method in METHODS:
-                name = ", ".join([LABELS[method.rule], *_changes(method)])
-                means[method] = [np.mean([found[task, d, method, s].last.accuracy for s in (1, 2)]) for d in DEPTHS]
-                kind = "variants" if method.rule == "bp" else "rules"
-                assert drawn(panel(fig, task, kind), f"accuracy {name}") == pytest.approx(means[method])
-            assert drawn(panel(fig, task, "rules"), "accuracy BP") == pytest.approx(means[RECIPE])
-            assert drawn(panel(fig, task, "gamma"), "gamma KAFT") == pytest.approx([0.875, 0.755, 0.675, 0.595])
-            assert drawn(panel(fig, task, "gamma"), "gamma BP") == [1, 1, 1, 1]
-            assert drawn(panel(fig, task, "rules"), "best_constant")[0] == MAJORITY
-            (span,) = [c for c in panel(fig, task, "rules").collections if c.get_gid() == "other BP"]
-            others = [means[m] for m in BP_VARIANTS[1:]]
-            edges = np.ravel([np.min(others, axis=0), np.max(others, axis=0)])
-            assert np.isclose(span.get_paths()[0].vertices[:, 1][:, None], edges).any(axis=0).all()
-
-    def test_graphs_stand_in_order_under_their_names(self):
-        fig = plot_graph_depth(list(make_grid(tasks=("pubmed", "citeseer", "cora"), depths=(2,), seeds=(1,)).values()))
-        tops = [ax for ax in fig.axes if ax.get_label().endswith("rules")]
-        tops.sort(key=lambda ax: ax.get_position().x0)
-        assert [ax.get_label() for ax in tops] == ["cora rules", "citeseer rules", "pubmed rules"]
-        titles = {t.get_text(): t.get_position()[0] for t in fig.texts if t.get_weight() == "bold"}
-        assert sorted(titles, key=titles.__getitem__) == ["A   Cora", "B   CiteSeer", "C   PubMed"]
-
-    def test_a_changed_record_changes_line_matrix_caption_and_table(self):
-        found = make_grid()
-        before, after = list(found.values()), changed(found, "cora", FAILS, KAFT, accuracy=0.777)
-        old, new = plot_graph_depth(before), plot_graph_depth(after)
-        gid = "accuracy KAFT"
-        assert drawn(panel(new, "cora", "rules"), gid)[DEPTHS.index(FAILS)] == pytest.approx(0.777)
-        assert drawn(panel(new, "citeseer", "rules"), gid) == drawn(panel(old, "citeseer", "rules"), gid)
-        wanted = round(100 * (0.777 - float(np.mean(accuracies(FAILS, RECIPE)))))
-        assert said_in(panel(new, "cora", "matrix"), "kaft BP").replace("−", "-") == f"{wanted:+d}"
-        assert said_in(panel(old, "cora", "matrix"), "kaft BP") != said_in(panel(new, "cora", "matrix"), "kaft BP")
-        assert f"KAFT ({words(accuracies(FAILS, KAFT))})" in texts(old)
-        assert "KAFT (.78 ± 0)" in texts(new)
-        assert "0.777" in describe(after)
-        assert "0.777" not in describe(before)
-
-    def test_intervals_are_t_intervals_over_seeds(self):
-        found = make_grid(tasks=("cora",))
-        ax = panel(plot_graph_depth(list(found.values())), "cora", "rules")
-        values = [found["cora", 8, RULES[0], seed].last.accuracy for seed in SEEDS]
-        low, high = stats.t.interval(0.95, 2, np.mean(values), stats.sem(values))
-        spans = [tuple(path.vertices[:, 1]) for bars in ax.collections for path in bars.get_paths()]
-        assert any(np.allclose(span, (low, high)) for span in spans if len(span) == 2)
+def changed(found, *key, lost=False, **measures):
+    """The records, with last measures changed, or diverged, in those whose key starts so."""
+    found = dict(found)
+    for own in [own for own in found if own[: len(key)] == key]:
+        record = found[own]
+        record = replace(record, snapshots=(record.snapshots[0], replace(record.last, **measures)))
+        found[own] = replace(record, provenance=replace(record.provenance, **(LOST if lost else {})))
+    return found
 
 
-class TestRecords:
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            ({"epochs": 9}, r"Expected records of one setting, but they differ in epochs \(9, 100\)"),
-            ({"weight_decay": 0.1}, "Expected one weight decay beside none, but got 0.0005 and 0.1"),
-            ({"net_options": {"depth": 2, "width": 5, "gain": 1.0}}, "Expected nets that differ in depth, gain and"),
-            ({"task_options": {"normalisation": "row"}}, "Expected one version of the graph 'cora'"),
-        ],
-    )
-    def test_mixed_settings_are_refused(self, change, message):
-        first, *others = make_grid(tasks=("cora",), seeds=(1,)).values()
-        assert first.spec is not None
-        odd = replace(first, spec=replace(first.spec, **change))
-        with pytest.raises(CreditscopeError, match=message):
-            plot_graph_depth([odd, *others])
+def accuracies(found, depth, method, task="cora"):
+    return [record.last.accuracy for own, record in found.items() if own[:3] == (task, depth, method)]
 
-    def test_the_commands_print_the_tables_without_torch(self, tmp_path):
-        for name in ("graph_depth", "bottleneck_controls"):
-            for wanted in STUDIES.get(name)("test", seeds=(42,)).runs:
-                write_record(tmp_path, make_run(wanted, accuracy=0.456, gamma=0.5, data_version="sbm-1"))
-        code = f"""
-import sys
-from creditscope.cli import main
-for name in ("graph_depth", "bottleneck_controls"):
-    main(["figure", name, "--records", {str(tmp_path)!r}, "--out", {str(tmp_path)!r}, "--no-train", "--scale", "test"])
-assert "torch" not in sys.modules
-"""
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert re.search(r"BP, gain √2, no decay +0.456", done.stdout)
-        assert re.search(r"decay on the first layer only +\.46", done.stdout)
-        assert done.stdout.count("wrote ") == 4
-        assert "24 of 48 runs are not on record" in done.stdout
 
-    def test_nothing_to_draw_is_refused(self):
-        with pytest.raises(CreditscopeError, match="Expected records of GCNs by rule and depth, but got none among 1"):
-            plot_graph_depth([make_record(rule="bp")])
+def interval(values):
+    return stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
 
-    @pytest.mark.parametrize("tasks", [("cora",), ("cora", "citeseer", "pubmed")])
-    def test_no_text_leaves_the_page_or_covers_another(self, tasks, tmp_path):
-        found = make_grid(tasks=tasks, depths=(2, 4, 6, 8, 10, 16, 20, 32), seeds=(1, 2))
-        fig = plot_graph_depth([r for k, r in found.items() if k[1:3] != (10, RULES[2])])
-        if len(tasks) == 1:
-            assert len(save_figure(fig, tmp_path, "graph_depth")) == 2
-        assert fig.get_size_inches()[1] < 10.5  # a page
-        assert_clear(fig)
+
+def plot(found):
+    """The axes of its figure: rules, variants, Γ and matrix, each of all graphs."""
+    return plot_graph_depth(list(found.values())).axes
+
+
+def drawn(ax, gid):
+    (line,) = [line for line in ax.lines if line.get_gid() == gid]
+    return np.asarray(line.get_ydata(), dtype=float)
+
+
+def state(found, quantity):
+    """What the figure says of a quantity, by group."""
+    return {s.group: s for s in describe(list(found.values())).statements if s.quantity == quantity}
+
+
+def test_the_runs_of_the_study_can_be_planned_and_are_found_again():
+    assert len(graph_depth("paper").runs) == 3 * 8 * 12 * 5
+    study = graph_depth("test", seeds=(1,), depths=(3,))
+    specs = [plan_run(**wanted) for wanted in study.runs]
+    assert [method_of(spec) for spec in specs] == list(METHODS)
+    records = [make_record(**vars(spec)) for spec in specs]
+    assert find_missing(study, records) == []
+    assert find_missing(study, records[1:]) == [study.runs[0]]
+
+
+def test_it_is_trained_and_drawn(tmp_path):
+    study = graph_depth("test", seeds=(1,), depths=(3,), methods=(RECIPE, BP_VARIANTS[-1], *RULES[:2]))
+    records = collect(study, tmp_path, train=True, problems=[], jobs=1, device="cpu")
+    rules, variants, *_ = plot_graph_depth(records).axes
+    for record in records:
+        method = method_of(record.spec)
+        ax = variants if method.rule == "bp" else rules
+        assert drawn(ax, f"accuracy {name(method)}") == [record.last.accuracy]
+
+
+def test_lines_and_bars_are_means_and_t_intervals_of_the_records():
+    found = changed(make_grid(tasks=("citeseer", "cora")), "cora", 8, KAFT, 1, accuracy=0.7)
+    axes = plot(found)
+    assert [ax.get_title(loc="left") for ax in axes[:2]] == ["A   Cora", "B   CiteSeer"]
+    for task, (rules, variants, gamma) in {"cora": axes[:6:2], "citeseer": axes[1:6:2]}.items():
+        means = {m: [np.mean(accuracies(found, d, m, task)) for d in DEPTHS] for m in METHODS}
+        for method, mean in means.items():
+            ax = variants if method.rule == "bp" else rules
+            np.testing.assert_allclose(drawn(ax, f"accuracy {name(method)}"), mean)
+        np.testing.assert_allclose(drawn(gamma, "gamma KAFT"), [0.88, 0.76, 0.68, 0.6])
+        bars = [path.vertices[:, 1] for own in rules.collections for path in own.get_paths()]
+        wanted = interval(accuracies(found, 8, KAFT, task))
+        assert any(np.allclose(bar, wanted) for bar in bars if len(bar) == 2)
+        (span,) = [own for own in rules.collections if own.get_gid() == "other BP"]
+        others = [means[m] for m in BP_VARIANTS[1:]]
+        edges = np.ravel([np.min(others, axis=0), np.max(others, axis=0)])
+        assert np.isclose(span.get_paths()[0].vertices[:, 1][:, None], edges).any(axis=0).all()
+
+
+def test_cells_and_statements_are_paired_differences():
+    found = changed(make_grid(), "cora", FAILS, BP_VARIANTS[2], accuracy=0.9)
+    for seed, accuracy in zip(SEEDS, (0.71, 0.53, 0.62), strict=True):
+        found = changed(found, "cora", FAILS, BP_VARIANTS[4], seed, accuracy=accuracy)
+    matrix, said = plot(found)[3], state(found, f"KAFT − BP at L = {FAILS}, pp")
+    for method in BP_VARIANTS:
+        own, other = (accuracies(found, FAILS, m) for m in (KAFT, method))
+        low, high = stats.ttest_rel(own, other).confidence_interval(0.95)
+        one = said[name(method)]
+        assert (one.value.low, one.value.high) == pytest.approx((100 * low, 100 * high))
+        assert one.verdict == ("above" if low > 0 else "below" if high < 0 else "")
+        (text,) = [text for text in matrix.texts if text.get_gid() == f"KAFT {name(method)}"]
+        assert int(text.get_text().replace("−", "-")) == round(50 * (low + high))
+        assert (text.get_weight() == "bold") == bool(one.verdict)
+    assert {one.verdict for one in said.values()} == {"above", "below", ""}
+    best = state(found, f"rule − BP, gain 2, the best BP at L = {FAILS}, pp")
+    assert best["KAFT"].value == said["BP, gain 2"].value
+
+
+@pytest.mark.parametrize(
+    ("level", "depth"),
+    [({"accuracy": MAJORITY + 0.0499}, 8), ({"accuracy": MAJORITY + 0.0501}, FAILS), ({"lost": True}, 8)],
+)
+def test_bp_fails_where_it_is_not_above_the_majority_class_by_the_margin(level, depth):
+    found = changed(make_grid(), "cora", 8, RECIPE, **level)
+    assert state(found, "first depth at which it fails")["BP by the recipe"].value == depth
+    assert "KAFT" in state(found, f"accuracy at L = {depth}")
+    for ax in plot(found)[:2]:
+        assert [line.get_xdata()[0] for line in ax.lines if line.get_gid() == "first failure"] == [depth]
+
+
+def test_where_bp_never_fails_the_deepest_is_shown():
+    found = changed(make_grid(depths=(2, 8)), "cora", 8, RECIPE, accuracy=0.8)
+    assert state(found, "first depth at which it fails")["BP by the recipe"].value == "none"
+    assert "KAFT" in state(found, "accuracy at L = 8")
+    assert not [line for line in plot(found)[0].lines if line.get_gid() == "first failure"]
+
+
+def test_rules_train_fail_diverge_or_are_undecided():
+    found = changed(changed(make_grid(), "cora", FAILS, DFA, accuracy=0.36), "cora", FAILS, GRAPE, lost=True)
+    for seed, accuracy in zip(SEEDS, (0.9, 0.3, 0.85), strict=True):
+        found = changed(found, "cora", FAILS, DFA_GNN, seed, accuracy=accuracy)
+    said = state(found, ACCURACY)
+    assert [said[name(rule)].verdict for rule in RULES] == ["fails", "undecided", "diverged", "trains"]
+    some = changed(found, "cora", FAILS, KAFT, SEEDS[0], lost=True)  # the other runs are as good as they were
+    assert state(some, ACCURACY)["KAFT"].verdict == "undecided"
+    assert state({k: r for k, r in found.items() if k[2] != KAFT}, ACCURACY)["KAFT"].verdict == "not on record"
+    for method in (RECIPE, KAFT):
+        trained = [d for d in DEPTHS if interval(accuracies(found, d, method))[0] > MAJORITY + 0.05]
+        assert state(found, "deepest that trains")[name(method)].value == trained[-1]
+        mean = np.mean(accuracies(found, trained[-1], method))
+        assert state(found, "accuracy there")[name(method)].value.mean == pytest.approx(mean)
+
+
+def test_lost_runs_break_lines_and_are_counted():
+    found = changed(changed(make_grid(), "cora", 16, KAFT, lost=True), "cora", 8, DFA_GNN, gamma=None)
+    found = {k: r for k, r in found.items() if k[1:3] != (FAILS, GRAPE)}
+    rules, variants, gamma, matrix = plot(found)
+    lines = drawn(rules, "accuracy KAFT"), drawn(rules, "accuracy GrAPE"), drawn(gamma, "gamma DFA-GNN")
+    assert [np.flatnonzero(np.isnan(line)).tolist() for line in lines] == [[3], [2], [1]]
+    assert [t.get_text() for t in rules.texts if t.get_gid() == "lost"] == ["3 not on record", "3 diverged"]
+    assert not variants.texts
+    assert {t.get_text() for t in matrix.texts if t.get_gid().startswith("GrAPE")} == {"–"}
+    gaps = ["DFA-GNN, L = 8: 3 without Γ", "GrAPE, L = 12: 3 not on record", "KAFT, L = 16: 3 diverged"]
+    assert describe(list(found.values())).gaps == tuple(f"Cora, {gap}" for gap in gaps)
+
+
+def test_mixed_settings_other_nets_and_records_without_a_majority_class_are_refused():
+    first, *others = make_grid(seeds=(1,)).values()
+    bare = make_run(graph_depth("paper").runs[0], accuracy=0.5, gamma=1.0, majority=None)
+    cases = [([make_record(rule="bp")], "gcn"), ([bare], "majority class in the records of 'cora'")]
+    for field, value, said in (
+        ("epochs", 9, "epochs"),
+        ("weight_decay", 0.1, "weight decay"),
+        ("net_options", {"depth": 2, "width": 5, "gain": 1.0}, "width"),
+        ("task_options", {"normalisation": "row"}, "version of the graph 'cora'"),
+    ):
+        cases.append(([replace(first, spec=replace(first.spec, **{field: value})), *others], said))
+    for records, said in cases:
+        with pytest.raises(CreditscopeError, match=said):
+            plot_graph_depth(records)
+
+
+@pytest.mark.parametrize("tasks", [("cora",), ("cora", "citeseer", "pubmed")])
+def test_pages_are_clear_with_lost_runs_too(tasks):
+    found = make_grid(tasks=tasks, depths=(2, 4, 6, 8, 10, 16, 20, 32), seeds=(1, 2))
+    found = changed(found, "cora", 32, DFA, lost=True)
+    fig = plot_graph_depth([r for k, r in found.items() if k[1:3] != (10, GRAPE)])
+    assert fig.get_size_inches()[1] < 10.5  # a page
+    assert_clear(fig)
+
+
+def test_the_command_states_the_numbers_without_torch(tmp_path):
+    for wanted in graph_depth("test", seeds=(42,)).runs:
+        write_record(tmp_path, make_run({**wanted, "data_version": "sbm-1"}, accuracy=0.456, gamma=0.5))
+    words = ["figure", "graph_depth", "--records", ".", "--out", ".", "--no-train", "--scale", "test"]
+    code = f"import sys; from creditscope.cli import main; main({words}); assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "BP, gain √2, no decay 0.456" in done.stdout
+    assert (tmp_path / "graph_depth.pdf").exists()

@@ -260,7 +260,8 @@ def _require_equal(specs: Sequence[tuple[Key, RunSpec]], vary: Mapping[str, Axis
 def _refuse_differences(specs: Sequence[RunSpec], allowed: Collection[str], what: str) -> None:
     """Options are compared one by one."""
     flat = [_flatten(spec, allowed) for spec in specs]
-    found = {name: list(dict.fromkeys(own.get(name, "absent") for own in flat)) for own in flat for name in own}
+    names = dict.fromkeys(name for own in flat for name in own)
+    found = {name: list(dict.fromkeys(own.get(name, "absent") for own in flat)) for name in names}
     differing = {name: values for name, values in found.items() if len(values) > 1}
     if differing:
         said = "; ".join(f"{name} ({', '.join(values)})" for name, values in differing.items())

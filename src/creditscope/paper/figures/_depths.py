@@ -1,148 +1,112 @@
-"""Runs of one net at several depths, measured layer by layer, and the numbers that figures draw of them."""
+"""Runs of one net at several depths, measured layer by layer: which they are, and how they are drawn and named."""
 
+import math
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import cycle, islice
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
+from creditscope.auditing.methods import group_methods
 from creditscope.errors import CreditscopeError
-from creditscope.paper.figures._selection import require_one_setting, spec_of
 from creditscope.paper.studies.bp_bottleneck import DEPTHS
-from creditscope.record import Facts, LayerMeasures, Record, RunSpec, Snapshot
-from creditscope.record.table import richest
-from creditscope.text import count, name_all
+from creditscope.plots._style import GREY
+from creditscope.record import Record
+from creditscope.record.pick import Cell, Picked, field_of, pick, spec_of
+from creditscope.text import count
 
-COLOURS = ("#5b8def", "#cc6677", "#882255")
-MARKERS = ("o", "s", "D")
-
-
-@dataclass(frozen=True)
-class DepthGroup:
-    """The runs at one depth, one per seed; none at all leaves a gap."""
-
-    depth: int
-    colour: str
-    marker: str
-    records: tuple[Record, ...]
-
-    @property
-    def label(self) -> str:
-        """As in keys and tables."""
-        return f"L = {self.depth}"
-
-    def layers(self, name: str, *, untrained: bool = False) -> np.ndarray:
-        """A measure per layer at the end (or before training), (seeds, layers); NaN where there is none."""
-        return self._each(lambda snapshot: getattr(_layers(snapshot), name), untrained=untrained)
-
-    def weights(self, name: str) -> np.ndarray:
-        """A measure of each layer's weight at the end, (seeds, layers); NaN where a layer is not trained."""
-        return self._each(lambda snapshot: self._by_stage(snapshot, name))
-
-    def accuracy(self) -> np.ndarray:
-        """Test accuracy, (seeds,)."""
-        return np.array([r.last.accuracy for r in self.records], dtype=float)
-
-    def _each(self, read: Callable[[Snapshot], Sequence], *, untrained: bool = False) -> np.ndarray:
-        snapshots = [r.snapshots[0] if untrained else r.last for r in self.records]
-        rows = [read(snapshot) for snapshot in snapshots]
-        length = max(map(len, rows), default=0)
-        return np.array([[*row, *[None] * (length - len(row))] for row in rows], dtype=float).reshape(-1, length)
-
-    def _by_stage(self, snapshot: Snapshot, name: str) -> list[float | None]:
-        values: list[float | None] = [None] * len(_layers(snapshot).z_grad)
-        measured = getattr(snapshot.weights, name) if snapshot.weights else ()
-        for weight, value in zip(self.records[0].facts.weights, measured, strict=False):
-            values[weight.stage] = value
-        return values
+DEPTH = "net_options.depth"
+LOOKS = (("#5b8def", "o", 3.2), ("#cc6677", "s", 3.2), ("#882255", "D", 4.6))
+"""Colour, marker and its size of each depth; the deepest is drawn first, so that others are seen on it."""
+TICKS = 6
+"""Powers of ten on an axis, at most."""
 
 
-@dataclass(frozen=True)
-class Depths:
-    """All that is drawn; `notes` say what is missing."""
-
-    groups: tuple[DepthGroup, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def drawn(self) -> list[DepthGroup]:
-        """The depths that are no gap."""
-        return [group for group in self.groups if group.records]
-
-    @property
-    def first(self) -> Record:
-        """Any of the runs: all but depth and seed is the same."""
-        return self.drawn[0].records[0]
-
-    @property
-    def facts(self) -> Facts:
-        """Classes, chance and test rows, the same for all."""
-        return self.first.facts
-
-    @property
-    def spec(self) -> RunSpec:
-        """The setting, the same for all but depth and seed."""
-        return spec_of(self.first)
-
-    @property
-    def counts(self) -> str:
-        """How many seeds each depth has, in words."""
-        numbers = list(dict.fromkeys(len(group.records) for group in self.drawn))
-        if len(numbers) == 1:
-            return count(numbers[0], "seed")
-        return ", ".join(f"{count(len(group.records), 'seed')} at {group.label}" for group in self.drawn)
-
-
-def select_depths(records: Sequence[Record]) -> Depths:
-    """The complete runs by depth; depths of the study that have none are gaps, unless others than its are there."""
-    measured = [r for r in records if r.spec and not r.spec.frozen and _is_measured(r.last)]
+def pick_depths(records: Sequence[Record]) -> Picked:
+    """The runs by depth; depths of the study that have none are gaps, unless others than its are there."""
+    measured = [r for r in records if r.spec and r.snapshots and _is_measured(r)]
     if not measured:
         raise CreditscopeError(
             f"Expected records that were measured layer by layer, those of a GCN, but got none among {len(records)}. "
             "Train them with this version of creditscope."
         )
-    measured = richest(measured)
-    require_one_setting([_without_depth(spec_of(record)) for record in measured])
-    by_depth: dict[int, dict[int, Record]] = {}
-    notes = []
-    for record in measured:
-        spec, status = spec_of(record), record.provenance.status
-        if status == "complete":
-            by_depth.setdefault(_depth(spec), {})[spec.seed] = record
-        else:
-            notes.append(f"L = {_depth(spec)}, seed {spec.seed}: {status}, left out.")
-    if not by_depth:
-        raise CreditscopeError(
-            "Expected at least one complete run, but got diverged or unfinished ones only. Train others."
-        )
-    found = sorted(DEPTHS if set(by_depth) <= set(DEPTHS) else by_depth)
-    seeds = sorted({seed for runs in by_depth.values() for seed in runs})
-    groups = []
-    looks = zip(islice(cycle(COLOURS), len(found)), islice(cycle(MARKERS), len(found)), strict=True)
-    for depth, (colour, marker) in zip(found, looks, strict=True):
-        runs = by_depth.get(depth, {})
-        lacking = [seed for seed in seeds if seed not in runs]
-        if lacking:
-            which = f"{name_all('seed', lacking)} not on record" if runs else "no run"
-            notes.append(f"L = {depth}: {which}.")
-        groups.append(DepthGroup(depth, colour, marker, tuple(runs[seed] for seed in sorted(runs))))
-    return Depths(tuple(groups), tuple(notes))
+    known = {field_of(spec_of(record), DEPTH) for record in measured} <= set(DEPTHS)
+    return pick(measured, vary={"depth": DEPTH}, where={DEPTH: DEPTHS} if known else {})
 
 
-def _is_measured(snapshot: Snapshot) -> bool:
+def _is_measured(record: Record) -> bool:
     """Whether it has all that is drawn: states, probes, and weight gradients with their float32 norms."""
-    layers, weights = snapshot.layers, snapshot.weights
+    layers, weights = record.last.layers, record.last.weights
     return bool(layers and layers.probe and weights and weights.exact_float32)
 
 
-def _layers(snapshot: Snapshot) -> LayerMeasures:
-    assert snapshot.layers is not None  # select_depths takes no others
-    return snapshot.layers
+def name(cell: Cell) -> str:
+    """Of a depth."""
+    return f"L = {cell.key[0]}"
 
 
-def _depth(spec: RunSpec) -> int:
-    return int(spec.net_options.get("depth", 0))
+def say_recipe(record: Record, seeds: Sequence[int]) -> str:
+    """The setting of a run and of those that differ from it in depth."""
+    spec = spec_of(record)
+    options = {option: value for option, value in spec.net_options.items() if option != "depth"}
+    bare = replace(record, spec=replace(spec, net_options=options))
+    return f"{group_methods([bare])[0].setting}; {count(len(seeds), 'seed')}"
 
 
-def _without_depth(spec: RunSpec) -> RunSpec:
-    return replace(spec, net_options={name: v for name, v in spec.net_options.items() if name != "depth"})
+def look_of(found: Picked, cell: Cell) -> dict[str, Any]:
+    """Colour, marker and place in the stack."""
+    place = found.along("depth").index(cell.key[0])
+    colour, marker, size = LOOKS[place % len(LOOKS)]
+    return {"color": colour, "marker": marker, "ms": size, "lw": 1.2, "zorder": 4 - 0.1 * place}
+
+
+def depth_keys(found: Picked) -> list[Line2D]:
+    """One for each depth; a gap says so."""
+    labels = [name(cell) if cell else f"{name(cell)}: not on record" for cell in found]
+    return [Line2D([], [], label=label, **look_of(found, cell)) for label, cell in zip(labels, found, strict=True)]
+
+
+def draw_by_layer(ax: Axes, found: Picked, values: Callable[[Cell], np.ndarray], *, floor: float = -math.inf) -> None:
+    """Median and quartiles over seeds of (seeds, layers), a line per depth; what is below the floor lies on it."""
+    for cell in found.drawn:
+        low, middle, high = (np.maximum(q, floor) for q in quartiles(values(cell)))
+        look = look_of(found, cell)
+        ax.fill_between(np.arange(len(low)), low, high, color=look["color"], alpha=0.18, lw=0, zorder=2)
+        ax.plot(middle, gid=name(cell), **look)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def draw_log_axis(ax: Axes, values: Sequence[np.ndarray]) -> float:
+    """A log axis around them, with a tick for 0 at its foot if one is among them; the height of that tick."""
+    known = np.concatenate([np.ravel(own) for own in values])
+    above = known[known > 0]
+    low, high = (math.log10(edge) for edge in (above.min(), above.max())) if len(above) else (0.0, 0.0)
+    first, last = math.floor(low), max(math.ceil(high), math.floor(low) + 1)
+    step = next(s for s in (1, 2, 5, 10, 20, 50, 100) if (last - first) / s < TICKS)
+    marks = range(-(-first // step) * step, last + 1, step)
+    ax.set_yscale("log")
+    ticks, labels = [10.0**mark for mark in marks], [f"$10^{{{mark}}}$" for mark in marks]
+    floor = 10 ** (first - 0.14 * (last - first))
+    if zeros := bool((known == 0).any()):
+        ax.axhline(floor, color=GREY, lw=0.7, ls="--", zorder=1, gid="zero")
+        ticks, labels = [floor, *ticks], ["0", *labels]
+    ax.set_yticks(ticks, labels)
+    ax.minorticks_off()
+    ax.set_ylim((floor if zeros else 10.0**first) / 10 ** (0.05 * (last - first)), 10 ** (last + 0.05 * (last - first)))
+    return floor
+
+
+def quartiles(values: np.ndarray) -> np.ndarray:
+    """Lower quartile, median and upper quartile over seeds (the first axis) of the values there are; else NaN."""
+    with warnings.catch_warnings(category=RuntimeWarning, action="ignore"):
+        return np.nanquantile(values, (0.25, 0.5, 0.75), axis=0)
+
+
+def median(values: np.ndarray) -> float | None:
+    """Of all there are."""
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else None

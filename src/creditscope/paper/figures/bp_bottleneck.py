@@ -1,193 +1,141 @@
-"""Deep GCNs by backprop: the gradient each weight gets, what a linear probe reads off each layer, and a table of both.
+"""Deep GCNs by backprop: the gradient each weight gets, and what a linear probe reads off each state.
 
-Every number, also those in titles and captions, comes from the first and last snapshots of the records.
+Every number comes from the first and last snapshots of the records.
 """
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from statistics import stdev
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
-from creditscope.paper.figures import _style, register_figure
-from creditscope.paper.figures._bottleneck_captions import (
-    caption_gradients,
-    caption_probes,
-    caption_table,
-    footer,
-    title_gradients,
-    title_probes,
-)
-from creditscope.paper.figures._bottleneck_table import HEADINGS, table_rows, table_text
-from creditscope.paper.figures._depths import DepthGroup, Depths, select_depths
-from creditscope.paper.figures._log_axis import LogScale, draw_floor, draw_log_axis
-from creditscope.paper.figures._page import GAP, MARGIN, add_axes, draw_footer, wrap_footer
-from creditscope.paper.figures._stats import quartiles
-from creditscope.paper.figures._style import BODY, FAINT, GREY, INK, PAD, SMALL, WIDTH, line_height
+from creditscope.paper.figures import _depths, register_figure
+from creditscope.paper.figures._layout import draw_key, grey_key, head, make_page
+from creditscope.plots import Caption, Statement
+from creditscope.plots._style import GREY, styled
 from creditscope.record import Record
+from creditscope.record.pick import Cell, Picked, spec_of
 
-PANEL, AXIS_ROOM = 2.0, 0.5
-COLUMN = (WIDTH - 2 * MARGIN - GAP) / 2
-ROW = 0.17
-"""Height of a table row, inches; of its heading two."""
-CENTRES = (0.06, 0.2, 0.37, 0.54, 0.71, 0.9)
-"""Middle of each column of the table, as a share of its width."""
 DIFFERS = 0.01
 """Relative difference from which on a float32 norm is drawn beside the true one."""
+ALIKE = 0.01
+"""Relative difference up to which an output error is that of equal probabilities."""
+TITLE = "Deep GCNs by backprop: the gradient of each weight, and a linear probe of each state."
+READING = (
+    "Lines are medians and bands quartiles over seeds, after training. A: Frobenius norms of the gradient of the loss "
+    "without its decay term; 0: every element is 0, or, hollow, the norm computed in float32 is. B: accuracy on test "
+    "nodes; H₀ is the input, the last state the output; a constant state has no probe. The output error is the median "
+    "‖∂L/∂Z‖ of the logits, beside that of a net that gives every class the same probability; probes are medians, too. "
+    "Decay over gradient: weight decay times ‖W‖ by ‖∂L/∂W‖ before the first step, median over layers and seeds, "
+    "unless the optimiser keeps the two apart."
+)
 
 
 @register_figure("bp_bottleneck")
 def plot_bp_bottleneck(records: Sequence[Record]) -> Figure:
     """Draw the figure from the records of study `bp_bottleneck`: one net at several depths, many seeds each."""
-    found = select_depths(records)
-    with _style.styled():
-        return _compose(found)
-
-
-def describe(records: Sequence[Record]) -> str:
-    """The table as text."""
-    return table_text(select_depths(records))
-
-
-def _compose(found: Depths) -> Figure:
-    """Two panels with their keys and captions, the table with its caption, the footer."""
-    width = WIDTH - 2 * MARGIN
-    foot = wrap_footer([footer(found), " ".join(found.notes)])
-    below = _style.wrap_text(caption_table(found), width=width - 2 * PAD, italic=True)
-    captions = [
-        _style.wrap_text(text, width=COLUMN - 2 * PAD, italic=True)
-        for text in (caption_gradients(found), caption_probes(found))
-    ]
-    keys = [_gradient_keys(found), _probe_keys(found)]
-    box_c, c_bottom = len(below) * line_height() + 2 * PAD, len(foot) * line_height() + 0.1
-    table_bottom = c_bottom + box_c + 0.1
-    table_top = table_bottom + (len(found.groups) + 2) * ROW
-    box, box_bottom = max(map(len, captions)) * line_height() + 2 * PAD, table_top + 0.34
-    key_top = box_bottom + box + 0.1 + max(map(_style.key_height, keys))
-    bottom = key_top + 0.36
-    fig = Figure(figsize=(WIDTH, bottom + PANEL + 0.34))
-    page = {"transform": fig.dpi_scale_trans, "weight": "bold", "va": "bottom"}
-    titles, draws = (title_gradients(found), title_probes(found)), (draw_gradients, draw_probes)
-    for i, (letter, title, draw) in enumerate(zip("AB", titles, draws, strict=True)):
-        edge = MARGIN + i * (COLUMN + GAP)
-        ax = add_axes(fig, edge + AXIS_ROOM, bottom, COLUMN - AXIS_ROOM, PANEL, label=letter)
-        draw(ax, found)
-        heading = f"{letter}   {title}"
-        size = _style.fit_size(heading, width=COLUMN - 2 * GAP, bold=True)
-        fig.text(edge, bottom + PANEL + 0.1, heading, size=size, **page)
-        _style.draw_key(ax, keys[i], x=edge + 0.12, y=key_top, loc="upper left")
-        _style.draw_caption(fig, captions[i], x=edge, y=box_bottom, width=COLUMN, height=box)
-    fig.text(MARGIN, table_top + 0.06, f"C   After epoch {found.spec.epochs}", size=BODY, **page)
-    draw_table(add_axes(fig, MARGIN, table_bottom, width, table_top - table_bottom, label="C"), found)
-    _style.draw_caption(fig, below, x=MARGIN, y=c_bottom, width=width, height=box_c)
-    draw_footer(fig, foot, top=c_bottom - 0.06)
+    found = _depths.pick_depths(records)
+    with styled():
+        fig, ((gradients, probes),) = make_page(1, 2, height=2.8)
+        draw_gradients(gradients, found)
+        draw_probes(probes, found)
+        keys, drawn = _depths.depth_keys(found), {line.get_gid() or "" for ax in fig.axes for line in ax.lines}
+        if any(gid.endswith("float32") for gid in drawn):
+            keys.append(grey_key("norm in float32, where it differs", ls="", marker="s", mfc="white"))
+        if "chance" in drawn:
+            keys.append(grey_key("chance", ls=":"))
+        draw_key(fig, keys, columns=len(keys))
     return fig
 
 
-def draw_gradients(ax: Axes, found: Depths) -> None:
-    """A: ‖∂L/∂W_l‖ by layer; zeros at a floor, those of the float32 norm alone a little above it."""
-    norms = {group.depth: group.weights("exact_norm") for group in found.drawn}
-    plain = {group.depth: float32_line(group) for group in found.drawn}
-    zeros = any((values == 0).any() for values in norms.values())
-    plain_zeros = any((values == 0).any() for values in plain.values())
-    scale = LogScale.of(*norms.values(), *plain.values(), zeros=zeros, second=plain_zeros)
-    draw_log_axis(ax, scale)
-    ax.set_ylabel(r"$\|\partial L/\partial W_l\|_F$")
-    for group in found.drawn:
-        low, middle, high = (np.maximum(q, scale.floor) for q in quartiles(norms[group.depth]))
-        x, own = np.arange(len(middle)), plain[group.depth]
-        ax.fill_between(x, low, high, color=group.colour, alpha=0.18, lw=0, zorder=2)
-        ax.plot(x, middle, color=group.colour, marker=group.marker, ms=3.2, lw=1.2, zorder=4, gid=group.label)
-        if not np.isnan(own).all():
-            y = np.where(own == 0, scale.second, own)
-            ax.plot(x, y, gid=f"{group.label} float32", zorder=3, **_float32_look(group))
-    if zeros:
-        draw_floor(ax, scale.floor, "every element is 0 (drawn here)")
-    if plain_zeros:
-        draw_floor(ax, scale.second, "float32 norm is 0, elements are not (drawn here)")
-    _draw_layers(ax, found, extra=0, label="layer $l$")
+def describe(records: Sequence[Record]) -> Caption:
+    """Accuracy, zero gradients, output error, probes and decay, by depth."""
+    found = _depths.pick_depths(records)
+    facts, uniform = found.first.facts, uniform_error(found)
+    said = [statement for cell in found.drawn for statement in _state(cell, uniform)]
+    said.append(Statement("output error", "equal probabilities", uniform))
+    levels = {"chance": facts.chance, "commonest class": facts.best_constant}
+    said += [Statement("accuracy", group, value) for group, value in levels.items()]
+    nodes = f"{found.first.last.rows_covered} nodes with labels, {facts.test_rows} test nodes"
+    setting = f"{_depths.say_recipe(found.first, found.seeds)}; {nodes}"
+    return Caption(TITLE, READING, setting, tuple(said), tuple(f"L = {gap}" for gap in found.gaps))
 
 
-def float32_line(group: DepthGroup) -> np.ndarray:
+def draw_gradients(ax: Axes, found: Picked) -> None:
+    """A: ‖∂L/∂W_l‖ by layer, and its float32 norm where that differs; zeros at the foot of the axis."""
+    plain = {cell.key: float32_line(cell) for cell in found.drawn}
+    floor = _depths.draw_log_axis(ax, [*(norms(cell) for cell in found.drawn), *plain.values()])
+    _depths.draw_by_layer(ax, found, norms, floor=floor)
+    for cell in found.drawn:
+        if not np.isnan(own := plain[cell.key]).all():
+            look = {**_depths.look_of(found, cell), "ls": "", "mfc": "white", "ms": 3.2, "zorder": 5}
+            ax.plot(np.maximum(own, floor), gid=f"{_depths.name(cell)} float32", **look)
+    head(ax, "A", "Gradient of each weight")
+    ax.set(xlabel="layer $l$", ylabel=r"$\|\partial L/\partial W_l\|_F$")
+
+
+def draw_probes(ax: Axes, found: Picked) -> None:
+    """B: probe accuracy by state, and chance."""
+    _depths.draw_by_layer(ax, found, lambda cell: cell.values("layers.probe"))
+    if (chance := found.first.facts.chance) is not None:
+        ax.axhline(chance, color=GREY, lw=0.8, ls=":", zorder=1, gid="chance")
+    head(ax, "B", "Linear probe of each state")
+    ax.set(ylim=(0, ax.get_ylim()[1]), xlabel="state $H_l$", ylabel="probe accuracy")
+
+
+def norms(cell: Cell) -> np.ndarray:
+    """‖∂L/∂W_l‖, (seeds, layers)."""
+    return cell.values("weights.exact_norm")
+
+
+def float32_line(cell: Cell) -> np.ndarray:
     """The median plain float32 norm of every layer where it is not the true one; NaN elsewhere."""
-    (_, true, _), (_, plain, _) = (quartiles(group.weights(name)) for name in ("exact_norm", "exact_float32"))
+    true, plain = _depths.quartiles(norms(cell))[1], _depths.quartiles(cell.values("weights.exact_float32"))[1]
     return np.where(np.abs(plain - true) > DIFFERS * true, plain, np.nan)
 
 
-def _float32_look(group: DepthGroup) -> dict[str, Any]:
-    light = lighter(group.colour)
-    return {"color": light, "lw": 0.9, "ls": "--", "marker": group.marker, "mfc": "white", "ms": 3.0}
+def uniform_error(found: Picked) -> float:
+    """‖∂L/∂Z‖_F of a uniform softmax: √((C − 1)/C)/√n for n labelled rows."""
+    classes = found.first.facts.classes
+    return math.sqrt((classes - 1) / classes) / math.sqrt(found.first.last.rows_covered)
 
 
-def draw_probes(ax: Axes, found: Depths) -> None:
-    """B: probe accuracy by layer, and chance."""
-    most = 0.0
-    for group in found.drawn:
-        low, middle, high = quartiles(group.layers("probe"))
-        x = np.arange(len(middle))
-        ax.fill_between(x, low, high, color=group.colour, alpha=0.18, lw=0, zorder=2)
-        ax.plot(x, middle, color=group.colour, marker=group.marker, ms=3.2, lw=1.2, zorder=4, gid=group.label)
-        most = max(most, float(np.nanmax(high)))
-    ax.set(ylim=(0, most + 0.06), ylabel="probe accuracy, test nodes")
-    ax.yaxis.set_major_locator(MaxNLocator(5))
-    if found.facts.chance is not None:
-        ax.axhline(found.facts.chance, color=GREY, lw=0.8, ls=":", zorder=1, gid="chance")
-    _draw_layers(ax, found, extra=1, label="state $H_l$")
+def decay_ratios(cell: Cell) -> np.ndarray:
+    """weight_decay · ‖W‖ / ‖∂L/∂W‖ before training, (seeds, layers); 0 for layers that do not decay.
+
+    NaN where decay is no part of the gradient, or not known.
+    """
+    spec = spec_of(cell.first)
+    sizes, gradients = (cell.values(f"weights.{field}", untrained=True) for field in ("w_norm", "exact_norm"))
+    if spec.optimiser == "adamw" or cell.first.snapshots[0].epoch or np.isnan(sizes).all():
+        return np.array([np.nan])
+    decays = spec.weight_decay * sizes
+    decays[:, 1:] *= spec.decay_on == "all"
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((decays == 0) & ~np.isnan(gradients), 0.0, decays / gradients)
 
 
-def _draw_layers(ax: Axes, found: Depths, *, extra: int, label: str) -> None:
-    last = max(group.depth for group in found.groups) - 1 + extra
-    ax.set_xlim(-0.4, last + 0.4)
-    ax.set_xlabel(label)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def draw_table(ax: Axes, found: Depths) -> None:
-    """C: one row per depth, in its colour; two lines of heading."""
-    rows = table_rows(found)
-    lines = len(rows) + 2
-    ax.set(xlim=(0, 1), ylim=(0, lines))
-    ax.set_axis_off()
-    for x, heading in zip(CENTRES, HEADINGS, strict=True):
-        ax.text(x, lines - 1, heading, size=SMALL, ha="center", va="center", color=INK, linespacing=1.2)
-    for y in (0, len(rows), lines):
-        ax.axhline(y, color=INK if y != len(rows) else FAINT, lw=0.7, clip_on=False)
-    for place, (row, group) in enumerate(zip(rows, found.groups, strict=True)):
-        y = len(rows) - place - 0.5
-        for i, (x, cell) in enumerate(zip(CENTRES, row.cells(), strict=True)):
-            weight, colour = ("bold", group.colour) if i == 0 else ("normal", INK if row.runs else GREY)
-            ax.text(x, y, cell, size=BODY, ha="center", va="center", color=colour, weight=weight)
-
-
-def lighter(colour: str) -> tuple[float, float, float]:
-    """Half way to white."""
-    r, g, b = (0.5 + 0.5 * c for c in to_rgb(colour))
-    return r, g, b
-
-
-def _gradient_keys(found: Depths) -> list[Line2D]:
-    differing = [group for group in found.drawn if not np.isnan(float32_line(group)).all()]
-    said = "the same as a plain float32 norm, where it differs"
-    return _depth_keys(found) + [
-        Line2D([], [], label=f"{group.label}, {said}", **_float32_look(group)) for group in differing
+def _state(cell: Cell, uniform: float) -> list[Statement]:
+    accuracy, probe, medians = cell.values("accuracy"), cell.values("layers.probe"), _depths.quartiles(norms(cell))[1]
+    plain, all_zero = cell.values("weights.exact_float32"), cell.values("weights.exact_all_zero")
+    known, medians = accuracy[~np.isnan(accuracy)].tolist(), medians[~np.isnan(medians)].tolist()
+    error = _depths.median(cell.values("layers.z_grad")[:, -1])
+    alike = error is not None and abs(error / uniform - 1) < ALIKE
+    found = {
+        "accuracy, sd over seeds": stdev(known) if len(known) > 1 else None,
+        "smallest median gradient of a weight": min(medians, default=None),
+        "largest median gradient of a weight": max(medians, default=None),
+        "weight gradients with a float32 norm of 0": f"{(plain == 0).sum()} of {(~np.isnan(plain)).sum()}",
+        "weight gradients with every element 0": f"{(all_zero > 0).sum()} of {(~np.isnan(all_zero)).sum()}",
+        "probe accuracy between input and output": _depths.median(probe[:, 1:-1]),
+        "the same before training": _depths.median(cell.values("layers.probe", untrained=True)[..., 1:-1]),
+        "constant states": f"{np.isnan(probe).sum()} of {probe.size}",
+        "decay over gradient": _depths.median(decay_ratios(cell)),
+    }
+    return [
+        Statement.over("accuracy", _depths.name(cell), accuracy),
+        Statement("output error", _depths.name(cell), error, verdict="as of equal probabilities" * alike),
+        *(Statement(quantity, _depths.name(cell), value) for quantity, value in found.items()),
     ]
-
-
-def _probe_keys(found: Depths) -> list[Line2D]:
-    if found.facts.chance is None:
-        return _depth_keys(found)
-    return [*_depth_keys(found), Line2D([], [], color=GREY, ls=":", lw=0.8, label=f"chance, 1/{found.facts.classes}")]
-
-
-def _depth_keys(found: Depths) -> list[Line2D]:
-    """One per depth; a gap says so."""
-    keys = []
-    for group in found.groups:
-        label = group.label if group.records else f"{group.label}: not on record"
-        line = "-" if group.records else ""
-        keys.append(Line2D([], [], color=group.colour, marker=group.marker, ls=line, ms=3.4, lw=1.2, label=label))
-    return keys

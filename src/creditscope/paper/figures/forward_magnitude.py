@@ -1,82 +1,75 @@
-"""How large the states of deep GCNs are, layer by layer: magnitude M, and dispersion D between nodes.
+"""How large the states of deep GCNs are, layer by layer: magnitude M, and the share of it that differs between nodes.
 
-Every number, also those in the captions, comes from the last snapshots of the records of study `bp_bottleneck`.
+Every number comes from the last snapshots of the records of study `bp_bottleneck`.
 """
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
-from creditscope.errors import CreditscopeError
-from creditscope.paper.figures import _style, register_figure
-from creditscope.paper.figures._bottleneck_captions import caption_magnitude, footer
-from creditscope.paper.figures._depths import DepthGroup, select_depths
-from creditscope.paper.figures._log_axis import LogScale, draw_floor, draw_log_axis
-from creditscope.paper.figures._page import LETTERS, Panel, compose_page
-from creditscope.paper.figures._stats import quartiles
-from creditscope.paper.figures._style import GREY
+from creditscope.paper.figures import _depths, register_figure
+from creditscope.paper.figures._layout import draw_key, head, make_page
+from creditscope.plots import Caption, Statement
+from creditscope.plots._style import styled
 from creditscope.record import Record
+from creditscope.record.pick import Cell
+from creditscope.text import subscript
 
-SERIES = {
-    "rms": ("M, root mean square of $H_l$", "-", "o"),
-    "dispersion": ("D, the same of $H_l$ minus its node mean", "--", "s"),
-}
-"""Label, line and marker of each measure."""
-MARKS: dict[str, Any] = {"o": {"marker": "o", "ms": 2.6}, "s": {"marker": "s", "ms": 4.8, "mfc": "none", "mew": 0.8}}
-"""Squares around circles, so that both are seen where M and D are alike."""
+TITLE = "Size of the states of deep GCNs, and how much of it differs between nodes."
+READING = (
+    "A: medians and, as bands, quartiles over seeds, after training, of M, the root mean square of the entries of a "
+    "state; 0 is exactly 0. B: the median of D, the same of the state minus its mean over nodes, by that of M. H₀ is "
+    "the input, the last state the output."
+)
 
 
 @register_figure("forward_magnitude")
 def plot_forward_magnitude(records: Sequence[Record]) -> Figure:
-    """Draw M and D of every layer, a panel per depth, from the records of study `bp_bottleneck`."""
-    found = select_depths(records)
-    if len(found.groups) > len(LETTERS):
-        known = ", ".join(str(group.depth) for group in found.groups)
-        raise CreditscopeError(
-            f"Expected at most {len(LETTERS)} depths, a panel each, but got {len(found.groups)}: {known}. Pass the "
-            "records of fewer depths."
-        )
-    values = [group.layers(name) for group in found.drawn for name in SERIES]
-    scale = LogScale.of(*values, zeros=any((v == 0).any() for v in values))
-    panels = []
-    for letter, group in zip(LETTERS, found.groups, strict=False):
-        said = caption_magnitude(group) if group.records else "No run of this depth is on record."
-        draw = partial(draw_magnitude, group=group, scale=scale)
-        panels.append(Panel(letter, group.label, draw, _keys(group), said))
-    with _style.styled():
-        return compose_page(panels, footer=[footer(found, sizes_only=True), " ".join(found.notes)])
+    """Draw M and D/M of every state, a line per depth, from the records of study `bp_bottleneck`."""
+    found = _depths.pick_depths(records)
+    with styled():
+        fig, ((sizes, shares),) = make_page(1, 2, height=2.6, sharex=True)
+        floor = _depths.draw_log_axis(sizes, [magnitude(cell) for cell in found.drawn])
+        _depths.draw_by_layer(sizes, found, magnitude, floor=floor)
+        _depths.draw_by_layer(shares, found, dispersion)
+        head(sizes, "A", "Magnitude of each state")
+        head(shares, "B", "Share of it that differs between nodes")
+        sizes.set(xlabel="state $H_l$", ylabel="M")
+        shares.set(xlabel="state $H_l$", ylabel="D/M", ylim=(0, 1.04))
+        draw_key(fig, _depths.depth_keys(found))
+    return fig
 
 
-def draw_magnitude(ax: Axes, *, group: DepthGroup, scale: LogScale) -> None:
-    """M and D of one depth; exact zeros at a labelled floor."""
-    draw_log_axis(ax, scale)
-    ax.set(
-        xlim=(-0.3 - 0.03 * group.depth, 0.3 + 1.03 * group.depth), xlabel="state $H_l$", ylabel="size of its entries"
-    )
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if not group.records:
-        ax.text(0.5, 0.5, "not on record", transform=ax.transAxes, ha="center", color=GREY)
-        return
-    zeros = False
-    for name, (_, line, marker) in SERIES.items():
-        values = group.layers(name)
-        zeros |= bool((values == 0).any())
-        low, middle, high = (np.maximum(q, scale.floor) for q in quartiles(values))
-        x = np.arange(len(middle))
-        ax.fill_between(x, low, high, color=group.colour, alpha=0.18, lw=0, zorder=2)
-        ax.plot(x, middle, color=group.colour, ls=line, lw=1.1, zorder=4, gid=name, **MARKS[marker])
-    if zeros:
-        draw_floor(ax, scale.floor, "exactly 0 (drawn here)", x=0.0)
+def describe(records: Sequence[Record]) -> Caption:
+    """From where to where M goes, where it is exactly 0 or unknown, and the range of D/M."""
+    found = _depths.pick_depths(records)
+    said = [statement for cell in found.drawn for statement in _state(cell)]
+    setting, gaps = _depths.say_recipe(found.first, found.seeds), tuple(f"L = {gap}" for gap in found.gaps)
+    return Caption(TITLE, READING, setting, tuple(said), gaps)
 
 
-def _keys(group: DepthGroup) -> list[Line2D]:
-    return [
-        Line2D([], [], color=group.colour, ls=line, lw=1.1, label=label, **MARKS[marker])
-        for label, line, marker in SERIES.values()
-    ]
+def magnitude(cell: Cell) -> np.ndarray:
+    """M, (seeds, states)."""
+    return cell.values("layers.rms")
+
+
+def dispersion(cell: Cell) -> np.ndarray:
+    """D/M of the medians over seeds, (1, states); NaN where M is 0."""
+    sizes, spread = (_depths.quartiles(cell.values(field))[1:2] for field in ("layers.rms", "layers.dispersion"))
+    return spread / np.where(sizes > 0, sizes, np.nan)
+
+
+def _state(cell: Cell) -> list[Statement]:
+    sizes, shares = _depths.quartiles(magnitude(cell))[1], dispersion(cell)[0, 1:]
+    unknown, zeros = ([subscript("H", int(i)) for i in np.flatnonzero(own)] for own in (np.isnan(sizes), sizes == 0))
+    known, shares = sizes[~np.isnan(sizes)].tolist(), shares[~np.isnan(shares)].tolist()
+    found = {
+        "M of the first state": known[0] if known else None,
+        "M of the last state": known[-1] if known else None,
+        "first state that is exactly 0": zeros[0] if zeros else "none",
+        **({"states without M": ", ".join(unknown)} if unknown else {}),
+        "D/M after H₀, least": min(shares, default=None),
+        "D/M after H₀, most": max(shares, default=None),
+    }
+    return [Statement(quantity, _depths.name(cell), value) for quantity, value in found.items()]
