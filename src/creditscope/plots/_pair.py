@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from creditscope.plots._labels import label_points, settle, write_note
+from creditscope.plots._labels import POINTS, label_points, when_laid_out, write_note
 from creditscope.plots._lines import Line, lines_of, say_diverged, say_missing, say_seeds
 from creditscope.plots._panel import panel
 from creditscope.plots._quantities import NotMeasuredError, title
@@ -43,13 +43,11 @@ def pair(records: Any, *, ax: Axes | None = None, labels: bool = True) -> Axes:
         ax.margins(0.14)
         ax.relim()
         ax.set(xlabel=title("gamma"), ylabel=title("accuracy"))
-        settle(ax)
         write_note(
             ax, say_seeds(drawn, marks="mean (marker) and each of"), say_diverged(lines), say_missing(lines, drawn)
         )
-        settle(ax)
-        if labels and not label_points(ax, means, dots):
-            _draw_key(ax, drawn)
+        if labels:
+            when_laid_out(ax, POINTS, lambda: label_points(ax, means, dots) or _draw_key(ax, drawn))
     return ax
 
 

@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from creditscope.plots._labels import settle
 from creditscope.plots._lines import Line, name_room
 from creditscope.plots._style import FAINT, line_height, styled
 from creditscope.text import subscript
@@ -35,7 +34,7 @@ def new_axes(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
         chosen = Figure(figsize=size, layout="constrained").add_subplot() if ax is None else ax
         yield chosen
         if ax is None:
-            settle(chosen)
+            chosen.figure.draw_without_rendering()
 
 
 def dodge(lines: Sequence[Line]) -> list[float]:
