@@ -18,10 +18,10 @@ FEW = 4
 """Methods whose names may find room beside their points."""
 
 
-def pair(records: Any, *, ax: Axes | None = None, labels: bool = True) -> Axes:
+def pair(records: Any, *, ax: Axes | None = None, labels: bool = True, guess: bool = True) -> Axes:
     """Accuracy against Γ at the end of training: every seed a dot, a mean per method, and the best constant guess.
 
-    `labels` writes names beside the means, or in a key where they would touch.
+    `labels` writes names beside the means, or in a key where they would touch; `guess` draws that of the constant.
     """
     lines = lines_of(records)
     drawn = [line for line in lines if np.isfinite(_points(line)).all(axis=0).any()]
@@ -39,7 +39,7 @@ def pair(records: Any, *, ax: Axes | None = None, labels: bool = True) -> Axes:
             means.append((look, float(x), float(y)))
             dots += points.T.tolist()
         ax.axvline(0, color=FAINT, lw=0.6, zorder=1)
-        _draw_guess(ax, drawn)
+        _draw_guess(ax, drawn if guess else [])
         ax.margins(0.14)
         ax.relim()
         ax.set(xlabel=title("gamma"), ylabel=title("accuracy"))
