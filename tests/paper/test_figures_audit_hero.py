@@ -17,7 +17,7 @@ from creditscope.paper.commands.demo import plot_demo
 from creditscope.paper.figures._architecture import shown_taps
 from creditscope.paper.figures.audit_hero import describe, plot_audit_hero
 from creditscope.paper.studies.demo import RULES as DEMO_RULES
-from creditscope.plots import Statement, save_figure
+from creditscope.plots import save_figure
 from creditscope.record import Record, RuleFacts
 from creditscope.rule_styles import LOOKS
 
@@ -30,12 +30,11 @@ FAR = {"null_sd": 1e-3, "null_sd_F": 1e-3, "null_q99": 3e-3, "stage_cos": (), "s
 """So that cosines are far from their null, and weights do not spare taps."""
 
 
-def make_run(rule: str, seed: int, *, taps: Any = None, last: Any = None, rule_facts: Any = None, **others: Any):
+def make_run(rule: str, seed: int, *, taps: Any = None, last: Any = None, **others: Any) -> Record:
     """One run of one snapshot; `taps` and `last` override it, seeds differ a little in all that is drawn."""
-    facts = {"rule": rule_facts or RuleFacts(name=rule, label=LABELS.get(rule, "My rule"), formula="a_l = h_l")}
-    cos, off = COS.get(rule, (0.2,) * TAPS), 0.002 * (seed - 2)
-    exact = make_facts(**facts).exact_taps
-    cos = [c if tap in exact else c + off for tap, c in enumerate(cos)]
+    facts = {"rule": RuleFacts(name=rule, label=LABELS.get(rule, "My rule"), formula="a_l = h_l")}
+    exact, off = make_facts(**facts).exact_taps, 0.002 * (seed - 2)
+    cos = [c if tap in exact else c + off for tap, c in enumerate(COS.get(rule, (0.2,) * TAPS))]
     norms = {"g_norm": G_NORM.get(rule, 0.1) * 2.0 ** (seed - 2)}
     own = {**FAR, "cos": cos, "cos_F": cos, **norms, "g_noise": (1e-7, 2e-6, 1e-7, 1e-7, 1e-7), **(taps or {})}
     shot = {"gamma": float(np.mean(cos[1:])), "accuracy": 0.5 + off, **(last or {})}
@@ -54,9 +53,14 @@ def points(fig: Figure, place: int, gid: str) -> np.ndarray:
     return np.array(found.get_data(), dtype=float)
 
 
-def stated(records: list[Record], quantity: str, group: str, **how: Any) -> Statement:
-    (found,) = [s for s in describe(records, **how).statements if (s.quantity, s.group) == (quantity, group)]
-    return found
+def stated(records: list[Record], **how: Any) -> dict[tuple[str, str], Any]:
+    """Statements by quantity and group."""
+    return {(s.quantity, s.group): s for s in describe(records, **how).statements}
+
+
+def reach(values: Any, level: float) -> float:
+    """How far a t bound lies from the mean."""
+    return stats.t.ppf(level, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
 
 
 class TestPicture:
@@ -77,7 +81,7 @@ class TestPicture:
         assert len(tints) == 4
         assert ax.get_ylim() == pytest.approx((min(t.y0 for t in tints), max(t.y1 for t in tints)))
         assert ax.get_xlim() == pytest.approx((min(t.x0 for t in tints), max(t.x1 for t in tints)))
-        level = stated(records, "least accuracy above chance", "CS010", rules=("bp",)).value
+        level = stated(records, rules=("bp",))["least accuracy above chance", "CS010"].value
         assert {t.y0 for t in tints} & {t.y1 for t in tints} == {level}
         assert len(ax.get_yticks()) >= 2
         assert all(max(ax.get_ylim()[0], 0) <= tick <= min(ax.get_ylim()[1], 1) for tick in ax.get_yticks())
@@ -102,22 +106,20 @@ class TestPicture:
     @pytest.mark.parametrize("case", ["missing", "diverged", "one seed", "unmeasured"])
     def test_what_is_missing_is_a_marked_gap(self, case, tmp_path):
         nothing = {"taps": {"cos": None, "g_noise": None, "g_norm": 0.0}, "last": {"gamma": None, "accuracy": None}}
-        records = {
-            "missing": make_runs(("bp", "block_fa")),
-            "diverged": make_runs(dfa={"diverged": 7}),
-            "one seed": make_runs(seeds=(1,)),
-            "unmeasured": make_runs(dfa=nothing),
-        }[case]
+        own = {
+            "missing": {"rules": ("bp", "block_fa")},
+            "diverged": {"dfa": {"diverged": 7}},
+            "one seed": {"seeds": (1,)},
+        }
+        records = make_runs(**own.get(case, {"dfa": nothing}))
         fig, caption = plot_audit_hero(records), describe(records)
         assert_clear(fig)
         save_figure(fig, tmp_path, "gap", caption=caption)
         gap = {"missing": "not on record", "diverged": "diverged in epoch 7"}.get(case)
         assert caption.gaps == ((f"dfa: {gap}",) if gap else ())
         assert (gap or "straight to every tap") in texts(fig)
-        values = {
-            s.value for s in caption.statements if s.group == "DFA" and s.quantity in ("accuracy", "cosine at h₂")
-        }
-        assert values == {None} if case == "unmeasured" else bool(values) == (not gap)
+        values = [s.value for s in caption.statements if (s.quantity, s.group) == ("cosine at h₂", "DFA")]
+        assert values == [None] if case == "unmeasured" else len(values) == (not gap)
 
     def test_nothing_measured_at_all(self):
         empty = make_runs(("bp",), bp={"last": {"gamma": None, "accuracy": None}})
@@ -127,73 +129,62 @@ class TestPicture:
 class TestStatements:
     def test_means_have_t_intervals_and_the_outcomes_of_checks(self):
         records = make_runs()
-        values = [0.498, 0.5, 0.502]
-        reach = stats.t.ppf(0.975, 2) * np.std(values, ddof=1) / 3**0.5
-        found = stated(records, "accuracy", "DFA")
-        assert (found.value.mean, found.value.high, found.verdict) == (0.5, pytest.approx(0.5 + reach), "CS010 passed")
+        found, values = stated(records), [0.498, 0.5, 0.502]
+        accuracy = found["accuracy", "DFA"]
+        assert (accuracy.value.mean, accuracy.value.high) == pytest.approx((0.5, 0.5 + reach(values, 0.975)))
         outcomes = {f.code: f.outcome.value for f in audit(records).methods[-1].findings}
-        assert stated(records, "Γ", "DFA").verdict == f"CS006 {outcomes['CS006']}" == "CS006 issue"
+        assert (accuracy.verdict, outcomes["CS010"]) == ("CS010 passed", "passed")
+        assert (found["Γ", "DFA"].verdict, outcomes["CS006"]) == ("CS006 issue", "issue")
 
     def test_every_tap_has_the_answer_of_cs005(self):
         """Below by its upper bound over seeds; open where the bounds are on both sides of δ."""
         unclear = [{"taps": dict.fromkeys(("cos", "cos_F"), (0.4, 0.4, c, 0.4, 0.4))} for c in (-0.06, 0.02, 0.1)]
         wide = [make_run("dfa", seed, **own) for seed, own in zip(SEEDS, unclear, strict=True)]
-        for records, answer in ((make_runs(), "below"), ([*make_runs(("bp",)), *wide], "open")):
-            found = stated(records, "cosine at h₂", "DFA")
-            assert (found.value.mean, found.verdict) == (pytest.approx(0.02), answer)
-        assert [stated(make_runs(), f"cosine at {tap}", "DFA").verdict for tap in ("h₀", "h₁")] == ["below", "carries"]
-        cos = np.array([COS["dfa"][4] + off for off in (-0.002, 0, 0.002)])
-        bound = cos.mean() + stats.t.ppf(0.95, 2) * cos.std(ddof=1) / 3**0.5
-        assert stated(make_runs(), "upper bound of taps below δ", "DFA").value == pytest.approx(bound)
-        assert stated(make_runs(), "cosine at h₄", "block FA").verdict == "exact"
-        assert stated(make_runs(), "least alignment of interest, δ", "CS005").value == 0.05
+        found, other = stated(make_runs()), stated([*make_runs(("bp",)), *wide])["cosine at h₂", "DFA"]
+        assert (other.value.mean, other.verdict) == (pytest.approx(0.02), "open")
+        answers = [found[f"cosine at {tap}", "DFA"].verdict for tap in ("h₀", "h₁", "h₂", "h₃", "h₄")]
+        assert answers == ["below", "carries", "below", "below", "below"]
+        cos = COS["dfa"][4] + np.array([-0.002, 0, 0.002])
+        bound = found["upper bound of taps below δ", "DFA"].value
+        assert bound == pytest.approx(cos.mean() + reach(cos, 0.95))
+        assert bound < found["least alignment of interest, δ", "CS005"].value == 0.05
+        assert found["cosine at h₄", "block FA"].verdict == "exact"
 
     @pytest.mark.parametrize(("accuracy", "above"), [(0.12, False), (0.13, True)])
     def test_chance_is_what_cs010_says_of_one_run(self, accuracy, above):
         """The exact lower bound over 1000 test rows must clear the best constant guess, 0.106."""
         records = make_runs(("bp", "dfa"), seeds=(1,), dfa={"last": {"accuracy": accuracy}})
-        level = stated(records, "least accuracy above chance", "CS010")
-        hits = next(k for k in range(1000) if stats.beta.ppf(0.05, k, 1001 - k) > 0.106) if level.value else 0
-        assert level.value == pytest.approx(hits / 1000, abs=6e-4)
-        assert (accuracy >= level.value) == above
-        assert (stated(records, "accuracy", "DFA").verdict == "CS010 passed") == above
-        regression = replace(records[0].facts, best_constant=None)
-        free = [replace(r, provenance=replace(r.provenance, facts=regression)) for r in records[:1]]
-        assert stated(free, "least accuracy above chance", "CS010").value is None
-        assert not plot_audit_hero(free).axes[1].patches
+        found, chance = stated(records), ("least accuracy above chance", "CS010")
+        hits = next(k for k in range(1, 1000) if stats.beta.ppf(0.05, k, 1001 - k) > 0.106)
+        assert found[chance].value == pytest.approx(hits / 1000, abs=6e-4)
+        assert (accuracy >= found[chance].value) == (found["accuracy", "DFA"].verdict == "CS010 passed") == above
+        provenance = replace(records[0].provenance, facts=replace(records[0].facts, best_constant=None))
+        unknown = [replace(records[0], provenance=provenance)]
+        assert stated(unknown)[chance].value is None
+        assert not plot_audit_hero(unknown).axes[1].patches
 
     def test_gradients_against_bp_in_orders_of_magnitude_and_noise(self):
-        name = "‖g₄‖ against BP, orders of magnitude"
-        assert stated(make_runs(), name, "DFA").value.mean == pytest.approx(-4)
-        assert stated(make_runs(), name, "block FA").value.mean == pytest.approx(-1)
-        wide = make_runs(("bp", "dfa"))
-        wide[-1] = make_run("dfa", 3, taps={"g_norm": 1e-9})
-        orders = np.log10([1e-5 / 2 / 0.05, 1e-5 / 0.1, 1e-9 / 0.2])
-        assert stated(wide, name, "DFA").value.low == pytest.approx(
-            orders.mean() - stats.t.ppf(0.975, 2) * orders.std(ddof=1) / 3**0.5
-        )
-        assert not [s for s in describe(make_runs(("dfa",))).statements if s.quantity == name]
-        noise = stated(make_runs(), "largest share of g that float64 changes", "DFA")
-        assert (noise.value, noise.verdict) == (2e-6, "CS002 tip")  # the published floor
-        noisy = make_runs(bp={"taps": {"g_noise": (0.0, 0.0, 0.3, 0.0, 0.0)}})
-        noise = stated(noisy, "largest share of g that float64 changes", "BP")
-        assert (noise.value, noise.verdict) == (0.3, "CS002 issue")
+        orders, noise = "‖g₄‖ against BP, orders of magnitude", "largest share of g that float64 changes"
+        found = stated(make_runs(bp={"taps": {"g_noise": (0.0, 0.0, 0.3, 0.0, 0.0)}}))
+        assert [found[orders, rule].value.mean for rule in ("block FA", "DFA")] == pytest.approx([-1, -4])
+        assert (found[noise, "DFA"].value, found[noise, "DFA"].verdict) == (2e-6, "CS002 tip")  # the published floor
+        assert (found[noise, "BP"].value, found[noise, "BP"].verdict) == (0.3, "CS002 issue")
+        wide = stated([*make_runs(("bp", "dfa"))[:-1], make_run("dfa", 3, taps={"g_norm": 1e-9})])
+        paired = np.log10([1e-5 / 2 / 0.05, 1e-5 / 0.1, 1e-9 / 0.2])
+        assert wide[orders, "DFA"].value.low == pytest.approx(paired.mean() - reach(paired, 0.975))
+        assert (orders, "DFA") not in stated(make_runs(("dfa",)))
 
 
 class TestSelection:
     def test_only_shared_seeds_of_plain_runs_are_drawn(self):
-        extra = [
-            make_run("bp", 9, last={"accuracy": 0.9}),
-            make_run("dfa", 1, frozen=True),
-            make_run("fa", 1, task="x"),
-        ]
+        extra = [make_run("bp", 9), make_run("dfa", 1, frozen=True), make_run("fa", 1, task="other")]
         extra += [make_run("dfa", 1, penalty=0.01, last={"accuracy": 0.9})]
         caption = describe([*make_runs(), *extra])
         assert caption.statements == describe(make_runs()).statements
         assert caption.gaps[0].startswith("bp, seed 9")
 
     def test_a_rule_may_have_its_own_credit_norm_but_one(self):
-        assert stated(make_runs(dfa={"credit_norm": "batch"}), "Γ", "DFA, norm batch").value.n == 3
+        assert stated(make_runs(dfa={"credit_norm": "batch"}))["Γ", "DFA, norm batch"].value.n == 3
         with pytest.raises(CreditscopeError, match=r"dfa.*credit_norm \(none, batch\)"):
             describe([*make_runs(), make_run("dfa", 4, credit_norm="batch")])
 

@@ -157,8 +157,8 @@ def pick(
     """The runs for which `where` holds, grouped by what may `vary` besides the seed.
 
     All else must be equal, but for how they were measured, fields that are `free`, and, where the rule varies, options
-    of the rule and its credit norm. Of several records of one run the richest is taken, or the one that `choose` puts last. An axis whose
-    field `where` lists has all values listed, in that order; those without runs are gaps.
+    of the rule and its credit norm. Of several records of one run the richest is taken, or the one that `choose` puts
+    last. An axis whose field `where` lists has all values listed, in that order; those without runs are gaps.
 
     >>> import creditscope as cs
     >>> runs = cs.run(rule=["bp", "dfa"], task="digits", seeds=2, epochs=1, depth=1, width=8, tier="quick")

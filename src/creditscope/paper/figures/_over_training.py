@@ -120,10 +120,10 @@ class OverTraining:
                 said.append(Statement.over(f"{name}, change in orders of magnitude", group, change, panel=panel))
         gradient, top = self.gradient
         noise = cell.course("head_taps.g_noise", tap=top)[1]
-        below = [first_epoch(r, lambda s: _under_floor(s, top)) for r in cell.records]
+        below = [first_epoch(r, lambda s: under_floor(s, top)) for r in cell.records]
         epochs = {f"{symbol(facts, gradient, top)} under the floor": below} if top != -1 else {}
         epochs |= {criterion.name: [_first_fired(criterion, r) for r in cell.records] for criterion in PUBLISHED}
-        said += [Statement(f"first epoch with {name}", group, _when(own), panel=panel) for name, own in epochs.items()]
+        said += [Statement(f"first epoch with {name}", group, when(own), panel=panel) for name, own in epochs.items()]
         if not np.isnan(noise).all():
             most = float(np.nanmax(noise))
             said.append(Statement("largest share of g that float64 changes", group, most, panel=panel, form=".1g"))
@@ -145,7 +145,8 @@ def _draw_limits(column: np.ndarray, quantity: str, found: dict[Net, Picked | No
             ax.axhline(PUBLISHED_FLOOR, color=GREY, lw=0.8, ls="--", zorder=1, gid="published floor")
 
 
-def _under_floor(snapshot: Snapshot, tap: int) -> bool:
+def under_floor(snapshot: Snapshot, tap: int) -> bool:
+    """Whether BP's gradient there is under the published floor."""
     value = snapshot.head_taps.g_norm[tap]
     return value is not None and value < PUBLISHED_FLOOR
 
@@ -155,10 +156,10 @@ def _first_fired(criterion: Criterion, record: Record) -> int | None:
     return first_epoch(record, lambda s: criterion.fires(Moment.of(record, replace(s, taps=s.head_taps))))
 
 
-def _when(epochs: Sequence[int | None]) -> str:
+def when(epochs: Sequence[int | None]) -> str:
     """First epochs over seeds.
 
-    >>> _when([3, 4, None]), _when([None, None])
+    >>> when([3, 4, None]), when([None, None])
     ('3–4 (2 of 3 seeds)', 'never')
     """
     known = [epoch for epoch in epochs if epoch is not None]
