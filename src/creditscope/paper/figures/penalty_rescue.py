@@ -122,7 +122,7 @@ def select(records: Sequence[Record], credit_norm: str) -> Picked:
     for name, condition in {EARLY: TRAINED[PLAIN], **TRAINED, **FROZEN}.items():
         full, other = (found[*condition, name in FROZEN, measured] for measured in (True, False))
         early = replace(full, runs={seed: r for seed, r in full.runs.items() if _early_snapshots(r) > 1})
-        cells[name,] = replace(early if name == EARLY else other or full, key=(name,))
+        cells[name,] = replace(early if name == EARLY else full if full and not other else other, key=(name,))
     return Picked(("condition",), cells, found.seeds).shared()
 
 
