@@ -62,7 +62,7 @@ for words in (["audit", records], ["audit", records, "--json", "--set", "growth=
         assert re.findall("^done (.*)$", done.stdout, re.M) == commands
         assert "6 of 9 runs are not on record" in done.stdout
         names = sorted(path.name for path in (tmp_path / "figures").iterdir())
-        assert names == ["audit_hero.pdf", "audit_hero.png", "cards"]
+        assert names == ["audit_hero.md", "audit_hero.pdf", "audit_hero.png", "audit_hero.tex", "cards"]
 
 
 class TestRefusals:

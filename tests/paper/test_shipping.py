@@ -249,7 +249,8 @@ class TestFigureAll:
         words = ("--records", tmp_path / "records", "--out", tmp_path / "figures", "--no-train", "--scale", "test")
         code, out, _ = call("figure", "all", *words)
         assert code == 0
-        assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == ["audit_hero.pdf", "audit_hero.png"]
+        names = [f"audit_hero.{ending}" for ending in ("md", "pdf", "png", "tex")]
+        assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == names
         assert "audit_hero: 2 of 6 runs, wrote" in out
         assert "  note: 4 of 6 runs are not on record: bp seed 42" in out
         assert "bp_bottleneck: not drawn. Expected records of study 'bp_bottleneck'" in out
