@@ -11,12 +11,12 @@ def texts(fig: Figure) -> str:
 
 
 def assert_clear(fig: Figure) -> None:
-    """Every text lies on the page, and none on another; tick labels are left to matplotlib."""
+    """Every text, without the line that leads to it, lies on the page and on no other; ticks are left to matplotlib."""
     fig.draw_without_rendering()
     axes = [axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis)]
     ticks = [label for axis in axes for label in axis.get_ticklabels(which="both")]
     found = [t for t in fig.findobj(Text) if isinstance(t, Text) and t.get_visible() and t.get_text().strip()]
-    boxes = [(t.get_text(), t.get_window_extent()) for t in found if t not in ticks]
+    boxes = [(t.get_text(), Text.get_window_extent(t)) for t in found if t not in ticks]
     for text, box in boxes:
         assert fig.bbox.x0 <= box.x0 < box.x1 <= fig.bbox.x1, text
         assert fig.bbox.y0 <= box.y0 < box.y1 <= fig.bbox.y1, text

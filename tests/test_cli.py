@@ -57,7 +57,7 @@ for words in (["audit", records], ["audit", records, "--json", "--set", "growth=
         commands = ["audit", "audit", "list", "audit", "figure", "reproduction"]
         assert re.findall("^done (.*)$", done.stdout, re.M) == commands
         names = sorted(path.name for path in (tmp_path / "figures").iterdir())
-        assert names == ["audit_hero.pdf", "audit_hero.png", "cards"]
+        assert names == ["audit_hero.md", "audit_hero.pdf", "audit_hero.png", "audit_hero.tex", "cards"]
 
 
 class TestRefusals:

@@ -242,7 +242,8 @@ class TestFigureAll:
         (tmp_path / "records" / "other.jsonl.xz").write_bytes(b"nothing")
         words = ("--records", tmp_path / "records", "--out", tmp_path / "figures", "--no-train", "--scale", "test")
         code, out, _ = call("figure", "all", *words)
-        assert (code, {path.stem for path in (tmp_path / "figures").iterdir()}) == (0, {"audit_hero"})
+        names = {f"audit_hero.{ending}" for ending in ("md", "pdf", "png", "tex")}
+        assert (code, {path.name for path in (tmp_path / "figures").iterdir()}) == (0, names)
         said = ("audit_hero: 2 of 6", "  note: 4 of 6", "bp_bottleneck: not drawn", "other.jsonl.xz")
         assert [word in out for word in said] == [True] * 4
         assert {line.partition(":")[0] for line in out.splitlines() if line[0] != " "} == {*drawable(), "note"}

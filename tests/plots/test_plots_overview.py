@@ -8,6 +8,7 @@ import pytest
 import torch
 from builders import make_family, make_record
 from drawn import words
+from matplotlib.figure import Figure
 from pages import assert_clear, texts
 from torch import nn
 
@@ -26,6 +27,15 @@ class TestOverview:
         assert sorted(labels(fig)) == ["credit", "pair", "sizes", "verdicts"]
         assert "digits · resmlp (depth 2, width 8) · 1 epoch" in texts(fig)
         assert_clear(fig)
+
+    def test_many_panels_are_laid_out_together(self, monkeypatch):
+        """Before end labels, before notes, before labels of points, and once more; not so often for every panel."""
+        count, lay_out = [], Figure.draw_without_rendering
+        monkeypatch.setattr(Figure, "draw_without_rendering", lambda fig: count.append(fig) or lay_out(fig))
+        fig = plots.overview([make_record(rule=rule) for rule in ("bp", "dfa")])
+        assert len(count) == 4
+        assert all({"BP", "DFA"} <= set(words(ax)) for ax in fig.axes if ax.get_label() != "pair")
+        assert all(ax.get_title(loc="left") for ax in fig.axes if ax.get_label() != "verdicts")
 
     def test_names_are_in_the_verdicts_where_there_are_too_many_for_panels(self):
         records = [

@@ -1,36 +1,73 @@
-"""Names beside points and lines, and a note above a panel."""
+"""Names beside points and lines, and a note above a panel, placed when the page is laid out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from creditscope.plots._style import BODY, GREY, MARK, SMALL, line_height, text_width, wrap_text
 from creditscope.rule_styles import Look
 
+ENDS, NOTES, POINTS = range(3)
+"""In which order things are placed: each needs the page with those before."""
+Steps = dict[int, list[Callable[[], Any]]]
+_waiting: dict[Figure, Steps] = {}
 
-def settle(ax: Axes) -> None:
-    """Lay the figure out, so that places on it can be measured."""
-    ax.figure.figure.draw_without_rendering()  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+
+@contextmanager
+def laid_out_once(fig: Figure, *, notes: bool = True) -> Iterator[None]:
+    """Lay the page out once for all panels that are drawn meanwhile, not for each; at the end nothing moves any more.
+
+    Without `notes` what panels say of their marks is left out: a page with a caption says it there.
+    """
+    _waiting[fig] = steps = {}
+    try:
+        yield
+    finally:
+        del _waiting[fig]
+    for step in sorted(step for step in steps if notes or step != NOTES):
+        fig.draw_without_rendering()
+        for place in steps[step]:
+            place()
+    fig.draw_without_rendering()
+
+
+def when_laid_out(ax: Axes, step: int, place: Callable[[], Any]) -> None:
+    """Lay the figure out, so that places on it can be measured, and do it; or do it with the rest of the page."""
+    fig: Figure = ax.figure.figure  # pyright: ignore[reportAssignmentType]
+    if fig in _waiting:
+        _waiting[fig].setdefault(step, []).append(place)
+    else:
+        fig.draw_without_rendering()
+        place()
 
 
 def write_note(ax: Axes, *parts: str) -> None:
     """Small grey lines above the axes, as wide as they are: what the marks are."""
-    said = "; ".join(part for part in parts if part)
-    width = ax.get_window_extent().width / ax.figure.dpi
-    ax.set_title("\n".join(wrap_text(said, width=width)), loc="left", size=SMALL, color=GREY, pad=4, linespacing=1.2)
+    said, look = "; ".join(part for part in parts if part), {"size": SMALL, "color": GREY, "linespacing": 1.2}
+
+    def place() -> None:
+        width = ax.get_window_extent().width / ax.figure.dpi
+        ax.set_title("\n".join(wrap_text(said, width=width)), loc="left", pad=4, **look)
+
+    when_laid_out(ax, NOTES, place)
 
 
 def label_ends(ax: Axes, ends: Sequence[tuple[Look, float]]) -> None:
-    """Write each label right of the axes at the height where its line ends, moved apart where they would touch.
-
-    The figure is laid out before and after, so that heights can be measured and a note is as wide as is left.
-    """
-    settle(ax)
+    """Write each label right of the axes at the height where its line ends, moved apart where they would touch."""
     ends = sorted((end for end in ends if np.isfinite(end[1])), key=lambda end: end[1])
+    if ends:
+        when_laid_out(ax, ENDS, lambda: _place_ends(ax, ends))
+
+
+def _place_ends(ax: Axes, ends: Sequence[tuple[Look, float]]) -> None:
     heights = [ax.transData.transform((0, y))[1] * 72 / ax.figure.dpi for _, y in ends]
     for (look, y), at, moved in zip(ends, heights, spread(heights, 72 * line_height()), strict=True):
+        line = {"arrowstyle": "-", "color": look.colour, "lw": 0.5, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
         ax.annotate(
             look.label,
             (1, y),
@@ -41,17 +78,8 @@ def label_ends(ax: Axes, ends: Sequence[tuple[Look, float]]) -> None:
             color=look.colour,
             size=SMALL,
             va="center",
-            arrowprops={
-                "arrowstyle": "-",
-                "color": look.colour,
-                "lw": 0.5,
-                "shrinkA": 1,
-                "shrinkB": 0,
-                "relpos": (0, 0.5),
-            },
+            arrowprops=line,
         )
-    if ends:
-        settle(ax)
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:

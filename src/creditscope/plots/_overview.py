@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.plots._credit import credit
 from creditscope.plots._epochs import over_epochs
+from creditscope.plots._labels import laid_out_once
 from creditscope.plots._ladder import ladder
 from creditscope.plots._lines import gather, lines_of_one_setting, name_room
 from creditscope.plots._pair import pair
@@ -64,12 +65,12 @@ def overview(records: Any, *, panels: Sequence[str | Draw] = ("pair", "credit", 
         if strip:
             verdicts(found, ax=fig.add_subplot(grid[-1, :], label="verdicts"))
         axes = [fig.add_subplot(grid[0, i], label=name if isinstance(name, str) else "") for i, name in enumerate(row)]
-        for name, ax in sorted(zip(row, axes, strict=True), key=lambda drawn: drawn[0] == "pair"):  # it has least room
-            try:
-                _ = PANELS[name](found, ax=ax, labels=named) if isinstance(name, str) else name(found, ax=ax)
-            except NotMeasuredError as error:
-                _say_instead(ax, str(error))
-        fig.draw_without_rendering()
+        with laid_out_once(fig):
+            for name, ax in zip(row, axes, strict=True):
+                try:
+                    _ = PANELS[name](found, ax=ax, labels=named) if isinstance(name, str) else name(found, ax=ax)
+                except NotMeasuredError as error:
+                    _say_instead(ax, str(error))
         right = max((text.get_window_extent().x1 for ax in fig.axes for text in ax.texts), default=0) / fig.dpi
         if right > width:
             fig.set_figwidth(right + 0.1)

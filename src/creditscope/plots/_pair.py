@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from creditscope.plots._labels import label_points, settle, write_note
+from creditscope.plots._labels import POINTS, label_points, when_laid_out, write_note
 from creditscope.plots._lines import Line, lines_of, say_diverged, say_missing, say_seeds
 from creditscope.plots._panel import panel
 from creditscope.plots._quantities import NotMeasuredError, title
@@ -18,10 +18,10 @@ FEW = 4
 """Methods whose names may find room beside their points."""
 
 
-def pair(records: Any, *, ax: Axes | None = None, labels: bool = True) -> Axes:
+def pair(records: Any, *, ax: Axes | None = None, labels: bool = True, guess: bool = True) -> Axes:
     """Accuracy against Γ at the end of training: every seed a dot, a mean per method, and the best constant guess.
 
-    `labels` writes names beside the means, or in a key where they would touch.
+    `labels` writes names beside the means, or in a key where they would touch; `guess` draws that of the constant.
 
     >>> import creditscope as cs
     >>> from creditscope import plots
@@ -45,17 +45,15 @@ def pair(records: Any, *, ax: Axes | None = None, labels: bool = True) -> Axes:
             means.append((look, float(x), float(y)))
             dots += points.T.tolist()
         ax.axvline(0, color=FAINT, lw=0.6, zorder=1)
-        _draw_guess(ax, drawn)
+        _draw_guess(ax, drawn if guess else [])
         ax.margins(0.14)
         ax.relim()
         ax.set(xlabel=title("gamma"), ylabel=title("accuracy"))
-        settle(ax)
         write_note(
             ax, say_seeds(drawn, marks="mean (marker) and each of"), say_diverged(lines), say_missing(lines, drawn)
         )
-        settle(ax)
-        if labels and not label_points(ax, means, dots):
-            _draw_key(ax, drawn)
+        if labels:
+            when_laid_out(ax, POINTS, lambda: label_points(ax, means, dots) or _draw_key(ax, drawn))
     return ax
 
 

@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from creditscope.plots._labels import settle
 from creditscope.plots._lines import Line, name_room
 from creditscope.plots._style import FAINT, line_height, styled
 from creditscope.text import subscript
@@ -32,10 +31,12 @@ def panel(ax: Axes | None, lines: Sequence[Line], *, labels: bool = True) -> Ite
 def new_axes(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
     """Those given, in our style, or those of a new figure of this size (inches), laid out at the end."""
     with styled():
-        chosen = Figure(figsize=size, layout="constrained").add_subplot() if ax is None else ax
-        yield chosen
-        if ax is None:
-            settle(chosen)
+        if ax is not None:
+            yield ax
+            return
+        fig = Figure(figsize=size, layout="constrained")
+        yield fig.add_subplot()
+        fig.draw_without_rendering()
 
 
 def dodge(lines: Sequence[Line]) -> list[float]:

@@ -14,7 +14,7 @@ from creditscope.text import join_words, name_all
 
 PLAIN = {"frozen": False, "train_last": -1}
 """What is picked unless it is asked for or varies: all blocks are trained."""
-OWN = ("rule_options", "rule_source")
+OWN = ("rule_options", "rule_source", "credit_norm")
 """Fields that rules may differ in when the rule varies; the runs of one rule may not."""
 
 Wanted = Any
@@ -157,8 +157,8 @@ def pick(
     """The runs for which `where` holds, grouped by what may `vary` besides the seed.
 
     All else must be equal, but for how they were measured, fields that are `free`, and, where the rule varies, options
-    of the rule. Of several records of one run the richest is taken, or the one that `choose` puts last. An axis whose
-    field `where` lists has all values listed, in that order; those without runs are gaps.
+    of the rule and its credit norm. Of several records of one run the richest is taken, or the one that `choose` puts
+    last. An axis whose field `where` lists has all values listed, in that order; those without runs are gaps.
 
     >>> import creditscope as cs
     >>> runs = cs.run(rule=["bp", "dfa"], task="digits", seeds=2, epochs=1, depth=1, width=8, tier="quick")

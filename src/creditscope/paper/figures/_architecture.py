@@ -1,6 +1,6 @@
 """The architecture drawing: stem → blocks → head, and one lane per rule that shows where it sends credit.
 
-Coordinates are inches. A lane shows taps as dots below the forward pass's own; a solid arrow carries the
+Coordinates are about inches. A lane shows taps as dots below the forward pass's own; a solid arrow carries the
 exact gradient, a dashed one passes a fixed random matrix B.
 """
 
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from creditscope.paper.figures._style import BODY, FAINT, GREY, INK, SMALL, fit_size, wrap_text
+from creditscope.plots._style import FAINT, GREY, INK, SMALL, WIDTH
+from creditscope.record import Facts
 from creditscope.text import subscript
 
 FORWARD, LANE, HEADING = 0.55, 0.40, 0.16
 """Heights of the forward pass, of one lane and of the heading, inches."""
-LABELS, NAME = 1.84, 0.70
-"""Room at the left for what a lane is called and does, and for the name alone."""
+LABELS = 1.95
+"""Room at the left for what a lane is called and does."""
 MOST_BLOCKS = 5
 """Deeper nets are drawn with their middle left out."""
 DOT = 0.045
@@ -25,13 +26,11 @@ DOT = 0.045
 
 @dataclass(frozen=True)
 class Lane:
-    """One rule: its name, label and colour, whether its last tap gets exact credit, and its formula in words."""
+    """One rule: its label and colour, and the facts of its runs, or why there are none."""
 
-    rule: str
     label: str
     colour: str
-    exact_top: bool = False
-    formula: str = ""
+    facts: Facts | str
 
 
 @dataclass(frozen=True)
@@ -48,19 +47,19 @@ def architecture_height(lanes: int) -> float:
     return HEADING + FORWARD + LANE * lanes
 
 
-def draw_architecture(ax: Axes, *, taps: int, stem: bool, lanes: Sequence[Lane], width: float) -> None:
-    """Draw `taps` stages (the first is the stem if `stem`), the head, and the lanes, `width` inches wide."""
+def draw_architecture(ax: Axes, facts: Facts, lanes: Sequence[Lane]) -> None:
+    """Draw stem, blocks and head of a net with these taps, and the lanes."""
     height = architecture_height(len(lanes))
-    ax.set(xlim=(0, width), ylim=(0, height))
+    ax.set(xlim=(0, WIDTH), ylim=(0, height))
     ax.axis("off")
     ax.text(0, height, "Where each rule sends credit", weight="bold", va="top")
-    ax.text(width, height, "solid: exact   dashed: fixed random B", size=SMALL, color=GREY, ha="right", va="top")
+    ax.text(WIDTH, height, "solid: exact   dashed: fixed random B", size=SMALL, color=GREY, ha="right", va="top")
     y = height - HEADING - 0.32
-    positions, error = _draw_forward(ax, shown_taps(taps), stem=stem, y=y, width=width)
+    positions, error = _draw_forward(ax, shown_taps(len(facts.taps)), stem=facts.stem_tap, y=y)
     for _, x in positions:
         ax.plot([x, x], [0.03, y - 0.12], color=FAINT, lw=0.5, ls=(0, (1, 2)), zorder=1)
     for i, lane in enumerate(lanes):
-        _draw_lane(ax, lane, Track(positions, error, LANE * (len(lanes) - 0.5 - i)), width=width)
+        _draw_lane(ax, lane, Track(positions, error, LANE * (len(lanes) - 0.5 - i)))
 
 
 def shown_taps(taps: int) -> list[int]:
@@ -72,26 +71,25 @@ def shown_taps(taps: int) -> list[int]:
     return list(range(taps)) if taps <= MOST_BLOCKS + 1 else [0, 1, 2, taps - 3, taps - 2, taps - 1]
 
 
-def _draw_forward(
-    ax: Axes, shown: list[int], *, stem: bool, y: float, width: float
-) -> tuple[tuple[tuple[int, float], ...], float]:
+def _draw_forward(ax: Axes, shown: list[int], *, stem: bool, y: float) -> tuple[tuple[tuple[int, float], ...], float]:
     """Boxes joined by arrows; gives each tap's place and that of the error."""
-    names: list[str] = []
-    after: list[int | None] = []  # the tap behind each box; None behind the gap of a deep net
+    names, after = [], []  # of each box, and the tap behind it: None behind the gap of a deep net
     for previous, tap in zip([-1, *shown], shown, strict=False):
         if tap > previous + 1:
-            names.append("⋯")
-            after.append(None)
-        names.append("stem" if stem and tap == 0 else f"block {tap}")
-        after.append(tap)
-    pitch = (width - LABELS - 0.32) / (len(names) + 1)
-    half = 0.34 * pitch
+            names, after = [*names, "⋯"], [*after, None]
+        names, after = [*names, "stem" if stem and tap == 0 else f"block {tap}"], [*after, tap]
+    pitch = (WIDTH - LABELS - 0.32) / (len(names) + 1)
+    half = 0.38 * pitch
     middles = [LABELS + 0.12 + pitch * (i + 0.5) for i in range(len(names) + 1)]
     error = middles[-1] + 0.5 * pitch + 0.1
     _draw_arrow(ax, (LABELS + 0.02, y), (middles[0] - half, y), INK)
     ax.text(LABELS, y, "x", ha="right", va="center", style="italic")
     for name, x, nearby in zip([*names, "head"], middles, [*middles[1:], error - 0.09 + half], strict=True):
-        _draw_box(ax, name, x, y, half)
+        if name != "⋯":
+            box = FancyBboxPatch((x - half, y - 0.12), 2 * half, 0.24, boxstyle="round,pad=0,rounding_size=0.04")
+            box.set(facecolor="#f4f4f4", edgecolor=INK, linewidth=0.7, zorder=3)
+            ax.add_patch(box)
+        ax.text(x, y, name, ha="center", va="center", size=SMALL, zorder=4)
         _draw_arrow(ax, (x + half, y), (nearby - half, y), INK)
     ax.text(error, y, "e", ha="center", va="center", style="italic", weight="bold")
     ax.text(error, y + 0.13, "error", ha="center", va="bottom", size=SMALL)
@@ -102,62 +100,45 @@ def _draw_forward(
     return placed, error
 
 
-def _draw_box(ax: Axes, name: str, x: float, y: float, half: float) -> None:
-    if name != "⋯":
-        box = FancyBboxPatch((x - half, y - 0.12), 2 * half, 0.24, boxstyle="round,pad=0,rounding_size=0.04")
-        box.set(facecolor="#f4f4f4", edgecolor=INK, linewidth=0.7, zorder=3)
-        ax.add_patch(box)
-    ax.text(x, y, name, ha="center", va="center", size=fit_size(name, width=2 * half - 0.04), zorder=4)
+def _draw_lane(ax: Axes, lane: Lane, track: Track) -> None:
+    """Tint, name, the rule's own route (else its formula) and words."""
+    ax.add_patch(Rectangle((0, track.y - 0.46 * LANE), WIDTH, 0.92 * LANE, facecolor=lane.colour, alpha=0.07, lw=0))
+    ax.text(0.06, track.y + 0.01, lane.label, color=lane.colour, weight="bold", va="bottom")
+    if isinstance(lane.facts, str):
+        words = lane.facts
+    else:
+        route, words = _ROUTES.get(lane.facts.rule.name, (_draw_formula, "by its own formula"))
+        route(ax, lane.colour, track, lane.facts)
+    ax.text(0.06, track.y - 0.02, words, size=SMALL, color=INK, va="top")
 
 
-def _draw_lane(ax: Axes, lane: Lane, track: Track, *, width: float) -> None:
-    """Tint, name and description, then the rule's own route; a rule without one shows its formula."""
-    tint = Rectangle((0, track.y - 0.46 * LANE), width, 0.92 * LANE, facecolor=lane.colour, alpha=0.07, lw=0)
-    ax.add_patch(tint)
-    route, words = _ROUTES.get(lane.rule, (_draw_formula, "by its own formula"))
-    label = wrap_text(lane.label, width=NAME, size=BODY)
-    size = min(fit_size(line, width=NAME - 0.1, bold=True) for line in label)
-    ax.text(0.05, track.y, "\n".join(label), color=lane.colour, size=size, weight="bold", va="center")
-    lines = wrap_text(words, width=LABELS - NAME - 0.05)
-    ax.text(NAME, track.y, "\n".join(lines), size=SMALL, color=INK, va="center", linespacing=1.15)
-    route(ax, lane, track)
-
-
-def _draw_ends(ax: Axes, lane: Lane, track: Track, *, taps: float, error: float) -> None:
+def _draw_ends(ax: Axes, colour: str, track: Track, *, taps: float, error: float) -> None:
     """The tap dots and the error e, at their heights."""
     for _, x in track.taps:
-        ax.plot(x, taps, "o", color=lane.colour, ms=4, zorder=4)
-    ax.text(track.error, error, "e", ha="center", va="center", style="italic", color=lane.colour, weight="bold")
+        ax.plot(x, taps, "o", color=colour, ms=4, zorder=4)
+    ax.text(track.error, error, "e", ha="center", va="center", style="italic", color=colour, weight="bold")
 
 
-def _draw_chain(ax: Axes, lane: Lane, track: Track, exact: Callable[[int], bool]) -> None:
-    """From e to the last tap and on from tap to tap; `exact` says which arrivals carry the gradient."""
+def _draw_chain(ax: Axes, colour: str, track: Track, facts: Facts) -> None:
+    """From e to the last tap and on from tap to tap."""
     y = track.y - 0.05
-    _draw_ends(ax, lane, track, taps=y, error=y)
+    _draw_ends(ax, colour, track, taps=y, error=y)
     above = [(tap, x - DOT) for tap, x in track.taps[1:]] + [(track.taps[-1][0] + 1, track.error - 0.07)]
     for (tap, x), (next_tap, source) in zip(track.taps, above, strict=True):
-        _draw_arrow(ax, (source, y), (x + DOT, y), lane.colour, dashed=not exact(tap))
-        symbol = subscript("g" if exact(tap) else "B", tap) if next_tap == tap + 1 else "⋯"
-        ax.text((source + x) / 2, y + 0.04, symbol, size=SMALL, ha="center", va="bottom", color=lane.colour)
+        _draw_arrow(ax, (source, y), (x + DOT, y), colour, dashed=tap not in facts.exact_taps)
+        symbol = subscript("g" if tap in facts.exact_taps else "B", tap) if next_tap == tap + 1 else "⋯"
+        ax.text((source + x) / 2, y + 0.04, symbol, size=SMALL, ha="center", va="bottom", color=colour)
 
 
-def _draw_backprop(ax: Axes, lane: Lane, track: Track) -> None:
-    _draw_chain(ax, lane, track, lambda tap: True)
-
-
-def _draw_feedback_chain(ax: Axes, lane: Lane, track: Track) -> None:
-    _draw_chain(ax, lane, track, lambda tap: lane.exact_top and tap == track.taps[-1][0])
-
-
-def _draw_direct(ax: Axes, lane: Lane, track: Track) -> None:
+def _draw_direct(ax: Axes, colour: str, track: Track, facts: Facts) -> None:
     """A line from e over all taps, and from it one arrow down to each."""
     bus, y = track.y + 0.10, track.y - 0.11
-    _draw_ends(ax, lane, track, taps=y, error=bus)
-    left = track.taps[0][1]
-    ax.plot([track.error - 0.07, left], [bus, bus], color=lane.colour, lw=0.9, solid_capstyle="butt", zorder=3)
+    _draw_ends(ax, colour, track, taps=y, error=bus)
+    reach = track.error - 0.07, track.taps[0][1]
+    ax.plot(reach, (bus, bus), color=colour, lw=0.9, solid_capstyle="butt", zorder=3)
     for tap, x in track.taps:
-        _draw_arrow(ax, (x, bus), (x, y + DOT), lane.colour, dashed=True)
-        ax.text(x + 0.05, track.y + 0.01, subscript("B", tap), size=SMALL, va="center", color=lane.colour)
+        _draw_arrow(ax, (x, bus), (x, y + DOT), colour, dashed=True)
+        ax.text(x + 0.05, track.y + 0.01, subscript("B", tap), size=SMALL, va="center", color=colour)
 
 
 def set_indices(formula: str) -> str:
@@ -169,24 +150,22 @@ def set_indices(formula: str) -> str:
     return formula if "$" in formula else re.sub(r"([_^](?:\w|\{[\w+\-−]+\}))", r"$\1$", formula)
 
 
-def _draw_formula(ax: Axes, lane: Lane, track: Track) -> None:
+def _draw_formula(ax: Axes, colour: str, track: Track, facts: Facts) -> None:
     middle = (track.taps[0][1] + track.error) / 2
     ground = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
-    ax.text(middle, track.y, set_indices(lane.formula), ha="center", va="center", color=lane.colour, bbox=ground)
+    ax.text(middle, track.y, set_indices(facts.rule.formula), ha="center", va="center", color=colour, bbox=ground)
 
 
-def _draw_arrow(
-    ax: Axes, start: tuple[float, float], end: tuple[float, float], colour: str, *, dashed: bool = False
-) -> None:
-    style = "->,head_length=1.8,head_width=1.3"
-    arrow = FancyArrowPatch(start, end, arrowstyle=style, shrinkA=0, shrinkB=0, color=colour, lw=0.9, zorder=3)
+def _draw_arrow(ax: Axes, start: tuple, end: tuple, colour: str, *, dashed: bool = False) -> None:
+    look = {"arrowstyle": "->,head_length=1.8,head_width=1.3", "shrinkA": 0, "shrinkB": 0, "lw": 0.9, "zorder": 3}
+    arrow = FancyArrowPatch(start, end, color=colour, **look)
     arrow.set_linestyle((0, (2.2, 1.4)) if dashed else "-")
     ax.add_patch(arrow)
 
 
-_ROUTES: dict[str, tuple[Callable[[Axes, Lane, Track], None], str]] = {
-    "bp": (_draw_backprop, "exact gradient, back through every block"),
-    "fa": (_draw_feedback_chain, "B in place of the weights, in every layer"),
-    "block_fa": (_draw_feedback_chain, "exact at the top, then B from block to block"),
+_ROUTES: dict[str, tuple[Callable[[Axes, str, Track, Facts], None], str]] = {
+    "bp": (_draw_chain, "exact gradient, back through every block"),
+    "fa": (_draw_chain, "B in place of the weights, in every layer"),
+    "block_fa": (_draw_chain, "exact at the top, then B from block to block"),
     "dfa": (_draw_direct, "error straight to every tap through B"),
 }

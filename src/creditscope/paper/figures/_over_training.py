@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from creditscope.auditing.criteria import CRITERIA, Criterion
@@ -12,6 +13,7 @@ from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_missing, say_setting
 from creditscope.plots import Caption, Statement, over_epochs
+from creditscope.plots._labels import laid_out_once
 from creditscope.plots._quantities import HEAD, take_log, title
 from creditscope.plots._style import GREY, styled
 from creditscope.record import Facts, Record, RunSpec, Snapshot
@@ -73,23 +75,27 @@ class OverTraining:
         with styled():
             height = 0.3 + self.row_height * len(found)
             fig, axes = make_page(len(found), len(self.columns), height=height, sharey="col")
-            for letter, (net, picked), row in zip(LETTERS, found.items(), axes, strict=False):
-                for (quantity, tap), ax in zip(self.columns, row, strict=True):
-                    drawn = [r for cell in picked or () for r in (*cell.records, *cell.diverged.values())]
-                    if drawn:
-                        over_epochs(drawn, quantity, tap=tap, ax=ax)
-                        ax.set_ylabel(symbol(drawn[0].facts, quantity, tap))
-                    else:
-                        say_missing(ax)
-                    head(ax, "", "")
-                    ax.set_xlabel("epoch" if net is self.nets[-1] else "")
-                head(row[0], letter if len(found) > 1 else "", net.title)
-            for column, (quantity, _) in enumerate(self.columns):
-                _draw_limits(axes[:, column], quantity, found)
-            keys = {"published floor": "--", "chance": ":"}
-            shown = {line.get_gid() for ax in fig.axes for line in ax.lines}
-            draw_key(fig, [grey_key(name, ls=dashes) for name, dashes in keys.items() if name in shown])
+            with laid_out_once(fig, notes=False):
+                for letter, (net, picked), row in zip(LETTERS, found.items(), axes, strict=False):
+                    head(row[0], letter if len(found) > 1 else "", net.title)
+                    self._draw_row(row, picked, last=net is self.nets[-1])
+                for column, (quantity, _) in enumerate(self.columns):
+                    _draw_limits(axes[:, column], quantity, found)
+                keys = {"published floor": "--", "chance": ":"}
+                shown = {line.get_gid() for ax in fig.axes for line in ax.lines}
+                draw_key(fig, [grey_key(name, ls=dashes) for name, dashes in keys.items() if name in shown])
         return fig
+
+    def _draw_row(self, row: Sequence[Axes], picked: Picked | None, *, last: bool) -> None:
+        """One net; runs that diverged are drawn until then."""
+        drawn = [r for cell in picked or () for r in (*cell.records, *cell.diverged.values())]
+        for (quantity, tap), ax in zip(self.columns, row, strict=True):
+            if drawn:
+                over_epochs(drawn, quantity, tap=tap, ax=ax)
+                ax.set_ylabel(symbol(drawn[0].facts, quantity, tap))
+            else:
+                say_missing(ax)
+            ax.set_xlabel("epoch" if last else "")
 
     def describe(self, records: Sequence[Record]) -> Caption:
         """Changes over training, when published limits are crossed, accuracy and rounding noise, by net and rule."""
@@ -114,10 +120,10 @@ class OverTraining:
                 said.append(Statement.over(f"{name}, change in orders of magnitude", group, change, panel=panel))
         gradient, top = self.gradient
         noise = cell.course("head_taps.g_noise", tap=top)[1]
-        below = [first_epoch(r, lambda s: _under_floor(s, top)) for r in cell.records]
+        below = [first_epoch(r, lambda s: under_floor(s, top)) for r in cell.records]
         epochs = {f"{symbol(facts, gradient, top)} under the floor": below} if top != -1 else {}
         epochs |= {criterion.name: [_first_fired(criterion, r) for r in cell.records] for criterion in PUBLISHED}
-        said += [Statement(f"first epoch with {name}", group, _when(own), panel=panel) for name, own in epochs.items()]
+        said += [Statement(f"first epoch with {name}", group, when(own), panel=panel) for name, own in epochs.items()]
         if not np.isnan(noise).all():
             most = float(np.nanmax(noise))
             said.append(Statement("largest share of g that float64 changes", group, most, panel=panel, form=".1g"))
@@ -139,7 +145,8 @@ def _draw_limits(column: np.ndarray, quantity: str, found: dict[Net, Picked | No
             ax.axhline(PUBLISHED_FLOOR, color=GREY, lw=0.8, ls="--", zorder=1, gid="published floor")
 
 
-def _under_floor(snapshot: Snapshot, tap: int) -> bool:
+def under_floor(snapshot: Snapshot, tap: int) -> bool:
+    """Whether BP's gradient there is under the published floor."""
     value = snapshot.head_taps.g_norm[tap]
     return value is not None and value < PUBLISHED_FLOOR
 
@@ -149,10 +156,10 @@ def _first_fired(criterion: Criterion, record: Record) -> int | None:
     return first_epoch(record, lambda s: criterion.fires(Moment.of(record, replace(s, taps=s.head_taps))))
 
 
-def _when(epochs: Sequence[int | None]) -> str:
+def when(epochs: Sequence[int | None]) -> str:
     """First epochs over seeds.
 
-    >>> _when([3, 4, None]), _when([None, None])
+    >>> when([3, 4, None]), when([None, None])
     ('3–4 (2 of 3 seeds)', 'never')
     """
     known = [epoch for epoch in epochs if epoch is not None]

@@ -1,181 +1,264 @@
-"""Does a penalty on what blocks add rescue DFA? Trajectories, deep credit beside its nulls and controls, and the cost.
+"""Does a penalty on what blocks add rescue DFA? Its course, credit of deep taps beside nulls and controls, its cost."""
 
-Figure F2. Every number, also those in headings and captions, comes from the records; one setting and one set of seeds
-serve all panels.
-"""
-
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullLocator
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
-from creditscope.auditing.thresholds import PUBLISHED_FLOOR
-from creditscope.paper.figures import _style, register_figure
-from creditscope.paper.figures._page import AXIS_ROOM, Panel, compose_page
-from creditscope.paper.figures._penalty import KINDS, Rescue, select_rescue
-from creditscope.paper.figures._penalty_bars import COLUMNS, METRICS, measure_bar, note_missing
-from creditscope.paper.figures._penalty_captions import (
-    TRACED,
-    caption_cost,
-    caption_metrics,
-    caption_trajectory,
-    footer,
-    title_cost,
+from creditscope.paper.early import EARLY_UNTIL, find_early
+from creditscope.auditing.methods import first_epoch
+from creditscope.auditing.stats import NULL_SDS, Interval
+from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS
+from creditscope.errors import CreditscopeError
+from creditscope.paper.figures import register_figure
+from creditscope.paper.figures._layout import draw_key, grey_key, head, say_missing, say_setting
+from creditscope.paper.figures._over_training import symbol, under_floor, when
+from creditscope.paper.studies.penalty_rescue import STRONG, WEAK
+from creditscope.plots import Caption, Statement, over_epochs
+from creditscope.plots._labels import label_ends, laid_out_once
+from creditscope.plots._lines import lines_of
+from creditscope.plots._panel import last_known
+from creditscope.plots._quantities import mean_and_half, mean_sd, take_log, title
+from creditscope.plots._style import BAND, GREY, INK, SMALL, WIDTH, styled
+from creditscope.record import Record, Snapshot
+from creditscope.record.pick import Cell, Picked, pick, spec_of
+from creditscope.record.schema import DESCENT_ROWS, FRESH_MOVES
+from creditscope.record.table import richness
+from creditscope.rule_styles import LOOKS, Look
+from creditscope.text import count, number
+
+EARLY, PLAIN, WEAKLY, STRONGLY = "early DFA", "DFA", f"DFA, λ {WEAK:g}", f"DFA, λ {STRONG:g}"
+BP, PENALISED, FROZEN_DFA, FROZEN_BP, EXACT = "BP", f"BP, λ {STRONG:g}", "DFA, frozen", "BP, frozen", "BP gradient"
+TRAINED = {PLAIN: ("dfa", 0.0), WEAKLY: ("dfa", WEAK), STRONGLY: ("dfa", STRONG)}
+TRAINED |= {BP: ("bp", 0.0), PENALISED: ("bp", STRONG)}
+FROZEN = {FROZEN_DFA: ("dfa", 0.0), FROZEN_BP: ("bp", 0.0)}
+"""Rule and penalty of every condition; early DFA is the run of DFA that was measured in full over its first epochs."""
+TRACED, JUDGED = (PLAIN, STRONGLY), (EARLY, WEAKLY, STRONGLY)
+COMPARED = {PENALISED: (BP, STRONGLY), STRONGLY: (PLAIN, FROZEN_DFA, FROZEN_BP), BP: (STRONGLY,)}
+METRICS = {
+    "cosine": ("cos", "fresh_cos", "fresh_sd"),
+    "ρ": ("rho", "fresh_rho", "fresh_rho_sd"),
+    "descent": ("descent", "fresh_descent", "fresh_descent_sd"),
+}
+"""A measure per tap, its mean with fresh feedback, and the sd of that over draws."""
+DEEP = 2
+"""The first of the deep taps, which go up to L."""
+TITLE = "Stream and gradient of DFA with and without a penalty on what blocks add, credit of deep taps, and accuracy."
+READING = (
+    f"A: thin lines are seeds, thick ones their geometric mean; dashed the published floor, {PUBLISHED_FLOOR:g} per "
+    f"sample (1e-7 for a mean over {PUBLISHED_ROWS} rows). B: mean over taps {DEEP} to L, with 95 % t interval over "
+    f"seeds; early DFA at the last snapshot before growth (CS001) or the floor gives alarm, at latest epoch "
+    f"{EARLY_UNTIL}, the others at the end; grey: 95 % of fresh feedback at the same snapshots, over draws (ρ and "
+    f"descent: {FRESH_MOVES}) and seeds; hollow: the gradient itself, 1 by definition but for ρ; descent is on at most "
+    f"{DESCENT_ROWS} rows. C: dots are seeds, with mean and 95 % t interval. Differences are paired over seeds; they "
+    "are above or below 0 if their 95 % t interval is. A cross: no value."
 )
-from creditscope.paper.figures._penalty_keys import COLOURS, COST, MARKERS, cost_keys, metric_keys, trajectory_keys
-from creditscope.paper.figures._penalty_text import write_rescue
-from creditscope.paper.figures._style import GREY, INK, SMALL
-from creditscope.paper.figures._words import number, share
-from creditscope.paper.studies.penalty_rescue import STRONG
-from creditscope.plots._quantities import mean_sd, take_log
-from creditscope.record import Record
-from creditscope.text import power, subscript
-
-HALF = 1.12
-"""Share of the other axis' range that a curve's axis is extended by, so that states stay above gradients."""
-BAR = 0.16
 
 
 @register_figure("penalty_rescue")
 def plot_penalty_rescue(records: Sequence[Record], *, credit_norm: str = "none") -> Figure:
     """Draw the figure from the records of study `penalty_rescue` under one normalisation of credit.
 
-    A condition without records is a marked gap; seeds that not all conditions have are left out and said.
+    A condition without records is a marked gap; only seeds that all conditions have are drawn.
     """
-    found = select_rescue(records, credit_norm=credit_norm)
-    panels = [
-        Panel(
-            "A",
-            "Stream and gradient under DFA",
-            lambda ax: draw_trajectory(ax, found),
-            trajectory_keys(found),
-            caption_trajectory(found),
-            right_room=AXIS_ROOM,
-        ),
-        Panel(
-            "B",
-            "Credit of the deep taps",
-            lambda ax: draw_metrics(ax, found),
-            metric_keys(found),
-            caption_metrics(found),
-        ),
-        Panel("C", title_cost(found), lambda ax: draw_cost(ax, found), cost_keys(found), caption_cost(found)),
+    found = select(records, credit_norm)
+    looks = {name: LOOKS[rule] for name, (rule, _) in (TRAINED | FROZEN).items()}
+    looks |= {EARLY: LOOKS["dfa"], EXACT: LOOKS["bp"]}
+    looks |= {line.look.label: line.look for line in lines_of([r for name in TRAINED for r in found[name].records])}
+    with styled():
+        fig = Figure(figsize=(WIDTH, 3.1), layout="constrained")
+        axes = fig.subplot_mosaic([["A", "B", "C"], ["g", "B", "C"]], width_ratios=(1, 1.1, 1))
+        with laid_out_once(fig, notes=False):
+            _draw_courses(found, axes["A"], axes["g"])
+            _draw_metrics(found, looks, axes["B"])
+            _draw_cost(found, looks, axes["C"])
+            for letter, words in {"A": "Stream and gradient", "B": "Credit of deep taps", "C": "Accuracy"}.items():
+                head(axes[letter], letter, words)
+            keys = [
+                Line2D([], [], ls="", ms=4, label=name, color=looks[name].colour, marker=looks[name].marker)
+                for name in (*JUDGED, EXACT)
+            ]
+            keys[-1].set_markerfacecolor("white")
+            null, floor = Patch(color=BAND, label="fresh feedback, 95 %"), grey_key("published floor", ls="--")
+            draw_key(fig, [*keys, null, floor], columns=6)
+    return fig
+
+
+def describe(records: Sequence[Record], *, credit_norm: str = "none") -> Caption:
+    """Changes over training, deep credit against fresh feedback, accuracy and its differences."""
+    found = select(records, credit_norm)
+    said = [s for name in TRACED if found[name] for s in _state_course(name, found[name])]
+    said += [s for name in JUDGED if found[name] for s in _state_credit(name, found[name])]
+    accuracies = {name: cell.values("accuracy") for (name,), cell in found.cells.items() if cell and name != EARLY}
+    said += [Statement.over("accuracy", name, values, panel="C") for name, values in accuracies.items()]
+    for above, below in ((one, other) for one, others in COMPARED.items() for other in others):
+        if found[above] and found[below]:
+            gain = 100 * (accuracies[above] - accuracies[below])
+            said.append(_state_difference("difference of accuracy, pp", f"{above} less {below}", gain, "C"))
+    setting = f"{say_setting(found)}; credit norm {credit_norm}; {count(found.first.last.rows, 'test row')}"
+    return Caption(TITLE, READING, setting, tuple(said), found.gaps)
+
+
+def select(records: Sequence[Record], credit_norm: str) -> Picked:
+    """The conditions, with DFA under one normalisation of credit, on the seeds that they share."""
+    own = [r for r in records if r.spec and r.spec.credit_norm == (credit_norm if r.spec.rule == "dfa" else "none")]
+    if not any(spec_of(r).rule == "dfa" for r in own):
+        raise CreditscopeError(
+            f"Expected records of dfa with credit norm {credit_norm}, but got none among {len(records)} records. "
+            "creditscope figure penalty_rescue trains them."
+        )
+    where = {"rule": ("dfa", "bp"), "penalty": (0.0, WEAK, STRONG), "frozen": (False, True)}
+    vary = {**{name: name for name in where}, "full": lambda spec: spec.tier == "full"}
+    found = pick(own, vary=vary, where=where, choose=_worth)
+    if len(found.first.facts.taps) <= DEEP:
+        raise CreditscopeError("Expected a net of at least two blocks, for the deep taps 2..L, but got one.")
+    cells = {}
+    for name, condition in {EARLY: TRAINED[PLAIN], **TRAINED, **FROZEN}.items():
+        full, other = (found[*condition, name in FROZEN, measured] for measured in (True, False))
+        early = replace(full, runs={seed: r for seed, r in full.runs.items() if _early_snapshots(r) > 1})
+        cells[name,] = replace(early if name == EARLY else full if full and not other else other, key=(name,))
+    return Picked(("condition",), cells, found.seeds).shared()
+
+
+def _early_snapshots(record: Record) -> int:
+    return sum(s.epoch <= EARLY_UNTIL for s in record.snapshots)
+
+
+def _worth(record: Record) -> tuple:
+    """What chooses among the records of one run: most early snapshots of one in full, most later ones of another."""
+    early = _early_snapshots(record)
+    return early if spec_of(record).tier == "full" else len(record.snapshots) - early, richness(record)
+
+
+def _moments(cell: Cell) -> list[Snapshot]:
+    """What a condition is read at, by seed."""
+    return [find_early(r).snapshot if cell.key == (EARLY,) else r.last for r in cell.records]
+
+
+def _deep(cell: Cell, field: str, of: Callable = np.mean) -> np.ndarray:
+    """Mean over the deep taps, by seed; NaN unless all of them have it."""
+    rows = [np.array(getattr(s.taps, field)[DEEP:], dtype=float) for s in _moments(cell)]
+    return np.array([of(row) if len(row) else np.nan for row in rows], dtype=float)
+
+
+def _null(cell: Cell, metric: str) -> tuple[float, float, float]:
+    """What fresh feedback gives: mean and 95 % over draws and seeds; the matrices of taps are drawn independently."""
+    _, fresh, fresh_sd = METRICS[metric]
+    within = mean_sd(_deep(cell, fresh_sd, lambda sd: np.linalg.norm(sd) / len(sd)) ** 2)[0]
+    mean, between = map(float, mean_sd(_deep(cell, fresh)))
+    reach = NULL_SDS * float(np.sqrt(within + np.nan_to_num(between) ** 2))
+    return mean, mean - reach, mean + reach
+
+
+def _state_course(name: str, cell: Cell) -> list[Statement]:
+    """Change of stream and gradient, and when the gradient goes under the floor."""
+    said, g = [], symbol(cell.first.facts, "g_norm", -1)
+    for quantity in ("h_norm", "g_norm"):
+        logs = take_log(cell.course(quantity, tap=-1)[1])
+        change = f"{symbol(cell.first.facts, quantity, -1)}, change in orders of magnitude"
+        said.append(Statement.over(change, name, logs[:, -1] - logs[:, 0], panel="A"))
+    epochs = when([first_epoch(r, lambda s: under_floor(s, -1)) for r in cell.records])
+    return [
+        *said,
+        Statement(f"first epoch with {g} under the floor", name, epochs, panel="A"),
     ]
-    with _style.styled():
-        return compose_page(panels, footer=[footer(found), " ".join([*found.notes, *note_missing(found)])])
 
 
-def describe(records: Sequence[Record], *, credit_norm: str = "none") -> str:
-    """Conditions by deep cosine, ρ, descent and accuracy, with the sentences, as text."""
-    return write_rescue(select_rescue(records, credit_norm=credit_norm))
+def _state_credit(name: str, cell: Cell) -> list[Statement]:
+    """Deep measures, beside those of fresh feedback at the same snapshots; of early DFA when it is read."""
+    said = []
+    for metric, (own, fresh, _) in METRICS.items():
+        values, gain = _deep(cell, own), _deep(cell, own) - _deep(cell, fresh)
+        null = Interval(*_null(cell, metric), len(cell.runs), over="draws and seeds")
+        said += [
+            Statement.over(f"deep {metric}", name, values, panel="B"),
+            Statement(f"deep {metric} of fresh feedback", name, null if np.isfinite(null.mean) else None, panel="B"),
+            _state_difference(f"deep {metric} over fresh feedback", name, gain, "B"),
+        ]
+    if name == EARLY:
+        read = Counter(s.epoch for s in _moments(cell))
+        epochs = ", ".join(f"{epoch} ({count(n, 'seed')})" for epoch, n in sorted(read.items()))
+        alarms = sum(find_early(r).fired is not None for r in cell.records)
+        said += [
+            Statement.over("deep ρ", EXACT, _deep(cell, "rho_exact"), panel="B"),
+            Statement("epoch at which it is read", name, epochs, panel="B"),
+            Statement(f"seeds with alarm until epoch {EARLY_UNTIL}", name, float(alarms), panel="B"),
+            Statement("draws of fresh feedback, cosine", name, float(_moments(cell)[0].fresh_draws), panel="B"),
+        ]
+    return said
 
 
-def draw_trajectory(ax: Axes, found: Rescue) -> None:
-    """A: ‖h_L‖ over epochs above, ‖g_L‖ on the right axis below with the published floor; 10^(mean ± sd of log10)."""
-    right = ax.twinx()
-    right.set_label("A right")
-    right.spines["right"].set_visible(True)
-    sizes = {name: [take_log(found.trajectory(key, name)[1]) for key in TRACED] for name in ("h_norm", "g_norm")}
-    _set_log_axis(ax, sizes["h_norm"], [], upper=True)
-    _set_log_axis(right, sizes["g_norm"], [np.log10(PUBLISHED_FLOOR)], upper=False)
-    for axis, name, line in ((ax, "h_norm", "-"), (right, "g_norm", "--")):
-        for key in TRACED:
-            epochs, values = found.trajectory(key, name)
-            if not len(epochs):
-                continue
-            mean, sd = mean_sd(take_log(values))
-            look = {"color": COLOURS[key], "ls": line, "marker": MARKERS[key], "ms": 2.8}
-            every = max(1, len(epochs) // 6)
-            axis.plot(epochs, 10**mean, lw=1.1, markevery=every, gid=f"{key} {name}", zorder=3, **look)
-            if len(found.seeds) > 1:
-                band = {"color": COLOURS[key], "alpha": 0.2, "lw": 0, "zorder": 2}
-                axis.fill_between(epochs, 10 ** (mean - sd), 10 ** (mean + sd), **band)
-    right.axhline(PUBLISHED_FLOOR, color=GREY, lw=0.8, ls=(0, (4, 2)), zorder=1, gid="floor")
-    last = found.last_tap
-    ax.set(xlabel="epoch", ylabel=f"‖{subscript('h', last)}‖, median")
-    right.set_ylabel(f"‖{subscript('g', last)}‖ per sample, median")
-    ax.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
+def _state_difference(quantity: str, group: str, values: np.ndarray, panel: str) -> Statement:
+    """Whether it is above or below 0, by its interval; a single seed does not tell."""
+    said = Statement.over(quantity, group, values, panel=panel)
+    if not isinstance(said.value, Interval) or said.value.low is None or said.value.high is None:
+        return said
+    return replace(said, verdict="above 0" if said.value.low > 0 else "below 0" if said.value.high < 0 else "open")
 
 
-def _set_log_axis(ax: Axes, logs: Sequence[np.ndarray], lines: Sequence[float], *, upper: bool) -> None:
-    """A log axis whose data fill the upper or the lower half; ticks are where the data are."""
-    ax.set_yscale("log")
-    known = np.concatenate([np.array(lines), *(v[np.isfinite(v)] for v in logs)])
-    low, high = (np.floor(known.min()), np.ceil(known.max())) if len(known) else (0.0, 1.0)
-    high = max(high, low + 1)
-    room = HALF * (high - low)
-    ax.set_ylim(10 ** (low - room * upper), 10 ** (high + room * (not upper)))
-    step = max(1, int(np.ceil((high - low) / 5)))
-    ax.set_yticks(10.0 ** np.arange(low, high + 1, step))
-    ax.yaxis.set_minor_locator(NullLocator())
+def _draw_courses(found: Picked, above: Axes, below: Axes) -> None:
+    drawn = [record for name in TRACED for record in found[name].records]
+    for ax, quantity in ((above, "h_norm"), (below, "g_norm")):
+        if drawn:
+            over_epochs(drawn, quantity, tap=-1, ax=ax)
+            ax.set_ylabel(symbol(found.first.facts, quantity, -1))
+        else:
+            say_missing(ax)
+    below.axhline(PUBLISHED_FLOOR, color=GREY, lw=0.8, ls="--", zorder=1, gid="published floor")
+    above.set_xlabel("")
+    above.tick_params(labelbottom=False)
 
 
-def draw_metrics(ax: Axes, found: Rescue) -> None:
-    """B: the five conditions side by side for every measure; a cross where there is no value."""
+def _draw_means(ax: Axes, name: str, look: Look, x: np.ndarray, values: Sequence[np.ndarray], **how: Any) -> np.ndarray:
+    """Means and t intervals over seeds, which are given back; a cross below where there is none."""
+    mean, half = mean_and_half(values)
+    look_of = {"color": look.colour, "marker": look.marker, "ms": 4.5, "elinewidth": 0.8, "capsize": 1.5, **how}
+    ax.errorbar(x, mean, np.nan_to_num(half), gid=name, zorder=3, **look_of)
+    gone, below = np.isnan(mean), ax.get_xaxis_transform()
+    ax.plot(x[gone], np.full(gone.sum(), 0.02), "x", color=look.colour, ms=4, transform=below, gid=f"{name} gap")
+    return mean
+
+
+def _draw_metrics(found: Picked, looks: dict[str, Look], ax: Axes) -> None:
+    """Conditions side by side for every measure, each on its null, beside the gradient itself."""
+    x, one = np.arange(len(METRICS)), np.ones(min(1, len(found[EARLY].runs)))
     ax.axhline(0, color=INK, lw=0.6, zorder=1)
-    low, high = 0.0, 1.0
-    middle = (len(COLUMNS) - 1) / 2
-    for i, metric in enumerate(METRICS):
-        for j, column in enumerate(COLUMNS):
-            bar, x = measure_bar(found, metric, column), i + BAR * (j - middle)
-            gid, colour = f"{metric.own} {column}", COLOURS[column]
-            if np.isnan(bar.mean):
-                _mark_gap(ax, x, colour, gid)
-                continue
-            face = "white" if bar.defined else colour
-            ax.bar(x, bar.mean, 0.9 * BAR, facecolor=face, edgecolor=colour, lw=0.7, gid=gid, zorder=2)
-            _draw_error(ax, x, bar.mean, bar.sd, gid)
-            spread = np.nan_to_num(bar.sd)
-            low, high = min(low, bar.mean - spread), max(high, bar.mean + spread)
-            where = {"size": SMALL - 1, "rotation": 90, "ha": "center", "va": "bottom"}
-            ax.annotate(_short(bar.mean), (x, max(bar.mean + spread, 0)), (0, 1.5), textcoords="offset points", **where)
-    room = 0.06 * (high - low)
-    ax.set(ylim=(low - room, high + 3 * room), xlim=(-0.5, len(METRICS) - 0.5), ylabel="mean over deep taps")
-    ax.set_xticks(range(len(METRICS)), ["cosine", "ρ", "relative\ndescent"])
-    ax.tick_params(axis="x", length=0)
+    for shift, name in zip((-0.3, -0.1, 0.1), JUDGED, strict=True):
+        _draw_means(ax, name, looks[name], x + shift, [_deep(found[name], own) for own, *_ in METRICS.values()], ls="")
+        if found[name]:
+            _, low, high = np.array([_null(found[name], metric) for metric in METRICS]).T
+            ax.bar(x + shift, high - low, 0.19, bottom=low, color=BAND, lw=0, zorder=0, gid=f"{name} null")
+    _draw_means(ax, EXACT, looks[EXACT], x + 0.3, [one, _deep(found[EARLY], "rho_exact"), one], ls="", mfc="white")
+    ax.set_xticks(x, list(METRICS))
+    ax.set_ylabel("mean over deep taps")
 
 
-def _short(value: float) -> str:
-    """Two decimals, without a leading zero or the sign of a zero."""
-    return number(value).replace("0.", ".", 1) if abs(value) < 1 else number(value)
-
-
-def _mark_gap(ax: Axes, x: float, colour: str, gid: str) -> None:
-    ax.plot(x, 0, "x", color=colour, ms=4, mew=1.0, gid=f"{gid} gap", zorder=4, clip_on=False)
-
-
-def _draw_error(ax: Axes, x: float, mean: float, sd: float, gid: str) -> None:
-    if not np.isnan(sd):
-        look = {"color": INK, "lw": 0.8, "zorder": 3, "solid_capstyle": "butt"}
-        ax.plot([x, x], [mean - sd, mean + sd], gid=f"{gid} sd", **look)
-
-
-def draw_cost(ax: Axes, found: Rescue) -> None:
-    """C: accuracy of BP and DFA without and with the penalty, over frozen blocks."""
-    places = (0.0, 1.0, 2.3, 3.3)
-    highest = [0.05]
-    for x, key in zip(places, COST, strict=True):
-        values = found.accuracy(key)
-        mean, sd = (float(value) for value in mean_sd(values)) if len(values) else (np.nan, np.nan)
-        if np.isnan(mean):
-            _mark_gap(ax, x, COLOURS[key], key)
-            continue
-        ax.bar(x, mean, 0.8, color=COLOURS[key], lw=0, zorder=1, gid=key)
-        _draw_error(ax, x, mean, sd, key)
-        spots = x + 0.22 + 0.1 * np.linspace(-1, 1, len(values)) * (len(values) > 1)
-        ax.plot(spots, values, "o", color="white", mec=INK, mew=0.4, ms=2.4, zorder=5, gid=f"{key} seeds")
-        ground = {"size": SMALL, "color": "white", "ha": "center", "va": "bottom", "zorder": 6}
-        ax.text(x, 0.01, share(mean, digits=3), **ground)
-        highest += [float(np.nanmax(values)), mean + np.nan_to_num(sd)]
-    for key, colour in (("frozen bp", COLOURS["frozen bp"]), ("frozen dfa", COLOURS["frozen dfa"])):
-        if found.runs[key]:
-            level = float(mean_sd(found.accuracy(key))[0])
-            ax.axhline(level, color=colour, lw=1.0, ls="--", zorder=4, gid=key)
-            highest.append(level)
-    ax.set(xlim=(places[0] - 0.6, places[-1] + 0.6), ylim=(0, 1.08 * np.nanmax(highest)), ylabel="test accuracy")
-    ax.set_xticks(
-        places, [f"{KINDS[key].rule.upper()}\nλ = {power(STRONG) if KINDS[key].penalty else 0}" for key in COST]
-    )
-    ax.tick_params(axis="x", length=0)
+def _draw_cost(found: Picked, looks: dict[str, Look], ax: Axes) -> None:
+    """Accuracy without and with the penalty, what is left between the rules, and frozen blocks."""
+    x, ends, last = np.arange(2.0), [], []
+    for names in ((BP, PENALISED), (PLAIN, STRONGLY)):
+        look, values = looks[names[0]], [found[name].values("accuracy") for name in names]
+        mean = _draw_means(ax, names[0], look, x, values, lw=1.1)
+        dots = {"color": look.colour, "ms": 1.6, "ls": "", "marker": "o", "gid": f"{names[0]} seeds"}
+        ax.plot(np.repeat(x - 0.08, [len(own) for own in values]), np.concatenate(values), **dots)
+        ends.append((look, last_known(mean)))
+        last.append(mean[1])
+    for name in FROZEN:
+        if found[name]:
+            level = float(np.nanmean(found[name].values("accuracy")))
+            ax.axhline(level, color=looks[name].colour, lw=0.8, ls=":", zorder=1, gid=name)
+            ends.append((replace(looks[name], label=name), level))
+    if np.isfinite(last).all():
+        bracket = {"arrowstyle": "|-|,widthA=0.25,widthB=0.25", "lw": 0.7, "shrinkA": 0, "shrinkB": 0}
+        ax.annotate("", (1.16, last[0]), (1.16, last[1]), arrowprops=bracket)
+        gap = number(100 * (last[0] - last[1]), ".1f")
+        ax.text(1.11, sum(last) / 2, f"{gap} pp", ha="right", va="center", size=SMALL)
+    label_ends(ax, ends)
+    ax.set(xlim=(-0.3, 1.3), ylabel=title("accuracy"))
+    ax.set_xticks(x, ["λ = 0", f"λ = {STRONG:g}"])
