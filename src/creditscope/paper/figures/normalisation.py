@@ -142,7 +142,8 @@ def plot_normalisation(records: Sequence[Record]) -> Figure:
                 estimates = []
                 for cell, own in zip(cells, values, strict=True):
                     marker, face = looks[cell.key[3]]
-                    lost = f"{len(cell.diverged)}/{len(found.seeds)} diverged" if cell.diverged else ""
+                    lost = "" if cell else "not on record"
+                    lost = f"{len(cell.diverged)}/{len(found.seeds)} diverged" if cell.diverged else lost
                     look = {"marker": marker, "face": face, "note": lost * (column is COLUMNS[0])}
                     estimates.append(Estimate(cell.key[2], own, f"λ = {power(cell.key[3])}", **look))
                 forest(estimates, log=column.log, ax=ax)
