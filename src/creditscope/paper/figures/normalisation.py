@@ -160,7 +160,8 @@ def plot_normalisation(records: Sequence[Record]) -> Figure:
         keys = [Line2D([], [], marker=m, mfc=face, label=f"λ = {power(p)}", **dot) for p, (m, face) in looks.items()]
         keys += [Line2D([], [], **look) for look in REFERENCES.values()]
         keys += [grey_key("mean, 95 % t interval over seeds", marker="o", mfc="white")]
-        draw_key(fig, [*keys, grey_key("each seed", marker="|", ls=""), grey_key("threshold (CS004, CS001)", ls=":")])
+        limits = " and ".join(f"{column.limit:g} ({column.code})" for column in COLUMNS if column.limit)
+        draw_key(fig, [*keys, grey_key("each seed", marker="|", ls=""), grey_key(f"thresholds: {limits}", ls=":")])
     return fig
 
 
