@@ -3,8 +3,8 @@
 import pytest
 from builders import make_facts, make_record, make_snapshot
 
-from creditscope.paper.early import find_early
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH
+from creditscope.paper.early import find_early
 
 GROWN = {"h_rms": (1.0, 1.0, 51.0, 51.0, 51.0)}
 FLAT = {"g_norm": (0.1, 0.1, 0.1, 0.1, 1e-6)}

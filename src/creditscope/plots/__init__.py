@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from creditscope.plots._caption import Caption, Statement
     from creditscope.plots._credit import credit
     from creditscope.plots._epochs import over_epochs
+    from creditscope.plots._forest import Estimate, forest
     from creditscope.plots._ladder import ladder
     from creditscope.plots._overview import overview
     from creditscope.plots._pair import pair
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Caption",
+    "Estimate",
     "Statement",
     "credit",
+    "forest",
     "ladder",
     "over_epochs",
     "overview",
@@ -31,8 +34,10 @@ __all__ = [
 
 _HOMES = {
     "Caption": "_caption",
+    "Estimate": "_forest",
     "Statement": "_caption",
     "credit": "_credit",
+    "forest": "_forest",
     "ladder": "_ladder",
     "over_epochs": "_epochs",
     "overview": "_overview",

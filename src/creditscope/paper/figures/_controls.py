@@ -4,54 +4,60 @@ What "removes" means is defined here and nowhere else.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Literal
+
+import numpy as np
 
 from creditscope.auditing.stats import Interval, t_bounds, t_interval
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures._measures import count_all_zero, count_zero_norms, decay_ratio
-from creditscope.paper.figures._selection import require_one_setting
-from creditscope.paper.figures._stats import median
 from creditscope.paper.studies.bottleneck_controls import BASELINE, CONTROLS, FIELDS, NET, Control
 from creditscope.record import Facts, Record, RunSpec, Snapshot
-from creditscope.record.spec import MEASURING_FIELDS
-from creditscope.record.table import richest
-from creditscope.text import count
+from creditscope.record.pick import Cell, Picked, pick
 
 MARGIN = 0.05
 """Accuracy over the majority class, and over the runs compared with, that counts as learning: 5 pp."""
 CONFIDENCE = 0.95
 """Of the one-sided lower bounds over seeds that must be above it."""
 UNTRAINED = Control("untrained net", "")
-FREE = (*FIELDS, "seed", "net_options", "task_options", *MEASURING_FIELDS)
+FREE = (*FIELDS, *(f"net_options.{name}" for name in NET), "task_options.normalisation")
+"""What controls change."""
 Answer = Literal["learns", "zeros gone", "fails", "undecided", "not judged", ""]
 """Of a control: learning returns; it does not, but the zeros go; neither; seeds disagree; what it is held against has
 not collapsed in every seed; no answer (no runs, or a row that others are held against)."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Row:
-    """One control at one depth, over seeds."""
+    """One control at one depth, over seeds: at the end, of the untrained net at the start."""
 
     control: Control
-    runs: dict[int, Record] = field(default_factory=dict)
-    diverged: list[int] = field(default_factory=list)
+    cell: Cell
     answer: Answer = ""
 
+    def values(self, quantity: str) -> np.ndarray:
+        """(seeds,) or (seeds, layers); NaN where it was not measured."""
+        return self.cell.values(quantity, untrained=self.control is UNTRAINED)
+
     def moments(self) -> list[Snapshot]:
-        """The last snapshots by seed; of the untrained net the first."""
-        place = 0 if self.control is UNTRAINED else -1
-        return [self.runs[seed].snapshots[place] for seed in sorted(self.runs)]
+        """By seed."""
+        return [r.snapshots[0 if self.control is UNTRAINED else -1] for r in self.cell.records]
 
     def accuracies(self) -> dict[int, float]:
         """By seed, where measured."""
-        found = {seed: s.accuracy for seed, s in zip(sorted(self.runs), self.moments(), strict=True)}
-        return {seed: float(value) for seed, value in found.items() if value is not None}
+        found = zip(self.cell.runs, self.values("accuracy").tolist(), strict=True)
+        return {seed: value for seed, value in found if np.isfinite(value)}
 
     def accuracy(self) -> Interval | None:
         """Mean and 95 % t interval over seeds."""
         values = list(self.accuracies().values())
         return t_interval(values) if values else None
+
+    def count_collapsed(self, majority: float) -> tuple[int, int]:
+        """Seeds not above the majority class by the margin (a net with one answer cannot be), and all seeds."""
+        values = self.accuracies().values()
+        return sum(value <= majority + MARGIN for value in values), len(values)
 
     def zero_norms(self) -> tuple[int, int]:
         """Weight gradients whose plain float32 norm is 0, of all layers and seeds."""
@@ -63,121 +69,81 @@ class Row:
 
     def output_error(self) -> float:
         """‖∂L/∂Z_out‖_F, median over seeds."""
-        return median(s.layers.z_grad[-1] for s in self.moments() if s.layers)
+        return _median(self.values("layers.z_grad")[..., -1:])
 
     def probe(self) -> float:
         """Probe accuracy, median over the middle layers H_1..H_{L−1} and seeds."""
-        return median(value for s in self.moments() if s.layers for value in s.layers.probe[1:-1])
+        return _median(self.values("layers.probe")[..., 1:-1])
 
     def dispersion(self) -> float:
         """Dispersion over RMS of the last hidden layer: 0 if all nodes are alike; median over seeds."""
-
-        def share(s: Snapshot) -> float | None:
-            spread, size = (s.layers.dispersion[-2], s.layers.rms[-2]) if s.layers else (None, None)
-            return spread / size if size and spread is not None else None
-
-        return median(share(s) for s in self.moments())
+        spread, size = (self.values(f"layers.{name}")[..., -2:-1] for name in ("dispersion", "rms"))
+        return _median(spread / np.where(size > 0, size, np.nan))
 
     def decay_ratio(self) -> float:
         """Decay term over data gradient before training, median over layers and seeds; NaN if it is no part of it."""
-        return decay_ratio(list(self.runs.values()))
+        return decay_ratio(self.cell.records)
+
+
+def _median(values: np.ndarray) -> float:
+    """Of the values there are; NaN if there is none."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if known.size else np.nan
 
 
 @dataclass(frozen=True)
 class Block:
-    """All rows of one depth."""
+    """All rows of one depth, the baseline first."""
 
     depth: int
     rows: tuple[Row, ...]
     facts: Facts
-
-    @property
-    def baseline(self) -> Row:
-        """The row the others are compared with."""
-        return self.rows[0]
-
-    @property
-    def majority(self) -> float:
-        """Accuracy of the best constant answer."""
-        return self.facts.best_constant or 0.0
+    majority: float
+    """Accuracy of the best constant answer."""
 
 
 @dataclass(frozen=True)
 class Controls:
-    """All depths; `notes` say what is missing."""
+    """The depths at which the baseline has a complete run, and all cells with their gaps."""
 
     blocks: tuple[Block, ...]
-    seeds: tuple[int, ...]
-    spec: RunSpec
-    notes: tuple[str, ...]
+    picked: Picked
 
 
 def select_controls(records: Sequence[Record]) -> Controls:
     """Every run of a known control; refuses runs that differ in more than what the controls change."""
-    wanted = [(r.spec, c, r) for r in richest(records) if r.spec and (c := control_of(r.spec)) is not None]
-    if not any(control is BASELINE for _, control, _ in wanted):
-        raise CreditscopeError(
-            f"Expected records of deep GCNs under the controls, the baseline among them, but got {len(wanted)} such "
-            f"among {len(records)} records. creditscope figure bottleneck_controls trains them."
-        )
-    specs = [spec for spec, _, _ in wanted]
-    require_one_setting(specs, free=FREE, variants=())
-    for what, values in (
-        ("nets of one size", {str({**s.net_options, "depth": None, **dict.fromkeys(NET)}) for s in specs}),
-        ("one graph but for its normalisation", {str({**s.task_options, "normalisation": None}) for s in specs}),
-    ):
-        if len(values) > 1:
-            raise CreditscopeError(f"Expected {what}, but got {' and '.join(sorted(values))}.")
-    rows: dict[int, dict[str, Row]] = {}
-    for spec, control, record in wanted:
-        at = rows.setdefault(int(spec.net_options["depth"]), {c.name: Row(c) for c in CONTROLS})
-        if record.provenance.status == "complete":
-            at[control.name].runs[spec.seed] = record
-        elif record.provenance.status == "diverged":
-            at[control.name].diverged.append(spec.seed)
-    blocks = tuple(
-        _block(depth, list(rows[depth].values())) for depth in sorted(rows) if rows[depth][BASELINE.name].runs
-    )
+    axes = {"depth": "net_options.depth", "control": control_name}
+    found = pick(records, vary=axes, where={"net": "gcn", "rule": "bp"}, free=FREE)
+    depths = found.along("depth")
+    blocks = [_judge_depth(found, depth) for depth in depths if found[depth, BASELINE.name]]
     if not blocks:
         raise CreditscopeError(
-            "Expected a complete run of the baseline, but got diverged or unfinished ones only. Train others."
+            f"Expected a complete run of the {BASELINE.name}, which controls are compared with, but got none among "
+            f"{len(records)} records. creditscope figure bottleneck_controls trains them."
         )
-    seeds = tuple(sorted({spec.seed for spec in specs}))
-    baseline = next(spec for spec, control, _ in wanted if control is BASELINE)
-    dropped = [depth for depth in sorted(rows) if depth not in {block.depth for block in blocks}]
-    notes = [f"L\u00a0=\u00a0{depth}: left out, no complete run of the baseline." for depth in dropped]
-    return Controls(blocks, seeds, baseline, (*notes, *_notes(blocks, seeds)))
+    cells = {(depth, control.name): found[depth, control.name] for depth in depths for control in CONTROLS}
+    cells |= {row.cell.key: row.cell for block in blocks for row in block.rows}
+    return Controls(tuple(blocks), Picked(found.axes, cells, found.seeds))
 
 
-def control_of(spec: RunSpec) -> Control | None:
-    """The control that a run belongs to."""
-    if spec.net != "gcn" or spec.rule != "bp" or spec.frozen or spec.train_last != -1:
-        return None
-    return next((control for control in CONTROLS if control.holds(spec)), None)
+def control_name(spec: RunSpec) -> str | None:
+    """Of the control that a run of BP belongs to."""
+    return next((control.name for control in CONTROLS if control.holds(spec)), None)
 
 
-def _block(depth: int, rows: list[Row]) -> Block:
+def _judge_depth(found: Picked, depth: int) -> Block:
     """The rows of one depth with their answers, and the untrained net below the baseline."""
-    baseline = rows[0]
-    untrained = Row(UNTRAINED, {seed: r for seed, r in baseline.runs.items() if r.snapshots[0].epoch == 0})
-    facts = next(iter(baseline.runs.values())).facts
-    by_name = {row.control.name: row for row in rows}
-    for row in rows[1:]:
-        reference = by_name[row.control.against.name] if row.control.against else baseline
-        row.answer = judge(row, reference, majority=facts.best_constant or 0.0)
-    return Block(depth, (baseline, untrained, *rows[1:]), facts)
-
-
-def count_collapsed(row: Row, majority: float) -> tuple[int, int]:
-    """Seeds that are not above the majority class by the margin (a net with one answer cannot be), and all seeds."""
-    values = row.accuracies().values()
-    return sum(value <= majority + MARGIN for value in values), len(values)
-
-
-def collapsed(row: Row, majority: float) -> bool:
-    """Whether every seed has."""
-    count, seeds = count_collapsed(row, majority)
-    return seeds > 0 and count == seeds
+    rows = {control.name: Row(control, found[depth, control.name]) for control in CONTROLS}
+    baseline = rows.pop(BASELINE.name)
+    facts = baseline.cell.first.facts
+    early = {seed: r for seed, r in baseline.cell.runs.items() if r.snapshots[0].epoch == 0}
+    late = dict.fromkeys(baseline.cell.runs.keys() - early, "not measured before training")
+    untrained = Row(UNTRAINED, Cell((depth, UNTRAINED.name), early, {**baseline.cell.lost, **late}, {}))
+    majority, judged = facts.best_constant or 0.0, []
+    for row in rows.values():
+        reference = rows[row.control.against.name] if row.control.against else baseline
+        judged.append(replace(row, answer=judge(row, reference, majority=majority)))
+    return Block(depth, (baseline, untrained, *judged), facts, majority)
 
 
 def judge(row: Row, reference: Row, *, majority: float) -> Answer:
@@ -190,23 +156,13 @@ def judge(row: Row, reference: Row, *, majority: float) -> Answer:
     own, others = row.accuracies(), reference.accuracies()
     if not own or not others:
         return ""
-    if not collapsed(reference, majority):
+    (collapsed, seeds), (before, of) = (each.count_collapsed(majority) for each in (row, reference))
+    if before < of:
         return "not judged"
-    if collapsed(row, majority):
+    if collapsed == seeds:
         return "zeros gone" if reference.zero_norms()[0] and not row.zero_norms()[0] else "fails"
     gains = [own[seed] - others[seed] for seed in own if seed in others]
     if len(gains) < 2:  # one seed has no bound
         return "undecided"
     bounds = [t_bounds(values, confidence=CONFIDENCE)[0] for values in ([a - majority for a in own.values()], gains)]
     return "learns" if all(low > MARGIN for low in bounds) else "undecided"
-
-
-def _notes(blocks: Sequence[Block], seeds: Sequence[int]) -> list[str]:
-    notes = []
-    for block in blocks:
-        for row in block.rows:
-            absent = len(seeds) - len(row.runs) - len(row.diverged)
-            for runs, what in ((len(row.diverged), "diverged"), (absent, "not on record")):
-                who = f"L\u00a0=\u00a0{block.depth}, {row.control.name}"
-                notes += [f"{who}: {count(runs, 'run')} {what}."] if runs else []
-    return notes

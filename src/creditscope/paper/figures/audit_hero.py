@@ -12,11 +12,11 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from creditscope.auditing import audit
-from creditscope.auditing.checks.cs010_at_chance import AtChance
 from creditscope.auditing.checks import Outcome
+from creditscope.auditing.checks.cs010_at_chance import AtChance
 from creditscope.auditing.methods import Moment
-from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.tap_credit import judge_taps
+from creditscope.auditing.thresholds import Thresholds
 from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._architecture import Lane, architecture_height, draw_architecture
 from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, say_missing, say_setting

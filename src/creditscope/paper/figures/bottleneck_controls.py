@@ -1,204 +1,131 @@
-"""Why BP returns zero in a deep GCN: the collapsing recipe under one change at a time, as a table and as intervals.
+"""Why BP returns zero in a deep GCN: the collapsing recipe under one change at a time, accuracy and zero gradients."""
 
-Every number, also those in the captions, comes from the first and last snapshots of the records.
-"""
-
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from creditscope.paper.figures import _style, register_figure
-from creditscope.paper.figures._controls import Block, Controls, select_controls
-from creditscope.paper.figures._controls_captions import COLUMNS, footer, summarise
-from creditscope.paper.figures._controls_text import write_controls
-from creditscope.paper.figures._page import LETTERS, MARGIN, add_axes, draw_footer, wrap_footer
-from creditscope.paper.figures._style import AMBER, BAND, BLUE, GREY, INK, PAD, RED, SMALL, WIDTH, line_height
+from creditscope.paper.figures import register_figure
+from creditscope.paper.figures._controls import CONFIDENCE, MARGIN, Block, Controls, Row, select_controls
+from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_setting
+from creditscope.paper.studies.bottleneck_controls import CONTROLS
+from creditscope.plots import Caption, Estimate, Statement, forest
+from creditscope.plots._style import AMBER, GREY, INK, styled
 from creditscope.record import Record
+from creditscope.rule_styles import LOOKS as RULES
 
-LOOKS = {"learns": ("o", BLUE), "undecided": ("v", AMBER), "zeros gone": ("X", AMBER), "fails": ("X", RED)}
-"""Marker and colour of a row by its answer; others are open circles."""
-PITCH, HEADING, DEPTH = 0.128, 0.22, 0.2
-"""Height of a row, of the headings of the columns, and of a line that names a depth; inches."""
-ACCURACY, ZEROS = (5.16, 1.16), (6.44, 0.68)
-"""Left edge and width of the two panels, inches."""
-
-
-EDGES = (1.96, 2.41, 2.84, 3.32, 3.62, 3.95, 4.36, 5.04)
-"""Right edges of the columns of the table, inches."""
+BLUE, RED = RULES["bp"].colour, RULES["dfa"].colour
+LOOKS = {
+    "learns": ("o", BLUE, "learns: the collapse is gone"),
+    "undecided": ("v", AMBER, "undecided"),
+    "zeros gone": ("P", AMBER, "fails, but without zero gradients"),
+    "fails": ("X", RED, "fails: the collapse stays"),
+}
+"""Marker, colour and meaning by answer; what has none of these is an open circle."""
+ZEROS: dict[str, tuple[Callable[[Row], tuple[int, int]], str, float]] = {
+    "float32 norm 0": (Row.zero_norms, "#9ecae1", 0.62),
+    "every element 0": (Row.all_zero, "#08519c", 0.3),
+}
+"""The two kinds of zero gradients: their count, and colour and height of a bar."""
+SIZES: dict[str, Callable[[Row], float]] = {
+    "output error ‖∂L/∂Z‖": Row.output_error,
+    "probe accuracy": Row.probe,
+    "spread of nodes": Row.dispersion,
+    "decay term over gradient": Row.decay_ratio,
+}
+TITLE = "Backprop in deep GCNs by one recipe, with one thing changed at a time."
+READING = (
+    "Two panels for each depth L, a row for each change. Left: mean accuracy with its 95 % t interval over seeds, each "
+    "seed a tick. Right: the share of weight gradients, over layers and seeds, that are 0. A seed has collapsed if it "
+    f"is not above the majority class by {100 * MARGIN:g} pp. A change is judged where every seed of the baseline has, "
+    f"PairNorm where every seed of the row-normalised Â has. It learns if the lower {100 * CONFIDENCE:g} % t bounds of "
+    f"its accuracy over the majority class and of its paired gain are above {100 * MARGIN:g} pp; it fails if all its "
+    "seeds have collapsed, too (zeros gone: but no float32 norm is 0); else it is undecided. In the table: probe, "
+    "median over hidden layers; spread, RMS about the mean node over RMS in the last hidden layer; decay term and "
+    "gradient, weight decay · ‖W‖ and ‖∂L/∂W‖ before training, median over layers; all medians over seeds."
+)
 
 
 @register_figure("bottleneck_controls")
 def plot_bottleneck_controls(records: Sequence[Record]) -> Figure:
     """Draw the figure from the records of study `bottleneck_controls`: BP under every control at every depth."""
     found = select_controls(records)
-    with _style.styled():
-        return _compose(found)
-
-
-def describe(records: Sequence[Record]) -> str:
-    """The tables and sentences as text."""
-    return write_controls(select_controls(records))
-
-
-def _compose(found: Controls) -> Figure:
-    """Depths from top to bottom, each a table with two panels beside its rows; key, caption and footer below."""
-    width = WIDTH - 2 * MARGIN
-    text = [
-        line
-        for block in found.blocks
-        for line in _style.wrap_text(summarise(block), width=width - 2 * PAD, italic=True)
-    ]
-    foot, keys = wrap_footer([footer(found), " ".join(found.notes)]), _keys(found)
-    box, box_bottom = len(text) * line_height() + 2 * PAD, len(foot) * line_height() + 0.1
-    key_top = box_bottom + box + 0.1 + max(map(_style.key_height, keys))
-    height = len(found.blocks[0].rows) * PITCH
-    bottom = key_top + 0.38
-    top = bottom + len(found.blocks) * (height + DEPTH)
-    fig = Figure(figsize=(WIDTH, top + HEADING))
-    limit = _accuracy_limit(found)
-    for i, block in enumerate(found.blocks):
-        y = top - (i + 1) * (height + DEPTH)
-        places = {"table": (MARGIN, ACCURACY[0] - 0.1), "accuracy": ACCURACY, "zeros": ZEROS}
-        axes = {kind: add_axes(fig, x, y, w, height, label=f"{block.depth} {kind}") for kind, (x, w) in places.items()}
-        draw_table(axes["table"], block, letter=LETTERS[i % len(LETTERS)], headed=i == 0)
-        draw_accuracy(axes["accuracy"], block, limit=limit)
-        draw_zeros(axes["zeros"], block)
-        for kind, title in (("accuracy", "test accuracy"), ("zeros", "zero gradients")):
-            if i == 0:
-                axes[kind].text(0, -0.75, title, va="bottom", size=SMALL, color=GREY)
-            axes[kind].tick_params(axis="x", labelbottom=i == len(found.blocks) - 1)
-    for x, group in zip((0.1, 2.2, 4.6), keys, strict=True):
-        _style.draw_key(fig.axes[0], group, x=MARGIN + x, y=key_top, loc="upper left")
-    _style.draw_caption(fig, text, x=MARGIN, y=box_bottom, width=width, height=box)
-    draw_footer(fig, foot, top=box_bottom - 0.06)
+    with styled():
+        page: dict[str, Any] = {"height": 3.4, "sharey": True, "width_ratios": (5, 2) * len(found.blocks)}
+        fig, axes = make_page(1, 2 * len(found.blocks), **page)
+        pairs = axes.reshape(-1, 2)
+        for letter, block, (left, right) in zip(LETTERS, found.blocks, pairs, strict=False):
+            _draw_accuracies(left, block)
+            _draw_zeros(right, block)
+            head(left, letter, f"L = {block.depth}")
+            left.tick_params(axis="y", labelleft=left is axes[0, 0])
+        reach = max(ax.get_xlim()[1] for ax in pairs[:, 0])
+        for ax in pairs[:, 0]:
+            ax.set_xlim(0, reach)
+        draw_key(fig, _keys(found))
     return fig
 
 
-def _accuracy_limit(found: Controls) -> float:
-    """Right end of all accuracy panels."""
-    known = [row.accuracy() for block in found.blocks for row in block.rows]
-    return min(1.03, max((i.high or i.mean) for i in known if i is not None) + 0.05)
-
-
-def _draw_rows(ax: Axes, block: Block) -> None:
-    """One row per control, from top to bottom, with faint lines between."""
-    ax.set_ylim(len(block.rows) - 0.5, -0.5)
-    ax.set_yticks([])
-    for y in range(len(block.rows) - 1):
-        ax.axhline(y + 0.5, color=BAND, lw=0.5, zorder=0)
-
-
-def draw_table(ax: Axes, block: Block, *, letter: str, headed: bool) -> None:
-    """The numbers of every control; places in inches."""
-    inches = ax.get_window_extent().width / ax.figure.dpi
-    _draw_rows(ax, block)
-    ax.set_xlim(0, inches)
-    ax.axis("off")
-    for y in range(-1, len(block.rows)):
-        ax.plot([0, inches], [y + 0.5] * 2, color=GREY if y < 0 else BAND, lw=0.5, clip_on=False)
-    said: dict[str, Any] = {"va": "center", "size": SMALL}
-    heading = {"va": "bottom", "size": SMALL, "color": GREY, "linespacing": 1.1}
-    ax.text(0, -0.75, f"{letter}   L = {block.depth}", va="bottom", weight="bold")
-    for name, right in zip(COLUMNS, EDGES, strict=True):
-        ax.text(right, -0.75, name if headed else "", ha="right", multialignment="right", **heading)
-    for y, row in enumerate(block.rows):
-        _, colour = LOOKS.get(row.answer, ("o", INK))
-        ax.text(0, y, row.control.name, **said)
-        for (name, say), right in zip(COLUMNS.items(), EDGES, strict=True):
-            judged = name == "answer" and row.answer in LOOKS
-            own: dict[str, Any] = {**said, "color": colour, "weight": "bold"} if judged else said
-            ax.text(right, y, say(row), ha="right", gid=f"{row.control.name} {name}", **own)
-
-
-def draw_accuracy(ax: Axes, block: Block, *, limit: float) -> None:
-    """Mean, 95 % t interval and seeds of every control, with the majority class and chance."""
-    _draw_rows(ax, block)
-    ax.set_xlim(0, limit)
-    for value, style, name in ((block.facts.best_constant, "--", "majority"), (block.facts.chance, ":", "chance")):
+def _draw_accuracies(ax: Axes, block: Block) -> None:
+    estimates = []
+    for row in block.rows:
+        marker, colour, _ = LOOKS.get(row.answer, ("o", INK, ""))
+        look = {"marker": marker, "colour": colour, "face": colour if row.answer in LOOKS else "white"}
+        values = list(row.accuracies().values())
+        estimates.append(Estimate(row.control.name, values, **look, note="" if values else "not on record"))
+    forest(estimates, ax=ax)
+    levels = ((block.facts.best_constant, "--", "majority class"), (block.facts.chance, ":", "chance"))
+    for value, dashes, name in levels:
         if value is not None:
-            ax.axvline(value, color=GREY, lw=0.7, ls=style, zorder=1, gid=name)
+            ax.axvline(value, color=GREY, lw=0.7, ls=dashes, zorder=1, gid=name)
+    ax.set_xlabel("accuracy")
+    ax.xaxis.set_major_formatter("{x:g}")
+
+
+def _draw_zeros(ax: Axes, block: Block) -> None:
     for y, row in enumerate(block.rows):
-        found = row.accuracy()
-        if found is None:
-            ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-            where = {"ha": "center", "va": "center", "size": SMALL - 0.6, "bbox": ground}
-            ax.text(0.5 * limit, y, "not on record", gid="gap", **where)
-            continue
-        marker, colour = LOOKS.get(row.answer, ("o", INK))
-        low, high = (np.nan if bound is None else bound for bound in (found.low, found.high))
-        ax.plot(np.clip([low, high], 0, 1), [y, y], color=colour, lw=0.9, zorder=3, solid_capstyle="butt")
-        ax.plot(
-            list(row.accuracies().values()), [y] * len(row.accuracies()), "|", color=colour, ms=3, mew=0.6, zorder=3
-        )
-        face = colour if row.answer in LOOKS else "white"
-        look = {"mfc": face, "mec": colour, "mew": 0.7 if face == "white" else 0, "ms": 4}
-        ax.plot(found.mean, y, marker, zorder=4, gid=row.control.name, **look)
-    ax.set_xticks(*_ticks(limit))
-
-
-def _ticks(limit: float) -> tuple[list[float], list[str]]:
-    """0, .2, .4 … up to the limit."""
-    found = [i / 5 for i in range(6) if i / 5 <= limit]
-    return found, [f"{x:g}".lstrip("0") or "0" for x in found]
-
-
-def draw_zeros(ax: Axes, block: Block) -> None:
-    """Shares of weight gradients (layers × seeds) that are zero, by float32 norm and element by element."""
-    _draw_rows(ax, block)
-    for y, row in enumerate(block.rows):
-        for kind, (count, total), colour, height in (
-            ("norm", row.zero_norms(), "#9ecae1", 0.62),
-            ("elements", row.all_zero(), "#08519c", 0.3),
-        ):
+        for kind, (count, colour, height) in ZEROS.items():
+            zeros, total = count(row)
             if total:
-                ax.barh(y, count / total, height, color=colour, lw=0, zorder=2, gid=f"{kind} {row.control.name}")
-    ax.set_xlim(0, 1)
+                ax.barh(y, zeros / total, height, color=colour, lw=0, zorder=2, gid=f"{row.control.name} {kind}")
+    ax.set(xlim=(0, 1), xlabel="zero\ngradients")
     ax.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
+    ax.tick_params(axis="y", length=0, labelleft=False)
 
 
-def _keys(found: Controls) -> list[list[Artist]]:
-    """Answers; what the accuracies are; the two kinds of zero."""
-    n = len(found.seeds)
-    words = {
-        "learns": "learns: the change removes the collapse",
-        "undecided": "undecided",
-        "zeros gone": "fails, but without zero gradients",
-        "fails": "fails: the collapse stays",
-    }
+def _keys(found: Controls) -> list[Line2D | Patch]:
     used = {row.answer for block in found.blocks for row in block.rows}
-    answers: list[Artist] = [
-        Line2D([], [], ls="", marker=LOOKS[a][0], color=LOOKS[a][1], ms=4, mew=0, label=word)
-        for a, word in words.items()
-        if a in used
+    dots = {answer: look for answer, look in LOOKS.items() if answer in used}
+    return [
+        *(Line2D([], [], marker=m, color=colour, ls="", ms=4, label=said) for m, colour, said in dots.values()),
+        Line2D([], [], marker="o", mec=INK, mfc="white", ls="", ms=4, mew=0.7, label="compared with, or not judged"),
+        grey_key("mean, 95 % t interval over seeds", marker="o", mfc="white"),
+        grey_key("each seed", marker="|", ls=""),
+        grey_key("majority class", ls="--"),
+        grey_key("chance", ls=":"),
+        *(Patch(facecolor=colour, label=f"share with {kind}") for kind, (_, colour, _) in ZEROS.items()),
     ]
-    answers.append(
-        Line2D(
-            [],
-            [],
-            ls="",
-            marker="o",
-            mec=INK,
-            mfc="white",
-            ms=4,
-            mew=0.7,
-            label="compared with, or not judged",
-        )
-    )
-    seen = f"mean, 95 % t interval over {n} seeds" if n > 1 else "one seed, no interval"
-    lines: list[Artist] = [
-        Line2D([], [], color=INK, lw=0.9, marker="o", mfc="white", ms=4, mew=0.7, label=seen),
-        Line2D([], [], color=INK, ls="", marker="|", ms=4, mew=0.6, label="each seed"),
-        Line2D([], [], color=GREY, lw=0.7, ls="--", label="majority class"),
-        Line2D([], [], color=GREY, lw=0.7, ls=":", label="chance"),
-    ]
-    zeros: list[Artist] = [
-        Patch(facecolor="#9ecae1", label="share with a float32 norm of 0"),
-        Patch(facecolor="#08519c", label="share with all elements 0"),
-    ]
-    return [answers, lines, zeros]
+
+
+def describe(records: Sequence[Record]) -> Caption:
+    """Of every control its accuracy and answer, zeros, sizes, and what would be a cause if it alone learns."""
+    found = select_controls(records)
+    said = [Statement("explanation that it tests", c.name, c.blames) for c in CONTROLS if c.blames]
+    for block in found.blocks:
+        panel = {"panel": f"L = {block.depth}"}
+        said.append(Statement("accuracy", "majority class", block.facts.best_constant, **panel))
+        for row in block.rows:
+            name, counts = row.control.name, {"seeds that collapsed": row.count_collapsed(block.majority)}
+            counts |= {f"gradients with {kind}": count(row) for kind, (count, *_) in ZEROS.items()}
+            said.append(Statement("accuracy", name, row.accuracy(), row.answer, **panel))
+            said += [Statement(what, name, f"{n} of {all_}", **panel) for what, (n, all_) in counts.items() if all_]
+            sizes = {what: size(row) for what, size in SIZES.items()}
+            said += [Statement(what, name, s, form=".2g", **panel) for what, s in sizes.items() if not math.isnan(s)]
+    setting = say_setting(found.picked).replace(f"depth {found.picked.along('depth')[0]}, ", "")
+    rows = f"accuracy on {found.blocks[0].facts.test_rows:,} test nodes"
+    gaps = tuple(f"L = {gap}" for gap in found.picked.gaps)
+    return Caption(TITLE, READING, f"{setting}; {rows}", tuple(said), gaps)

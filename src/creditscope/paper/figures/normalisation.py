@@ -1,227 +1,203 @@
-"""What normalising credit does to DFA: accuracy, deep cosine, growth and use of depth by norm, λ, optimiser and net.
+"""What normalising credit does to DFA: accuracy, use of depth, deep cosine and growth by norm, λ, optimiser and net."""
 
-Every number, also those in the caption, comes from the last snapshots of the records.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from creditscope.auditing.stats import t_interval
+from creditscope.auditing import audit
+from creditscope.auditing.depth import DepthUse, paired_interval, use_of_depth
+from creditscope.auditing.methods import Method, group_methods
+from creditscope.auditing.stats import known_mean
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.paper.figures import _style, register_figure
-from creditscope.paper.figures._conditions import NORMS, Condition, Grid, Setting, accuracies, select_conditions
-from creditscope.paper.figures._normalisation_captions import caption, footer
-from creditscope.paper.figures._page import GAP, LETTERS, MARGIN, add_axes, draw_footer, wrap_footer
-from creditscope.paper.figures._style import BLUE, BODY, FAINT, GREY, INK, PAD, RED, SMALL, WIDTH, line_height
-from creditscope.record import Record
+from creditscope.errors import CreditscopeError
+from creditscope.paper.figures import register_figure
+from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_setting
+from creditscope.plots import Caption, Estimate, Statement, forest
+from creditscope.plots._style import FAINT, GREY, INK, styled
+from creditscope.record import Record, RunSpec
+from creditscope.record.pick import Cell, Key, Picked, pick, spec_of
+from creditscope.record.spec import COMPARED_NORMS
+from creditscope.record.table import largest_growth
+from creditscope.rule_styles import LOOKS
 from creditscope.text import power
 
-LOOKS = (("o", "white"), ("^", "#f4c7c3"), ("s", "#e58a82"), ("D", RED), ("v", "#5c0a14"))
-"""Marker and face by rank of λ, light to dark; the edge is always dark."""
-LABEL_ROOM, HEADING = 0.5, 0.24
-"""Room for the norms' names and for a setting's heading; inches."""
-STEP, TALLEST = 0.13, 1.6
-"""Between two λ, and the most that a setting may take; inches."""
+OPTIMISERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD"}
+TERMINAL = {True: "terminal LayerNorm", False: "no terminal norm"}
+FREE = ("rule", "rule_options", "frozen", "optimiser", "lr", "weight_decay", "net_options.terminal_norm")
+BLUE, RED = LOOKS["bp"].colour, LOOKS["dfa"].colour
+FACES = (("o", "white"), ("^", "#f4c7c3"), ("s", "#e58a82"), ("D", RED), ("v", "#5c0a14"))
+"""Marker and face by rank of λ, light to dark."""
+REFERENCES: dict[str, dict[str, Any]] = {
+    "BP": {"color": BLUE, "lw": 1.0, "label": "BP"},
+    "frozen BP": {"color": BLUE, "lw": 1.0, "ls": "--", "label": "frozen blocks, stem by BP"},
+    "frozen DFA": {"color": RED, "lw": 1.0, "ls": "-.", "label": "frozen blocks, stem by DFA (same norm)"},
+}
+TITLE = "DFA with credit as it is, normalised per batch and normalised per sample."
+READING = (
+    "A row of panels for each optimiser and net, in them a row for each normalisation of credit. Marks are means with "
+    "95 % t intervals over seeds (growth: of its logarithm), ticks seeds. Use of depth is accuracy over the better "
+    "frozen baseline, paired over seeds; the deep cosine is the mean over taps 2..L, of the credit before it is "
+    "normalised. Dotted: the thresholds of CS004 and CS001, whose answers stand beside the numbers."
+)
 
 
 @dataclass(frozen=True)
 class Column:
-    """One measure: its values by seed, and whether it is drawn as a logarithm."""
+    """A measure: where it is neutral, and the check that judges it with its threshold."""
 
     title: str
-    values: Callable[[Setting, Condition], np.ndarray]
+    neutral: float | None = None
+    code: str = ""
+    limit: float | None = None
     log: bool = False
 
 
 COLUMNS = (
-    Column("test accuracy", lambda setting, condition: condition.accuracy()),
-    Column("use of depth, pp over frozen", lambda setting, condition: 100 * setting.gains(condition)),
-    Column("deep cosine, taps 2..L", lambda setting, condition: condition.deep_cosine()),
-    Column("largest growth over a block", lambda setting, condition: condition.growth(), log=True),
+    Column("accuracy"),
+    Column("use of depth, pp", 0, "CS004", 100 * Thresholds().depth_gain),
+    Column("deep cosine", 0),
+    Column("largest growth over a block", 1, "CS001", Thresholds().growth, log=True),
 )
+
+
+def measure(cell: Cell, use: DepthUse | None) -> list[np.ndarray]:
+    """The columns by seed."""
+    gains = [100 * gain for gain in use.gains] if use else []
+    cosines = [known_mean(r.last.taps.cos[2:]) for r in cell.records]
+    growths = [largest_growth(r.facts, r.last) for r in cell.records]
+    return [np.array(column, dtype=float) for column in (cell.values("accuracy"), gains, cosines, growths)]
+
+
+def kind_of(spec: RunSpec) -> str | None:
+    """DFA, BP or one of them frozen; BP as it is, and frozen blocks without a penalty, which has nothing to act on."""
+    if (spec.frozen and spec.penalty) or (spec.rule == "bp" and (spec.penalty or spec.credit_norm != "none")):
+        return None
+    return f"{'frozen ' * spec.frozen}{LOOKS[spec.rule].label}"
+
+
+def setting_of(spec: RunSpec) -> str:
+    """Optimiser, net and rate."""
+    terminal = TERMINAL[bool(spec.net_options.get("terminal_norm", True))]
+    return f"{OPTIMISERS[spec.optimiser]}, {terminal}, lr {spec.lr:g}"
+
+
+def select(records: Sequence[Record]) -> Picked:
+    """In every setting DFA by norm and λ, frozen DFA by norm, BP and frozen BP; what is missing is a gap."""
+    plain = [r for r in records if r.spec and r.spec.rule in ("dfa", "bp") and not r.facts.rule.variant]
+    axes = {"setting": setting_of, "runs": kind_of, "norm": "credit_norm", "penalty": "penalty"}
+    where = {"frozen": (False, True), "credit_norm": COMPARED_NORMS.__contains__}
+    found = pick(plain, vary=axes, where=where, free=FREE)
+    penalties = sorted({penalty for _, runs, _, penalty in found.cells if runs == "DFA"})
+    if not penalties:
+        raise CreditscopeError(
+            f"Expected records of dfa by credit norm and penalty, but got none among {len(records)} records. "
+            "creditscope figure normalisation trains them."
+        )
+    if len(found.first.facts.taps) < 3:
+        raise CreditscopeError(
+            "Expected a net of at least two blocks, for a cosine of the deep taps 2..L, but got one."
+        )
+    for optimiser in OPTIMISERS:
+        specs = [spec for spec in map(spec_of, found.records) if spec.optimiser == optimiser]
+        if len(rates := sorted({(spec.lr, spec.weight_decay) for spec in specs})) > 1:
+            raise CreditscopeError(
+                f"Expected one learning rate and weight decay for {optimiser}, but got "
+                f"{', '.join(f'{lr:g} and {decay:g}' for lr, decay in rates)}. Pass the records of one of them."
+            )
+    names = [", ".join(words) for words in product(OPTIMISERS.values(), TERMINAL.values())]
+    settings = sorted(found.along("setting"), key=lambda setting: names.index(setting.rpartition(", ")[0]))
+    keys: list[Key] = [("DFA", *condition) for condition in product(COMPARED_NORMS, penalties)]
+    keys += [("frozen DFA", norm, 0.0) for norm in COMPARED_NORMS] + [("BP", "none", 0.0), ("frozen BP", "none", 0.0)]
+    return Picked(found.axes, {(s, *key): found[s, *key] for s, key in product(settings, keys)}, found.seeds)
+
+
+def _key_of(method: Method) -> Key:
+    spec = spec_of(method.first)
+    return setting_of(spec), kind_of(spec), spec.credit_norm, spec.penalty
 
 
 @register_figure("normalisation")
 def plot_normalisation(records: Sequence[Record]) -> Figure:
     """Draw the figure from the records of study `normalisation`: DFA in every condition, frozen and BP references."""
-    grid = select_conditions(records)
-    with _style.styled():
-        return _compose(grid)
-
-
-def _compose(grid: Grid) -> Figure:
-    """Settings from top to bottom, measures from left to right; key, caption and footer below."""
-    text = _style.wrap_text(caption(grid), width=WIDTH - 2 * MARGIN - 2 * PAD, italic=True)
-    foot, looks = wrap_footer([footer(grid), " ".join(grid.notes)]), _looks(grid)
-    box, box_bottom = len(text) * line_height() + 2 * PAD, len(foot) * line_height() + 0.1
-    keys = _keys(grid, looks)
-    key_top = box_bottom + box + 0.1 + max(map(_style.key_height, keys))
-    height = min(len(NORMS) * (len(looks) + 1) * STEP, TALLEST)
-    bottom = key_top + 0.42
-    top = bottom + len(grid.settings) * (height + HEADING)
-    fig = Figure(figsize=(WIDTH, top + 0.26))
-    width = (WIDTH - 2 * MARGIN - LABEL_ROOM - (len(COLUMNS) - 1) * GAP) / len(COLUMNS)
-    limits = [_limits(grid, column) for column in COLUMNS]
-    fig.text(MARGIN, top + 0.05, "credit norm", transform=fig.dpi_scale_trans, va="bottom", color=GREY)
-    for i, setting in enumerate(grid.settings):
-        y = top - (i + 1) * (height + HEADING)
-        fig.text(
-            MARGIN,
-            y + height + 0.07,
-            _heading(setting, LETTERS[i % len(LETTERS)]),
-            transform=fig.dpi_scale_trans,
-            weight="bold",
-        )
-        for j, column in enumerate(COLUMNS):
-            x = MARGIN + LABEL_ROOM + j * (width + GAP)
-            ax = add_axes(fig, x, y, width, height, label=f"{i} {column.title}")
-            _draw_axis(ax, column, limits[j], first=j == 0, last=i == len(grid.settings) - 1)
-            _draw_references(ax, setting, column)
-            _draw_conditions(ax, setting, column, looks, n=len(grid.seeds))
-            if i == 0:
-                where = {"transform": fig.dpi_scale_trans, "size": BODY, "ha": "center", "va": "bottom"}
-                fig.text(x + width / 2, top + 0.05, column.title, **where)
-    for x, group in zip((MARGIN + 0.1, MARGIN + 1.55, MARGIN + 4.1), keys, strict=True):
-        _style.draw_key(fig.axes[0], group, x=x, y=key_top, loc="upper left")
-    _style.draw_caption(fig, text, x=MARGIN, y=box_bottom, width=WIDTH - 2 * MARGIN, height=box)
-    draw_footer(fig, foot, top=box_bottom - 0.06)
+    found = select(records)
+    uses = {_key_of(method): use_of_depth(method) for method in group_methods(found.records)}
+    settings = found.along("setting")
+    penalties = sorted({cell.key[3] for cell in found if cell.key[1] == "DFA"})
+    faces = (FACES[0], FACES[3]) if len(penalties) == 2 else FACES
+    looks = {penalty: faces[i % len(faces)] for i, penalty in enumerate(penalties)}
+    height = 0.25 + min(0.13 * len(COMPARED_NORMS) * (len(penalties) + 1), 1.6)
+    with styled():
+        page = {"height": 0.8 + height * len(settings), "sharex": "col", "sharey": True}
+        fig, axes = make_page(len(settings), len(COLUMNS), **page)
+        for letter, setting, row in zip(LETTERS, settings, axes, strict=False):
+            cells = [cell for cell in found if cell.key[:2] == (setting, "DFA")]
+            columns = zip(*(measure(cell, uses.get(cell.key)) for cell in cells), strict=True)
+            for column, values, ax in zip(COLUMNS, columns, row, strict=True):
+                estimates = []
+                for cell, own in zip(cells, values, strict=True):
+                    marker, face = looks[cell.key[3]]
+                    lost = "" if cell else "not on record"
+                    lost = f"{len(cell.diverged)}/{len(found.seeds)} diverged" if cell.diverged else lost
+                    look = {"marker": marker, "face": face, "note": lost * (column is COLUMNS[0])}
+                    estimates.append(Estimate(cell.key[2], own, f"λ = {power(cell.key[3])}", **look))
+                forest(estimates, log=column.log, ax=ax)
+                head(ax, "", "")
+                ax.tick_params(axis="y", labelleft=column is COLUMNS[0])
+                ax.set_xlabel(column.title if setting == settings[-1] else "")
+                for value, line in ((column.neutral, {"color": FAINT}), (column.limit, {"color": GREY, "ls": ":"})):
+                    if value is not None:
+                        ax.axvline(value, lw=0.7, zorder=1, **line)
+            _draw_references(row[0], found, setting)
+            row[0].set_ylabel("credit norm")
+            head(row[0], letter, setting)
+        dot = {"mec": INK, "mew": 0.6, "ms": 4.5, "ls": ""}
+        keys = [Line2D([], [], marker=m, mfc=face, label=f"λ = {power(p)}", **dot) for p, (m, face) in looks.items()]
+        keys += [Line2D([], [], **look) for look in REFERENCES.values()]
+        keys += [grey_key("mean, 95 % t interval over seeds", marker="o", mfc="white")]
+        limits = " and ".join(f"{column.limit:g} ({column.code})" for column in COLUMNS if column.limit)
+        draw_key(fig, [*keys, grey_key("each seed", marker="|", ls=""), grey_key(f"thresholds: {limits}", ls=":")])
     return fig
 
 
-def _heading(setting: Setting, letter: str) -> str:
-    return f"{letter}   {setting.label}   (lr {setting.lr:g})"
+def _draw_references(ax: Axes, found: Picked, setting: str) -> None:
+    """Mean accuracies of BP and of frozen blocks; those of frozen DFA in the row of their norm."""
+    rows = len(COMPARED_NORMS)
+    spans = [(runs, "none", -0.5, rows - 0.5) for runs in ("BP", "frozen BP")]
+    spans += [("frozen DFA", norm, y - 0.4, y + 0.4) for y, norm in enumerate(COMPARED_NORMS)]
+    for runs, norm, top, bottom in spans:
+        if values := found[setting, runs, norm, 0.0].by_seed("accuracy"):
+            mean = np.mean([*values.values()])
+            ax.plot([mean, mean], [top, bottom], gid=f"{runs} {norm}", zorder=1, **REFERENCES[runs])
 
 
-def _looks(grid: Grid) -> dict[float, tuple[str, str]]:
-    """Marker and face of every λ; two values take the lightest and a dark one."""
-    chosen = (LOOKS[0], LOOKS[3]) if len(grid.penalties) == 2 else LOOKS
-    return {penalty: chosen[i % len(chosen)] for i, penalty in enumerate(grid.penalties)}
-
-
-def _limits(grid: Grid, column: Column) -> tuple[float, float]:
-    """Of all settings: values, intervals and reference lines."""
-    found = [_position(value, column) for value in _lines(column)]
-    for setting in grid.settings:
-        for condition in setting.conditions.values():
-            low, _, high = _interval(column.values(setting, condition), column)
-            found += [low, high]
-        if column is COLUMNS[0]:
-            found += [float(a) for runs in (setting.bp, setting.frozen_bp) for a in accuracies(runs)]
-    known = np.array(found)[np.isfinite(found)]
-    if column is COLUMNS[0]:
-        known = np.clip([*known, 0.0], 0, 1)
-    room = 0.06 * max(float(np.ptp(known)), 0.1)
-    low, high = float(known.min()) - room, float(known.max()) + room
-    return (10**low, 10**high) if column.log else (low, high)
-
-
-def _lines(column: Column) -> list[float]:
-    """Where a threshold or zero is drawn."""
-    limits = Thresholds()
-    return {1: [0.0, 100 * limits.depth_gain], 2: [0.0], 3: [1.0, limits.growth]}.get(COLUMNS.index(column), [])
-
-
-def _position(value: float, column: Column) -> float:
-    return float(np.log10(value)) if column.log else value
-
-
-def _interval(values: np.ndarray, column: Column) -> tuple[float, float, float]:
-    """Lower bound, mean and upper bound of the 95 % t interval over seeds (of log10 if so drawn)."""
-    known = values[np.isfinite(values)]
-    if column.log:
-        known = np.log10(known[known > 0])
-    if not len(known):
-        return np.nan, np.nan, np.nan
-    found = t_interval(known.tolist())
-    low, high = (found.mean if bound is None else bound for bound in (found.low, found.high))
-    return low, found.mean, high
-
-
-def _draw_axis(ax: Axes, column: Column, limits: tuple[float, float], *, first: bool, last: bool) -> None:
-    if column.log:
-        ax.set_xscale("log")
-    ax.set(xlim=limits, ylim=(len(NORMS) - 0.5, -0.5))
-    ax.xaxis.set_major_locator(LogLocator(numticks=6) if column.log else MaxNLocator(5))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_yticks(range(len(NORMS)), NORMS if first else [""] * len(NORMS))
-    ax.tick_params(axis="y", length=0)
-    ax.tick_params(axis="x", labelbottom=last)
-    for y in range(1, len(NORMS)):
-        ax.axhline(y - 0.5, color=_style.BAND, lw=0.6, zorder=0)
-
-
-def _draw_references(ax: Axes, setting: Setting, column: Column) -> None:
-    """BP and frozen blocks beside accuracy; zero and the thresholds beside the others."""
-    for value in _lines(column):
-        neutral = value == (1.0 if column.log else 0.0)
-        ax.axvline(value, color=FAINT if neutral else GREY, lw=0.7, ls="-" if neutral else ":", zorder=1)
-    if column is not COLUMNS[0]:
-        return
-    for runs, style, name in ((setting.bp, "-", "bp"), (setting.frozen_bp, "--", "frozen bp")):
-        if runs:
-            ax.axvline(float(np.nanmean(accuracies(runs))), color=BLUE, lw=1.0, ls=style, zorder=1, gid=name)
-    for y, norm in enumerate(NORMS):
-        if setting.frozen.get(norm):
-            x = float(np.nanmean(accuracies(setting.frozen[norm])))
-            ax.plot([x, x], [y - 0.4, y + 0.4], color=RED, lw=1.0, ls="-.", zorder=2, gid=f"frozen {norm}")
-
-
-def _draw_conditions(
-    ax: Axes, setting: Setting, column: Column, looks: dict[float, tuple[str, str]], *, n: int
-) -> None:
-    """Mean and interval of every condition, the seeds as dots; diverged runs in words."""
-    middle = (len(looks) - 1) / 2
-    for y, norm in enumerate(NORMS):
-        for rank, (penalty, (marker, face)) in enumerate(looks.items()):
-            condition = setting.conditions.get((norm, penalty))
-            place = y + (rank - middle) / (len(looks) + 1)
-            if condition is None:
-                continue
-            values = column.values(setting, condition)
-            low, mean, high = _interval(values, column)
-            if column.log:
-                low, mean, high = 10**low, 10**mean, 10**high
-            ax.plot([low, high], [place, place], color=INK, lw=0.8, zorder=3, solid_capstyle="butt")
-            ax.plot(values, [place] * len(values), "|", color=INK, ms=3.5, mew=0.7, zorder=3)
-            look = {"mec": INK, "mfc": face, "mew": 0.6, "ms": 4.2}
-            ax.plot(mean, place, marker, zorder=4, gid=f"{norm} {penalty:g}", **look)
-            if condition.diverged and column is COLUMNS[0]:
-                ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-                said = f" {len(condition.diverged)}/{n} diverged"
-                ax.text(
-                    ax.get_xlim()[0], place, said, size=SMALL - 0.6, color=INK, va="center", bbox=ground, zorder=2.3
-                )
-
-
-def _keys(grid: Grid, looks: dict[float, tuple[str, str]]) -> list[list[Line2D]]:
-    """λ; references; what the marks are."""
-    penalties = [
-        Line2D([], [], ls="", marker=marker, mec=INK, mfc=face, mew=0.6, ms=4.5, label=f"λ = {power(penalty)}")
-        for penalty, (marker, face) in looks.items()
-    ]
-    limits, n = Thresholds(), len(grid.seeds)
-    references = [
-        Line2D([], [], color=BLUE, lw=1.0, label="BP"),
-        Line2D([], [], color=BLUE, lw=1.0, ls="--", label="frozen blocks, stem by BP"),
-        Line2D([], [], color=RED, lw=1.0, ls="-.", label="frozen blocks, stem by DFA (same norm)"),
-    ]
-    seen = f"mean, 95 % t interval over {n} seeds (growth: of log10)" if n > 1 else "one seed, no interval"
-    marks = [
-        Line2D([], [], color=INK, lw=0.8, marker="o", mfc="white", ms=4.2, mew=0.6, label=seen),
-        Line2D([], [], color=INK, ls="", marker="|", ms=4, label="each seed"),
-        Line2D(
-            [],
-            [],
-            color=GREY,
-            lw=0.7,
-            ls=":",
-            label=f"{100 * limits.depth_gain:g} pp (CS004), {limits.growth:g} (CS001)",
-        ),
-    ]
-    return [penalties, references, marks]
+def describe(records: Sequence[Record]) -> Caption:
+    """The columns by condition, with what CS004 and CS001 say; accuracies held against, and the cost of each norm."""
+    found = select(records)
+    judged, statements = audit(found.records), []
+    both = zip(judged.groups, judged.methods, strict=True)
+    methods = {_key_of(group): (use_of_depth(group), method.findings) for group, method in both}
+    for cell in found:
+        setting, runs, norm, penalty = cell.key
+        if runs != "DFA":
+            group = f"{runs}, {norm}" if runs == "frozen DFA" else runs
+            statements.append(Statement.over("accuracy", group, cell.values("accuracy"), panel=setting))
+            continue
+        use, findings = methods.get(cell.key, (None, ()))
+        said = {"group": f"{norm}, λ = {power(penalty)}", "panel": setting}
+        for column, values in zip(COLUMNS, measure(cell, use), strict=True):
+            verdict = "".join(f"{f.code} {f.outcome}" for f in findings if f.code == column.code)
+            statements.append(Statement.over(column.title, values=values, log=column.log, verdict=verdict, **said))
+        if norm != "none":
+            plain, own = (found[setting, "DFA", n, penalty].by_seed("accuracy") for n in ("none", norm))
+            cost = paired_interval(*({s: 100 * a for s, a in each.items()} for each in (plain, own)))
+            statements.append(Statement("accuracy without normalisation minus with it, pp", value=cost, **said))
+        lost = f"{len(cell.diverged)} of {len(found.seeds)}"
+        statements += [Statement("runs that diverged", value=lost, **said)] * bool(cell.diverged)
+    setting = f"{say_setting(found)}; cosines on {found.first.last.rows:,} test rows"
+    return Caption(TITLE, READING, setting, tuple(statements), found.gaps)

@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from creditscope.paper.early import EARLY_UNTIL, find_early
 from creditscope.auditing.methods import first_epoch
 from creditscope.auditing.stats import NULL_SDS, Interval
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS
 from creditscope.errors import CreditscopeError
+from creditscope.paper.early import EARLY_UNTIL, find_early
 from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._layout import draw_key, grey_key, head, say_missing, say_setting
 from creditscope.paper.figures._over_training import symbol, under_floor, when

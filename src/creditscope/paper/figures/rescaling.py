@@ -1,179 +1,209 @@
-"""A change of units is no finding: one trained net whose stream is multiplied by c, and what two protocols say of it.
+"""A change of units is no finding: a trained net whose stream is multiplied by c, and what two protocols say of it."""
 
-Every number, also those in the captions, comes from the final weights of the records measured at each c.
-"""
-
-from collections.abc import Sequence
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullLocator
 
-from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH, Thresholds
-from creditscope.paper.figures import _style, register_figure
-from creditscope.paper.figures._page import Panel, compose_page
-from creditscope.paper.figures._rescaled import Judgement, Rescaled, select_rescaled
-from creditscope.paper.figures._rescaling_captions import (
-    at_last_tap,
-    caption_constant,
-    caption_sizes,
-    caption_verdicts,
-    factor_words,
-    footer,
-)
-from creditscope.paper.figures._style import AMBER, BAND, BLUE, GREY, INK, RED, SMALL
+from creditscope.auditing import audit
+from creditscope.auditing.criteria import CRITERIA
+from creditscope.auditing.methods import Moment, group_methods
+from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS, Thresholds
+from creditscope.auditing.verdict import Verdict
+from creditscope.errors import CreditscopeError
+from creditscope.paper.figures import register_figure
+from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_setting
+from creditscope.paper.studies import DerivedRecord
+from creditscope.plots import Caption, Statement
+from creditscope.plots._labels import label_ends
+from creditscope.plots._lines import Line
+from creditscope.plots._panel import draw_series, last_known
 from creditscope.plots._quantities import mean_sd, take_log
+from creditscope.plots._style import AMBER, BAND, GREY, INK, SMALL, styled
 from creditscope.record import Record
-from creditscope.text import power
+from creditscope.record.pick import Cell, Picked, pick
+from creditscope.rule_styles import LOOKS, Look
+from creditscope.text import power, subscript
 
-SERIES = {
-    "h": ("‖h_L‖, the state before the head", INK, "s", "-"),
-    "g": ("‖g_L‖, the reference gradient there", BLUE, "o", "-"),
-    "g_rel": ("g_rel = ‖g_L‖·‖h_L‖ / ‖e‖", BLUE, "D", "-"),
-    "accuracy": ("test accuracy", INK, "o", "--"),
-    "g_noise": ("g_noise, rounding (worst tap)", AMBER, "^", ":"),
-}
-"""Label (L stands for the last tap), colour, marker and line of every curve."""
-Look = tuple[str, str]
+BLUE, RED = LOOKS["bp"].colour, LOOKS["dfa"].colour
+SIZES = {"h": (INK, "s", "-"), "g": (BLUE, "o", "-")}
+CONSTANT = {"g_rel": (BLUE, "D", "-"), "accuracy": (INK, "o", "--"), "g_noise": (AMBER, "^", ":")}
+"""Colour, marker and line of what goes with c, and of what does not."""
 QUIET, ALARM, MIXED = ("o", BLUE), ("X", RED), ("v", AMBER)
-"""Marker and colour: no alarm or trustworthy, alarm or walk back, some seeds or undecided."""
+MEANINGS = {QUIET: "no alarm; trustworthy", ALARM: "alarm; walk back", MIXED: "some seeds; undecided or not measured"}
+BLOCKS = "CS011"
+"""Not asked: no block of a rescaled net was put back."""
+TITLE = "One trained net in other units: its stream multiplied by c."
+READING = (
+    "After training the stem and the last weights and biases of every block are multiplied by c. A: norms at the last "
+    "tap, medians over test rows, with the published floor of ‖g‖ per sample, which was stated for a mean over "
+    f"{PUBLISHED_ROWS} rows. B: g_rel = ‖g‖·‖h‖ / ‖e‖ at that tap, accuracy, and g_noise, the share of g that float64 "
+    "changes, at the worst tap, with its limit. Points are means and bars ± sd of log10 over seeds. C: whether "
+    f"published thresholds and CS002 raise an alarm, and the verdict, without {BLOCKS}: no block is put back."
+)
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """The same seeds at every c, a cell each, and the frozen baselines."""
+
+    picked: Picked
+    frozen: list[Record]
+
+    @property
+    def factors(self) -> np.ndarray:
+        """Every c."""
+        return np.array(self.picked.along("c"))
+
+    def values(self, quantity: str, tap: int | None = None) -> np.ndarray:
+        """(seeds, factors), or (seeds, factors, taps)."""
+        return np.stack([cell.values(quantity, tap=tap) for cell in self.picked], axis=1)
+
+    def worst_noise(self) -> np.ndarray:
+        """The largest over taps, (seeds, factors); −∞ where it was not measured."""
+        return np.fmax.reduce(self.values("g_noise"), axis=-1, initial=-np.inf)
+
+    def judge(self, cell: Cell) -> tuple[dict[str, int], Verdict]:
+        """At one c: how many seeds raise each alarm, and the verdict over seeds."""
+        method = audit([*cell.records, *self.frozen], mute=(BLOCKS,)).methods[0]
+        alarms = {}
+        for criterion in (one for one in CRITERIA if one.kind == "published"):
+            name = f"{self.at_last_tap(criterion.name)} (published)"
+            alarms[name] = sum(criterion.fires(Moment.of(r)) for r in cell.records)
+        own = [finding for findings in method.seed_findings.values() for finding in findings]
+        return {**alarms, "CS002": sum(f.is_issue for f in own if f.code == "CS002")}, method.verdict
+
+    def at_last_tap(self, text: str) -> str:
+        """The text with the last tap's number for L."""
+        last = len(self.picked.first.facts.taps) - 1
+        return text.replace("h_L", subscript("h", last)).replace("g_L", subscript("g", last))
+
+    def count_flipped(self) -> int | None:
+        """Test rows answered right or wrong otherwise than at the smallest c, at most; None if not kept."""
+        answers = [[_answers(r) for r in cell.records] for cell in self.picked]
+        if any(own is None for row in answers for own in row):
+            return None
+        return max(int((own != first).sum()) for row in answers for own, first in zip(row, answers[0], strict=True))
+
+
+def _answers(record: Record) -> np.ndarray | None:
+    """Which test rows were answered right."""
+    if record.last.correct is None:
+        return None
+    bits = np.frombuffer(base64.b64decode(record.last.correct), dtype=np.uint8)
+    return np.unpackbits(bits)[: record.facts.test_rows]
+
+
+def select(records: Sequence[Record]) -> Rescaled:
+    """The rescaled runs of one setting on the seeds that have every factor, and their frozen baselines."""
+    derived = [r for r in records if isinstance(r, DerivedRecord)]
+    if not derived:
+        raise CreditscopeError(
+            f"Expected runs measured under rescaling, but got none among {len(records)} records. "
+            "creditscope figure rescaling measures them."
+        )
+    setting = pick(derived, vary={}).spec.setting()  # which refuses several
+    cells = {}
+    for c in sorted({r.condition for r in derived}):
+        cells[c,] = replace(pick([r for r in derived if r.condition == c], vary={})[()], key=(c,))
+    frozen = [r for r in records if r.spec and r.spec.frozen and r.spec.setting() == setting]
+    return Rescaled(Picked(("c",), cells, ()).shared(), frozen)
 
 
 @register_figure("rescaling")
 def plot_rescaling(records: Sequence[Record]) -> Figure:
     """Draw the figure from the records of study `rescaling`: rescaled runs and their frozen baselines."""
-    found = select_rescaled(records)
-    n = len(found.seeds)
-    spread = Line2D([], [], color=GREY, marker="|", ms=4, lw=0.8, label=f"mean ± sd of log10 over {n} seeds")
-    bars = [spread] if n > 1 else []
-    panels = [
-        Panel(
-            "A",
-            "What the units change",
-            lambda ax: draw_sizes(ax, found),
-            [_key("h", found), _key("g", found), *bars],
-            caption_sizes(found),
-        ),
-        Panel(
-            "B",
-            "What they do not",
-            lambda ax: draw_constant(ax, found),
-            [*(_key(name, found) for name in ("g_rel", "accuracy", "g_noise")), *bars],
-            caption_constant(found),
-        ),
-        Panel(
-            "C",
-            "What is concluded",
-            lambda ax: draw_verdicts(ax, found),
-            _verdict_keys(found),
-            caption_verdicts(found),
-            axis_room=0.15,
-        ),
-    ]
-    with _style.styled():
-        return compose_page(panels, footer=[footer(found), " ".join(found.notes)])
+    found = select(records)
+    sizes = {found.at_last_tap(f"‖{n}_L‖"): (found.values(f"{n}_norm", -1), look) for n, look in SIZES.items()}
+    free = (found.values("g_rel", -1), found.values("accuracy"), found.worst_noise())
+    constant = {name: (values, CONSTANT[name]) for name, values in zip(CONSTANT, free, strict=True)}
+    with styled():
+        fig, ((left, middle, right),) = make_page(1, 3, height=2.5)
+        titles = {"What the units change": left, "What they do not": middle, "What is concluded": right}
+        for letter, (title, ax) in zip(LETTERS, titles.items(), strict=False):
+            head(ax, letter, title)
+            ax.set(xscale="log", xlabel="factor c on the stream")
+            ax.minorticks_off()
+        marks = _draw_verdicts(right, found)
+        left.set_ylabel("per sample, median")
+        middle.set_ylabel("without units")
+        _draw_limit(left, PUBLISHED_FLOOR, "published floor")
+        _draw_limit(middle, Thresholds().noise, "limit of g_noise (CS002)")
+        keys = [Line2D([], [], marker=m[0], color=m[1], ls="", ms=4.5, label=said) for m, said in marks.items()]
+        draw_key(fig, [grey_key("mean ± sd of log10 over seeds", marker="|"), *keys])
+        _draw_curves(left, found, sizes)
+        _draw_curves(middle, found, constant)
+    return fig
 
 
-def _key(name: str, found: Rescaled) -> Line2D:
-    label, colour, marker, line = SERIES[name]
-    return Line2D([], [], color=colour, marker=marker, ls=line, ms=4, lw=1.1, label=at_last_tap(label, found))
+def _draw_limit(ax: Axes, limit: float, said: str) -> None:
+    ax.axhline(limit, color=GREY, lw=0.8, ls="--", zorder=1, gid=said)
+    where = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points", "va": "top"}
+    ax.annotate(said, (0, limit), (3, -3), size=SMALL, color=GREY, **where)
 
 
-def _verdict_keys(found: Rescaled) -> list[Line2D]:
-    """Of the marks that are in panel C."""
-    used = {look for _, looks in _verdict_rows(found) for look in looks}
-    said = {QUIET: "no alarm; trustworthy", ALARM: "alarm; walk back", MIXED: "some seeds; undecided"}
-    return [
-        Line2D([], [], color=look[1], marker=look[0], ls="", ms=4.5, mew=0, label=label)
-        for look, label in said.items()
-        if look in used
-    ]
-
-
-def draw_sizes(ax: Axes, found: Rescaled) -> None:
-    """A: ‖h_L‖ and ‖g_L‖ against c, over the zone of the published alarm."""
-    h, g = found.at_top("h_norm"), found.at_top("g_norm")
-    _draw_factors(ax, found)
-    lowest, _ = _draw_curves(ax, found, {"h": h, "g": g}, PUBLISHED_FLOOR)
-    ax.axhspan(lowest, PUBLISHED_FLOOR, color=BAND, lw=0, zorder=0)
-    ax.axhline(PUBLISHED_FLOOR, color=GREY, lw=0.8, ls="--", zorder=1)
-    said = f"below the published\nfloor, {power(PUBLISHED_FLOOR, digits=2)}"
-    ax.text(found.factors[0], lowest * 2, said, size=SMALL, color=INK, va="bottom", linespacing=1.2)
-    ax.set_ylabel("per sample, median")
-
-
-def draw_constant(ax: Axes, found: Rescaled) -> None:
-    """B: what has no units, and the limit of the one among them that decides."""
-    limit = Thresholds().noise
-    values = {"g_rel": found.at_top("g_rel"), "accuracy": found.scalar("accuracy"), "g_noise": found.worst("g_noise")}
-    _draw_factors(ax, found)
-    _draw_curves(ax, found, values, limit)
-    ax.axhline(limit, color=SERIES["g_noise"][1], lw=0.8, ls="--", zorder=1, gid="noise limit")
-    said = f"limit of g_noise (CS002), {limit:g}"
-    ax.text(found.factors[0], limit / 2, said, size=SMALL, color=INK, va="top")
-    ax.set_ylabel("value (no units)")
-
-
-def _draw_factors(ax: Axes, found: Rescaled) -> None:
-    """The log axis of c; before anything is drawn on it."""
-    ax.set_xscale("log")
-    ax.set_xlim(found.factors[0] / 2, found.factors[-1] * 2)
-    every = 1 + (len(found.factors) - 1) // 5
-    shown = found.factors[::every]
-    ax.set_xticks(shown, [factor_words(c) for c in shown])
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xlabel("c, by which the stream is multiplied")
-
-
-def _draw_curves(ax: Axes, found: Rescaled, values: dict[str, np.ndarray], line: float) -> tuple[float, float]:
-    """10^(mean ± sd of log10 over seeds) of each; the limits take in all of them and the `line`."""
+def _draw_curves(ax: Axes, found: Rescaled, curves: Mapping[str, tuple[np.ndarray, tuple[str, str, str]]]) -> None:
+    """10^(mean ± sd of log10 over seeds) of each, named at its end."""
     ax.set_yscale("log")
-    logs = {name: take_log(v) for name, v in values.items()}
-    known = np.concatenate([[np.log10(line)], *(v[np.isfinite(v)] for v in logs.values())])
-    limits = 10 ** np.floor(known.min() - 0.5), 10 ** np.ceil(known.max() + 0.5)
-    ax.set_ylim(*limits)
-    ax.yaxis.set_major_locator(LogLocator(numticks=7))
-    ax.yaxis.set_minor_locator(NullLocator())
-    for name, own in logs.items():
-        _, colour, marker, style = SERIES[name]
-        mean, sd = mean_sd(own)
-        y = 10**mean
-        bars = np.nan_to_num(np.array([y - 10 ** (mean - sd), 10 ** (mean + sd) - y]))
-        ax.errorbar(found.factors, y, bars, fmt="none", ecolor=colour, elinewidth=0.8, capsize=1.5, zorder=3)
-        ax.plot(found.factors, y, color=colour, marker=marker, ls=style, ms=3.6, lw=1.1, zorder=4, gid=name)
-    return float(limits[0]), float(limits[1])
+    ax.minorticks_off()
+    method, ends = group_methods([found.picked.first])[0], []
+    for name, (values, (colour, marker, dashes)) in curves.items():
+        look = Look(name, colour, marker, dark=colour)
+        mean, sd = mean_sd(take_log(values))
+        y, bars = 10**mean, (10**mean - 10 ** (mean - sd), 10 ** (mean + sd) - 10**mean)
+        draw_series(ax, Line(method, look, dashes), found.factors, y, bars, joined=range(len(y)))
+        ends.append((look, last_known(y)))
+    label_ends(ax, ends)
 
 
-def draw_verdicts(ax: Axes, found: Rescaled) -> None:
-    """C: one row per judgement, one mark per c."""
-    rows = _verdict_rows(found)
-    _draw_factors(ax, found)
-    ax.set_ylim(len(rows) - 0.35, -0.75)
-    ax.set_yticks([])
-    ax.spines["left"].set_visible(False)
-    for y, (label, looks) in enumerate(rows):
-        ax.text(found.factors[0] / 1.6, y - 0.3, label, size=SMALL, va="center")
+def _draw_verdicts(ax: Axes, found: Rescaled) -> dict[tuple[str, str], str]:
+    """A row for each alarm and one for the verdict, a mark for each c; gives the marks that are there."""
+    used, marks = set(), {}
+    for cell in found.picked:
+        alarms, verdict = found.judge(cell)
+        all_, words = len(cell.runs), {"trustworthy": QUIET, "walk back": ALARM}
+        marks = {name: QUIET if not fired else ALARM if fired == all_ else MIXED for name, fired in alarms.items()}
+        marks["verdict"] = words.get(verdict.word, MIXED)
+        for y, (name, (marker, colour)) in enumerate(marks.items()):
+            ax.plot(cell.key, [y], marker, color=colour, ms=5.5, mew=0, zorder=3, gid=name)
+        used |= set(marks.values())
+    ax.set_yticks(range(len(marks)), [name.replace(" (", "\n(") for name in marks])
+    ax.set_ylim(len(marks) - 0.5, -0.5)
+    ax.tick_params(axis="y", length=0)
+    for y in range(len(marks)):
         ax.axhline(y, color=BAND, lw=0.8, zorder=1)
-        for c, (marker, colour) in zip(found.factors, looks, strict=True):
-            ax.plot(c, y, marker, color=colour, ms=5.5, mew=0, zorder=3, gid=f"row {y}")
+    return {mark: said for mark, said in MEANINGS.items() if mark in used}
 
 
-def _verdict_rows(found: Rescaled) -> list[tuple[str, list[Look]]]:
-    """What is asked, and the answer at every c."""
-    n, floor = len(found.seeds), at_last_tap(f"published: ‖g_L‖ under {power(PUBLISHED_FLOOR, digits=2)}", found)
-    return [
-        (floor, [_count(j.floor, n) for j in found.judgements]),
-        (f"published: growth over {PUBLISHED_GROWTH:g} in a block", [_count(j.growth, n) for j in found.judgements]),
-        ("ours: gradient unresolved (CS002)", [_count(j.unresolved, n) for j in found.judgements]),
-        ("ours: verdict", [_word(j) for j in found.judgements]),
-    ]
-
-
-def _count(fired: int, seeds: int) -> Look:
-    return QUIET if fired == 0 else ALARM if fired == seeds else MIXED
-
-
-def _word(judgement: Judgement) -> Look:
-    return {"trustworthy": QUIET, "walk back": ALARM}.get(judgement.word, MIXED)
+def describe(records: Sequence[Record]) -> Caption:
+    """How norms go with c, the largest changes of what has no units, and what is concluded at every c."""
+    found = select(records)
+    first, span, said = found.picked.first, np.ptp(np.log10(found.factors)) or np.nan, []
+    for name in SIZES:
+        logs = take_log(found.values(f"{name}_norm", -1))
+        quantity = found.at_last_tap(f"exponent of c in ‖{name}_L‖")
+        said.append(Statement.over(quantity, "BP", (logs[:, -1] - logs[:, 0]) / span, panel="A"))
+    accuracy, g_rel, noise = found.values("accuracy"), found.values("g_rel", -1), found.worst_noise()
+    changes = {
+        "largest change of accuracy, pp": 100 * np.abs(accuracy - accuracy[:, :1]),
+        "largest change of g_rel, %": 100 * np.abs(g_rel / g_rel[:, :1] - 1),
+        "largest g_noise": noise,
+        "largest distance of cos(a, g) from 1": np.abs(found.values("cos") - 1),
+    }
+    largest = {name: float(np.max(values)) for name, values in changes.items()}
+    said += [Statement(name, "BP", v, panel="B", form=".2g") for name, v in largest.items() if np.isfinite(v)]
+    if (flipped := found.count_flipped()) is not None:
+        rows = f"{flipped} of {first.facts.test_rows:,}"
+        said.append(Statement("test rows answered differently", "BP", rows, panel="B"))
+    for cell in found.picked:
+        group, (alarms, verdict) = f"c = {'1' if cell.key == (1.0,) else power(cell.key[0])}", found.judge(cell)
+        for name, fired in alarms.items():
+            said.append(Statement(f"seeds with {name}", group, f"{fired} of {len(cell.runs)}", panel="C"))
+        said.append(Statement("verdict", group, verdict.word, ", ".join(verdict.codes), panel="C"))
+    rows = f"measured on {first.last.rows:,} test rows, accuracy on {first.facts.test_rows:,}"
+    gaps = (*(f"c = {gap}" for gap in found.picked.gaps), *["frozen baselines: not on record"] * (not found.frozen))
+    return Caption(TITLE, READING, f"{say_setting(found.picked)}; {rows}", tuple(said), gaps)

@@ -1,0 +1,77 @@
+"""Means over seeds with their intervals, a row each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from creditscope.auditing.stats import geometric_interval, t_interval
+from creditscope.plots._panel import SIZE, new_axes
+from creditscope.plots._style import BAND, GREY, INK, SMALL, text_width
+from creditscope.text import span
+
+ROW = 0.2
+"""Height of a row in a figure of its own, inches."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Values of one thing, one for each seed: in which row they are drawn, and how."""
+
+    row: str
+    values: Sequence[float] | np.ndarray
+    name: str = ""
+    """Which one of its row, where there are several."""
+    marker: str = "o"
+    colour: str = INK
+    face: str = "white"
+    note: str = ""
+    """What is written at the left of the row."""
+
+    def known(self, *, log: bool = False) -> np.ndarray:
+        """The values there are; on a log axis those above 0."""
+        found = np.asarray(self.values, dtype=float)
+        return found[np.isfinite(found) & (found > 0 if log else True)]
+
+
+def forest(estimates: Sequence[Estimate], *, log: bool = False, ax: Axes | None = None) -> Axes:
+    """A row for each label: the mean with its 95 % t interval over seeds, and every seed as a tick.
+
+    Estimates of the same row are drawn below one another. With `log` means and intervals are those of the logarithm.
+    """
+    rows: dict[str, list[Estimate]] = {}
+    for one in estimates:
+        rows.setdefault(one.row, []).append(one)
+    room = max((text_width(row) for row in rows), default=0.0)
+    with new_axes(ax, (SIZE[0] + room, 0.6 + ROW * len(estimates))) as ax:
+        ax.set_xscale("log" if log else "linear")
+        ax.set_yticks(range(len(rows)), list(rows))
+        ax.set_ylim(len(rows) - 0.5, -0.5)
+        ax.tick_params(axis="y", length=0)
+        ax.minorticks_off()
+        for y, own in enumerate(rows.values()):
+            if y:
+                ax.axhline(y - 0.5, color=BAND, lw=0.5, zorder=0)
+            for i, one in enumerate(own):
+                _draw(ax, one, y + (i - (len(own) - 1) / 2) / (len(own) + 1), log=log)
+        counts = [len(one.known(log=log)) for one in estimates if one.known(log=log).size]
+        seeds = f"{span(min(counts), max(counts))} seeds" if counts and max(counts) > 1 else "one seed"
+        ax.set_title(f"mean, 95 % t interval over {seeds}", loc="left", size=SMALL, color=GREY)
+    return ax
+
+
+def _draw(ax: Axes, one: Estimate, y: float, *, log: bool) -> None:
+    known, name = one.known(log=log), f"{one.row} {one.name}".strip()
+    if known.size:
+        found = (geometric_interval if log else t_interval)(known.tolist())
+        ends = [found.mean if bound is None else bound for bound in (found.low, found.high)]
+        ax.plot(ends, [y, y], color=one.colour, lw=0.9, zorder=3, solid_capstyle="butt", gid=f"{name} interval")
+        ax.plot(known, [y] * len(known), "|", color=one.colour, ms=3.5, mew=0.7, zorder=3, gid=f"{name} seeds")
+        look = {"mec": one.colour, "mfc": one.face, "mew": 0.7, "ms": 4.2}
+        ax.plot([found.mean], [y], one.marker, zorder=4, gid=name, **look)
+    if one.note:
+        ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+        side = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points", "annotation_clip": False}
+        how = {"size": SMALL, "color": GREY, "va": "center", "zorder": 2.5, "gid": f"{name} note"}
+        ax.annotate(one.note, (0, y), (3, 0), bbox=ground, **side, **how)
