@@ -12,7 +12,7 @@ from scipy import stats
 
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import FIGURES
-from creditscope.paper.figures._controls import MARGIN, Row, control_name, judge
+from creditscope.paper.figures._controls import MARGIN, ControlRow, control_name, judge
 from creditscope.paper.figures.bottleneck_controls import describe, plot_bottleneck_controls
 from creditscope.paper.studies import collect, find_missing
 from creditscope.paper.studies.bottleneck_controls import BASELINE, CONTROLS, bottleneck_controls
@@ -230,7 +230,7 @@ class TestAnswers:
         rows = []
         for control, values in ((CONTROLS[1], accuracies), (BASELINE, (0.1, 0.11, 0.12))):
             runs = {s: make_run(wanted, accuracy=a, zeros=True) for s, a in enumerate(values)}
-            rows.append(Row(control, Cell((10, control.name), runs, {}, {})))
+            rows.append(ControlRow(control, Cell((10, control.name), runs, {}, {})))
         assert judge(rows[0], rows[1], majority=MAJORITY) == answer
 
 

@@ -8,7 +8,6 @@ from builders import QUICK, make_record, make_snapshot, write_record
 
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.options import declared_options
-from creditscope.paper.figures._selection import select_runs
 from creditscope.paper.studies import Study, collect, find_missing, find_wanted, studies_at
 from creditscope.paper.studies._recipes import TEN_SEEDS
 from creditscope.paper.studies._study import DEFAULTS, fits
@@ -175,13 +174,6 @@ def test_what_is_missing_is_named_once(tmp_path):
     study, problems = Study("mine", (*STUDY.runs, *({**wanted, "seed": 9, "lr": lr} for lr in (1.0, 2.0, 3.0)))), []
     collect(study, tmp_path, train=False, problems=problems)
     assert problems[0].endswith(": fa seed 2, fa seed 9 (3 runs).")
-
-
-def test_a_rung_of_the_ladder_is_not_drawn_for_the_run():
-    full = [make_record(rule=rule, seed=1, accuracy=0.5) for rule in ("bp", "dfa")]
-    rungs = [make_record(rule=rule, seed=1, accuracy=0.9, train_last=2) for rule in ("bp", "dfa")]
-    chosen = select_runs([*rungs, *full], rules=("bp", "dfa"))
-    assert [g.per_run("accuracy").tolist() for g in chosen.groups] == [[0.5], [0.5]]
 
 
 def setting_of(wanted, *left_out) -> str:

@@ -76,8 +76,7 @@ def full_disk(monkeypatch, seed: int, epoch: int) -> None:
 class TestAlone:
     @pytest.mark.parametrize(("rule", "others"), ALONE, ids=str)
     def test_a_stopped_run_goes_on_and_ends_alike(self, tmp_path, rule, others):
-        for _ in range(3):
-            spec = stopped(tmp_path, rule, after=2, **others)
+        *_, spec = [stopped(tmp_path, rule, after=2, **others) for _ in range(3)]
         assert ends_alike(tmp_path, spec)
         folder = run_folder(tmp_path, spec)
         assert read_record(folder).provenance.resumes == 3

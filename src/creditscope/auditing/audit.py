@@ -11,13 +11,14 @@ from creditscope.auditing.columns import Shown, method_frame
 from creditscope.auditing.depth import Rung, TrainedDepth, depth_ladder, paired_interval, trained_depth, use_of_depth
 from creditscope.auditing.judge import judge_method, judge_seeds, mute_findings
 from creditscope.auditing.methods import Method, accuracies, group_methods
-from creditscope.auditing.per_tap import TapAudit, audit_taps, largest_growth
+from creditscope.auditing.per_tap import TapAudit, audit_taps
 from creditscope.auditing.stats import INTERVALS, Interval, IntervalKind, known_mean, t_interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.verdict import Verdict, reach_verdict
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.record import Record, load_records
 from creditscope.record.load import collection_paused
+from creditscope.record.table import largest_growth
 
 if TYPE_CHECKING:
     from creditscope.auditing.card import Card

@@ -9,8 +9,8 @@ from creditscope.auditing.methods import Method, Moment
 from creditscope.auditing.stats import INTERVALS, Interval, IntervalKind, geometric_interval, known_mean
 from creditscope.auditing.tap_credit import CreditAnswer, asked_taps, judge_taps, null_of_mean, stem_taps
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.record import Facts, Snapshot
 from creditscope.record.schema import TapMeasures
+from creditscope.record.table import growths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,26 +67,6 @@ class TapAudit:
 
 GEOMETRIC = ("growth", "h_norm", "g_norm", "g_rel", "ratio")
 """Sizes, which are averaged as logarithms."""
-
-
-def growths(facts: Facts, snapshot: Snapshot) -> dict[int, float]:
-    """Over every residual stage of equal shape, by tap."""
-    rms, found = snapshot.taps.h_rms, {}
-    for tap in comparable_taps(facts):
-        above, below = rms[tap], rms[tap - 1]
-        if above is not None and below:
-            found[tap] = above / below
-    return found
-
-
-def largest_growth(facts: Facts, snapshot: Snapshot) -> float | None:
-    """Over one block; None where no two taps can be compared."""
-    return max(growths(facts, snapshot).values(), default=None)
-
-
-def comparable_taps(facts: Facts) -> list[int]:
-    """Residual taps of the same shape as the tap before."""
-    return [t for t, adds in enumerate(facts.residual) if adds and facts.tap_shapes[t] == facts.tap_shapes[t - 1]]
 
 
 def audit_taps(method: Method, limits: Thresholds, *, kind: IntervalKind) -> tuple[TapAudit, ...]:

@@ -78,8 +78,8 @@ def richest(records: Sequence[Record]) -> list[Record]:
 def to_xarray(records: Sequence[Record]):
     """Every per-tap quantity as (rule, seed, epoch, tap), the scalars as (rule, seed, epoch); gaps are NaN.
 
-    Records are of one setting. Frozen runs and rungs of the depth ladder are rules of their own, "dfa, frozen". (No axis
-    is called method, because that is what `sel` calls its way to fill gaps.)
+    Records are of one setting. Frozen runs and rungs of the depth ladder are rules of their own, "dfa, frozen".
+    (No axis is called method, because that is what `sel` calls its way to fill gaps.)
     """
     import xarray as xr
 

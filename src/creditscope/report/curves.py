@@ -8,8 +8,9 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from creditscope.auditing.methods import Method
-from creditscope.plots._quantities import SCALARS, is_size, title
+from creditscope.plots._quantities import is_size, title
 from creditscope.record import Snapshot
+from creditscope.record.table import SCALARS
 from creditscope.report.colours import decades, power
 from creditscope.report.history import drawn_records, mean_over_seeds, pick, shared_epochs
 from creditscope.text import amount, number

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from creditscope.auditing.checks._check import Check, Finding, MethodCheck, Outcome, RunCheck
 from creditscope.auditing.methods import Method, Moment, accuracies
-from creditscope.auditing.per_tap import comparable_taps, largest_growth
 from creditscope.auditing.stats import known_mean
 from creditscope.auditing.thresholds import (
     PUBLISHED_FLOOR,
@@ -14,6 +13,7 @@ from creditscope.auditing.thresholds import (
     Thresholds,
 )
 from creditscope.record import Record
+from creditscope.record.table import comparable_taps, largest_growth
 from creditscope.text import amount, number
 
 

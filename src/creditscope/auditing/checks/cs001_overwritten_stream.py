@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from creditscope.auditing.checks import Finding, Moment, RunCheck, Thresholds, register_check
 from creditscope.auditing.checks._check import pool_sizes
-from creditscope.auditing.per_tap import comparable_taps, growths
 from creditscope.auditing.thresholds import PUBLISHED_GROWTH
+from creditscope.record.table import comparable_taps, growths
 from creditscope.text import amount, name_all
 
 

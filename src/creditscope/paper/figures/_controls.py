@@ -11,9 +11,9 @@ import numpy as np
 
 from creditscope.auditing.stats import Interval, t_bounds, t_interval
 from creditscope.errors import CreditscopeError
-from creditscope.paper.figures._measures import count_all_zero, count_zero_norms, decay_ratio
+from creditscope.paper.figures._depths import decay_ratios
 from creditscope.paper.studies.bottleneck_controls import BASELINE, CONTROLS, FIELDS, NET, Control
-from creditscope.record import Facts, Record, RunSpec, Snapshot
+from creditscope.record import Facts, Record, RunSpec
 from creditscope.record.pick import Cell, Picked, pick
 
 MARGIN = 0.05
@@ -23,26 +23,22 @@ CONFIDENCE = 0.95
 UNTRAINED = Control("untrained net", "")
 FREE = (*FIELDS, *(f"net_options.{name}" for name in NET), "task_options.normalisation")
 """What controls change."""
-Answer = Literal["learns", "zeros gone", "fails", "undecided", "not judged", ""]
+ControlAnswer = Literal["learns", "zeros gone", "fails", "undecided", "not judged", ""]
 """Of a control: learning returns; it does not, but the zeros go; neither; seeds disagree; what it is held against has
 not collapsed in every seed; no answer (no runs, or a row that others are held against)."""
 
 
 @dataclass(frozen=True)
-class Row:
+class ControlRow:
     """One control at one depth, over seeds: at the end, of the untrained net at the start."""
 
     control: Control
     cell: Cell
-    answer: Answer = ""
+    answer: ControlAnswer = ""
 
     def values(self, quantity: str) -> np.ndarray:
         """(seeds,) or (seeds, layers); NaN where it was not measured."""
         return self.cell.values(quantity, untrained=self.control is UNTRAINED)
-
-    def moments(self) -> list[Snapshot]:
-        """By seed."""
-        return [r.snapshots[0 if self.control is UNTRAINED else -1] for r in self.cell.records]
 
     def accuracies(self) -> dict[int, float]:
         """By seed, where measured."""
@@ -61,11 +57,13 @@ class Row:
 
     def zero_norms(self) -> tuple[int, int]:
         """Weight gradients whose plain float32 norm is 0, of all layers and seeds."""
-        return count_zero_norms(self.moments())
+        norms = self.values("weights.exact_float32")
+        return int((norms == 0).sum()), int((~np.isnan(norms)).sum())
 
     def all_zero(self) -> tuple[int, int]:
         """Weight gradients of which every element is 0, of all layers and seeds."""
-        return count_all_zero(self.moments())
+        flags = self.values("weights.exact_all_zero")
+        return int((flags > 0).sum()), int((~np.isnan(flags)).sum())
 
     def output_error(self) -> float:
         """‖∂L/∂Z_out‖_F, median over seeds."""
@@ -82,7 +80,7 @@ class Row:
 
     def decay_ratio(self) -> float:
         """Decay term over data gradient before training, median over layers and seeds; NaN if it is no part of it."""
-        return decay_ratio(self.cell.records)
+        return _median(decay_ratios(self.cell)) if self.cell else np.nan
 
 
 def _median(values: np.ndarray) -> float:
@@ -96,7 +94,7 @@ class Block:
     """All rows of one depth, the baseline first."""
 
     depth: int
-    rows: tuple[Row, ...]
+    rows: tuple[ControlRow, ...]
     facts: Facts
     majority: float
     """Accuracy of the best constant answer."""
@@ -133,12 +131,12 @@ def control_name(spec: RunSpec) -> str | None:
 
 def _judge_depth(found: Picked, depth: int) -> Block:
     """The rows of one depth with their answers, and the untrained net below the baseline."""
-    rows = {control.name: Row(control, found[depth, control.name]) for control in CONTROLS}
+    rows = {control.name: ControlRow(control, found[depth, control.name]) for control in CONTROLS}
     baseline = rows.pop(BASELINE.name)
     facts = baseline.cell.first.facts
     early = {seed: r for seed, r in baseline.cell.runs.items() if r.snapshots[0].epoch == 0}
     late = dict.fromkeys(baseline.cell.runs.keys() - early, "not measured before training")
-    untrained = Row(UNTRAINED, Cell((depth, UNTRAINED.name), early, {**baseline.cell.lost, **late}, {}))
+    untrained = ControlRow(UNTRAINED, Cell((depth, UNTRAINED.name), early, {**baseline.cell.lost, **late}, {}))
     majority, judged = facts.best_constant or 0.0, []
     for row in rows.values():
         reference = rows[row.control.against.name] if row.control.against else baseline
@@ -146,7 +144,7 @@ def _judge_depth(found: Picked, depth: int) -> Block:
     return Block(depth, (baseline, untrained, *judged), facts, majority)
 
 
-def judge(row: Row, reference: Row, *, majority: float) -> Answer:
+def judge(row: ControlRow, reference: ControlRow, *, majority: float) -> ControlAnswer:
     """Whether the control removes the collapse of the reference.
 
     Learns: the lower bounds of its accuracy over the majority class, and of its paired gain over the reference, are

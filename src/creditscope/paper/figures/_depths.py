@@ -110,3 +110,18 @@ def median(values: np.ndarray) -> float | None:
     """Of all there are."""
     known = values[~np.isnan(values)]
     return float(np.median(known)) if len(known) else None
+
+
+def decay_ratios(cell: Cell) -> np.ndarray:
+    """weight_decay · ‖W‖ / ‖∂L/∂W‖ before training, (seeds, layers); 0 for layers that do not decay.
+
+    NaN where decay is no part of the gradient, or not known.
+    """
+    spec = spec_of(cell.first)
+    sizes, gradients = (cell.values(f"weights.{field}", untrained=True) for field in ("w_norm", "exact_norm"))
+    if spec.optimiser == "adamw" or cell.first.snapshots[0].epoch or np.isnan(sizes).all():
+        return np.array([np.nan])
+    decays = spec.weight_decay * sizes
+    decays[:, 1:] *= spec.decay_on == "all"
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((decays == 0) & ~np.isnan(gradients), 0.0, decays / gradients)

@@ -1,14 +1,15 @@
 """Figures over training: nets from top to bottom, quantities from left to right, a line per rule."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from creditscope.auditing.criteria import CRITERIA, Criterion
-from creditscope.auditing.methods import Moment, first_epoch
+from creditscope.auditing.checks import PUBLISHED
+from creditscope.auditing.judge import first_fired
+from creditscope.auditing.methods import first_epoch
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_missing, say_setting
@@ -20,7 +21,8 @@ from creditscope.record import Facts, Record, RunSpec, Snapshot
 from creditscope.record.pick import Cell, Picked, pick
 from creditscope.text import span, subscript
 
-PUBLISHED = tuple(criterion for criterion in CRITERIA if criterion.kind == "published")
+TRACED = ("growth", "floor")
+"""Published diagnostics that look at a moment of a run."""
 PLAIN = {"penalty": 0.0, "credit_norm": "none", "targets": "true"}
 STREAM, SECOND_GRADIENT = ("head_taps.h_norm", -1), ("head_taps.g_norm", 2)
 TOP_GRADIENT, ACCURACY = ("head_taps.g_norm", -1), ("accuracy", None)
@@ -122,7 +124,8 @@ class OverTraining:
         noise = cell.course("head_taps.g_noise", tap=top)[1]
         below = [first_epoch(r, lambda s: under_floor(s, top)) for r in cell.records]
         epochs = {f"{symbol(facts, gradient, top)} under the floor": below} if top != -1 else {}
-        epochs |= {criterion.name: [_first_fired(criterion, r) for r in cell.records] for criterion in PUBLISHED}
+        for check in (PUBLISHED[name] for name in TRACED):
+            epochs[check.code] = [first_fired(check, r, head_only=True) for r in cell.records]
         said += [Statement(f"first epoch with {name}", group, when(own), panel=panel) for name, own in epochs.items()]
         if not np.isnan(noise).all():
             most = float(np.nanmax(noise))
@@ -149,11 +152,6 @@ def under_floor(snapshot: Snapshot, tap: int) -> bool:
     """Whether BP's gradient there is under the published floor."""
     value = snapshot.head_taps.g_norm[tap]
     return value is not None and value < PUBLISHED_FLOOR
-
-
-def _first_fired(criterion: Criterion, record: Record) -> int | None:
-    """By the same tokens as what is drawn."""
-    return first_epoch(record, lambda s: criterion.fires(Moment.of(record, replace(s, taps=s.head_taps))))
 
 
 def when(epochs: Sequence[int | None]) -> str:

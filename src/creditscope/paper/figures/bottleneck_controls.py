@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from creditscope.paper.figures import register_figure
-from creditscope.paper.figures._controls import CONFIDENCE, MARGIN, Block, Controls, Row, select_controls
+from creditscope.paper.figures._controls import CONFIDENCE, MARGIN, Block, ControlRow, Controls, select_controls
 from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_setting
 from creditscope.paper.studies.bottleneck_controls import CONTROLS
 from creditscope.plots import Caption, Estimate, Statement, forest
@@ -26,16 +26,16 @@ LOOKS = {
     "fails": ("X", RED, "fails: the collapse stays"),
 }
 """Marker, colour and meaning by answer; what has none of these is an open circle."""
-ZEROS: dict[str, tuple[Callable[[Row], tuple[int, int]], str, float]] = {
-    "float32 norm 0": (Row.zero_norms, "#9ecae1", 0.62),
-    "every element 0": (Row.all_zero, "#08519c", 0.3),
+ZEROS: dict[str, tuple[Callable[[ControlRow], tuple[int, int]], str, float]] = {
+    "float32 norm 0": (ControlRow.zero_norms, "#9ecae1", 0.62),
+    "every element 0": (ControlRow.all_zero, "#08519c", 0.3),
 }
 """The two kinds of zero gradients: their count, and colour and height of a bar."""
-SIZES: dict[str, Callable[[Row], float]] = {
-    "output error ‖∂L/∂Z‖": Row.output_error,
-    "probe accuracy": Row.probe,
-    "spread of nodes": Row.dispersion,
-    "decay term over gradient": Row.decay_ratio,
+SIZES: dict[str, Callable[[ControlRow], float]] = {
+    "output error ‖∂L/∂Z‖": ControlRow.output_error,
+    "probe accuracy": ControlRow.probe,
+    "spread of nodes": ControlRow.dispersion,
+    "decay term over gradient": ControlRow.decay_ratio,
 }
 TITLE = "Backprop in deep GCNs by one recipe, with one thing changed at a time."
 READING = (

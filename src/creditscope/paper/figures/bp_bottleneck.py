@@ -16,7 +16,7 @@ from creditscope.paper.figures._layout import draw_key, grey_key, head, make_pag
 from creditscope.plots import Caption, Statement
 from creditscope.plots._style import GREY, styled
 from creditscope.record import Record
-from creditscope.record.pick import Cell, Picked, spec_of
+from creditscope.record.pick import Cell, Picked
 
 DIFFERS = 0.01
 """Relative difference from which on a float32 norm is drawn beside the true one."""
@@ -102,21 +102,6 @@ def uniform_error(found: Picked) -> float:
     return math.sqrt((classes - 1) / classes) / math.sqrt(found.first.last.rows_covered)
 
 
-def decay_ratios(cell: Cell) -> np.ndarray:
-    """weight_decay · ‖W‖ / ‖∂L/∂W‖ before training, (seeds, layers); 0 for layers that do not decay.
-
-    NaN where decay is no part of the gradient, or not known.
-    """
-    spec = spec_of(cell.first)
-    sizes, gradients = (cell.values(f"weights.{field}", untrained=True) for field in ("w_norm", "exact_norm"))
-    if spec.optimiser == "adamw" or cell.first.snapshots[0].epoch or np.isnan(sizes).all():
-        return np.array([np.nan])
-    decays = spec.weight_decay * sizes
-    decays[:, 1:] *= spec.decay_on == "all"
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((decays == 0) & ~np.isnan(gradients), 0.0, decays / gradients)
-
-
 def _state(cell: Cell, uniform: float) -> list[Statement]:
     accuracy, probe, medians = cell.values("accuracy"), cell.values("layers.probe"), _depths.quartiles(norms(cell))[1]
     plain, all_zero = cell.values("weights.exact_float32"), cell.values("weights.exact_all_zero")
@@ -132,7 +117,7 @@ def _state(cell: Cell, uniform: float) -> list[Statement]:
         "probe accuracy between input and output": _depths.median(probe[:, 1:-1]),
         "the same before training": _depths.median(cell.values("layers.probe", untrained=True)[..., 1:-1]),
         "constant states": f"{np.isnan(probe).sum()} of {probe.size}",
-        "decay over gradient": _depths.median(decay_ratios(cell)),
+        "decay over gradient": _depths.median(_depths.decay_ratios(cell)),
     }
     return [
         Statement.over("accuracy", _depths.name(cell), accuracy),

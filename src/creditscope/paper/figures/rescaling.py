@@ -10,14 +10,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from creditscope.auditing import audit
-from creditscope.auditing.criteria import CRITERIA
-from creditscope.auditing.methods import Moment, group_methods
+from creditscope.auditing.checks import PUBLISHED
+from creditscope.auditing.judge import judge_run
+from creditscope.auditing.methods import group_methods
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS, Thresholds
 from creditscope.auditing.verdict import Verdict
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_setting
-from creditscope.paper.studies import DerivedRecord
+from creditscope.paper.studies.rescaling import DerivedRecord
 from creditscope.plots import Caption, Statement
 from creditscope.plots._labels import label_ends
 from creditscope.plots._lines import Line
@@ -71,9 +72,9 @@ class Rescaled:
         """At one c: how many seeds raise each alarm, and the verdict over seeds."""
         method = audit([*cell.records, *self.frozen], mute=(BLOCKS,)).methods[0]
         alarms = {}
-        for criterion in (one for one in CRITERIA if one.kind == "published"):
-            name = f"{self.at_last_tap(criterion.name)} (published)"
-            alarms[name] = sum(criterion.fires(Moment.of(r)) for r in cell.records)
+        for check in (PUBLISHED["growth"], PUBLISHED["floor"]):
+            name = f"{self.at_last_tap(check.code)} (published)"
+            alarms[name] = sum(judge_run(check, r, Thresholds()).is_issue for r in cell.records)
         own = [finding for findings in method.seed_findings.values() for finding in findings]
         return {**alarms, "CS002": sum(f.is_issue for f in own if f.code == "CS002")}, method.verdict
 
