@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BROWSER := $(VENV)/.browser
 
-.PHONY: demo check test coverage lint format bench screenshots clean
+.PHONY: demo check test coverage lint format docs bench screenshots clean
 
 # Called from here, the demo also draws the figures of the records in results/paper.
 demo: $(READY)
@@ -32,7 +32,10 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/python docs/make_api.py
+
+# What pages repeat from records, classes and docstrings; a test says that it is what is committed.
+docs: $(READY)
+	$(BIN)/python docs/make.py
 
 # The environment is that of a worker process (train/pool.py).
 bench: export OMP_NUM_THREADS = 1

@@ -12,7 +12,7 @@ SOURCE = DOCS.parent / "src"
 WIDTH = 110
 HEAD = """# Public names
 
-Made from docstrings by `python docs/make_api.py`; the tests run every example. `import creditscope as cs` costs no
+Made from docstrings by `make docs`; the tests run every example. `import creditscope as cs` costs no
 torch, because names are loaded when they are used. Words are those of [architecture.md](architecture.md), the fields of
 a snapshot those of [measurements.md](measurements.md); [CONTRIBUTING.md](../CONTRIBUTING.md) tells where files go.
 """

@@ -12,11 +12,6 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 GALLERY = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
 MANUAL = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
 NUMBER = r"[+-]?\d*\.\d+"
-POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
-SIZE = re.compile(
-    r"(?<![\w.,-])(?:(?:(\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)[×·])?10([⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)|"
-    r"(\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e([+-]?\d+))?(?![\w⁰¹²³⁴⁵⁶⁷⁸⁹⁻]))"
-)
 
 
 def load_script(path: Path) -> ModuleType:
@@ -45,14 +40,3 @@ def assert_says(cell: str, *values: float | None) -> None:
     for text, value in zip(numbers, values, strict=True):
         unit = 10.0 ** -len(text.partition(".")[2])
         assert float(text) == pytest.approx(value, rel=0, abs=0.5001 * unit), cell
-
-
-def read_sizes(text: str) -> list[tuple[str, float, float]]:
-    """Every number in a text as written, its size, and what its last digit counts."""
-    found = []
-    for match in SIZE.finditer(text):
-        factor, raised, plain, exponent = match.groups(default="")
-        power = int((raised or exponent).translate(POWERS) or 0)
-        digits = (factor or plain or "1").replace(",", "")
-        found.append((match[0], float(digits) * 10.0**power, 10.0 ** (power - len(digits.partition(".")[2]))))
-    return found

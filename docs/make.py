@@ -1,34 +1,49 @@
-"""Fill the tables of README.md and docs/ that are made of results/paper and bench/results; needs no torch.
+"""Write what README.md and docs/ repeat from records, classes and docstrings; needs no torch.
 
-A table stands between `<!-- made: NAME -->` and `<!-- end -->`, NAME being a function in `TABLES`.
+Whole pages (api.md, reproduction.md, the numbers beside the gallery's images), and parts of others that stand between
+`<!-- made: NAME -->` and `<!-- end -->`, NAME being a function in `PARTS` and what it is asked for.
 
-Example: python docs/make_tables.py
+Example: python docs/make.py
 """
 
 import json
 import re
+import sys
+import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
+from make_api import make_page
+
 from creditscope.auditing import MethodAudit, audit
+from creditscope.auditing.checks import all_checks
 from creditscope.auditing.stats import Interval, write_points
+from creditscope.auditing.thresholds import table as threshold_table
+from creditscope.errors import CreditscopeError
+from creditscope.paper.commands.figure import drawable
+from creditscope.paper.figures import describe_figure
 from creditscope.paper.figures._graph_grid import name as method_name
 from creditscope.paper.figures._graph_grid import pick_graphs
 from creditscope.paper.published.compare import compare_settings, tally
 from creditscope.paper.published.numbers import AS_PUBLISHED, OURS, PUBLISHED, SAMPLE, SETTINGS
+from creditscope.paper.published.page import render_page
 from creditscope.paper.published.readings import RunFinder
 from creditscope.paper.studies import collect, resolve_study
 from creditscope.paper.studies.graph_depth import METHODS
+from creditscope.paper.studies.rescaling import DerivedRecord
 from creditscope.record import Record, load_records
+from creditscope.registry import FIGURES, STUDIES
 from creditscope.text import DASH, number, span
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "results" / "paper"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "studies.md", ROOT / "docs" / "performance.md")
+DOCS = ROOT / "docs"
+FILLED = (ROOT / "README.md", *(DOCS / f"{name}.md" for name in ("studies", "performance", "checks")))
+"""Pages with parts that are made; those of the checks, too."""
 MAIN = "cifar10 · resmlp (depth 4, width 256) · 100 epochs"
 """ResMLP with a terminal LayerNorm."""
 RULES = ("BP", "FA", "block FA", "DFA")
@@ -53,7 +68,8 @@ CONDITION = re.compile(
 )
 """Settings of graph_depth."""
 POWERS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
-MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MADE = re.compile(r"(<!-- made: (\w+)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+WIDTH = 120
 
 
 @dataclass
@@ -189,6 +205,67 @@ def took(shipped: Shipped) -> str:
     return table(["study", "runs", "worker seconds"], rows)
 
 
+def trained_twice(shipped: Shipped) -> str:
+    """How far accuracies moved when the same runs were trained again, by depth."""
+    runs = json.loads((ROOT / "bench" / "results" / "h200_twice.json").read_text(encoding="utf-8"))["runs"]
+    layers: dict[str, list[dict]] = {"up to 4": [], "6": [], "8 and more": []}
+    for run in runs:
+        layers["up to 4" if run["depth"] <= 4 else "6" if run["depth"] == 6 else "8 and more"].append(run)
+    rows = []
+    for depth, own in layers.items():
+        both = [run for run in own if None not in run["accuracy"]]
+        means: dict[tuple, list[list[float]]] = {}
+        for run in both:
+            key = tuple(run[name] for name in ("task", "rule", "depth", "residual", "epochs"))
+            means.setdefault(key, []).append(run["accuracy"])
+        moved = max(abs(run["accuracy"][1] - run["accuracy"][0]) for run in both)
+        whole = [found for found in means.values() if len(found) == 5]
+        mean = max((abs(sum(a - b for a, b in found) / 5) for found in whole), default=None)
+        same = sum(run["same_record"] for run in own)
+        rows.append([depth, str(len(own)), str(same), share(moved), DASH if mean is None else share(mean)])
+    return table(["layers", "runs", "equal to six digits", "accuracy moved by", "mean of five seeds moved by"], rows)
+
+
+def studies(shipped: Shipped) -> str:
+    """What each study asks, as its file says, and how many runs it has at either scale."""
+    rows = []
+    for name in STUDIES.names():
+        asks = (sys.modules[STUDIES.get(name).__module__].__doc__ or "").partition("\n")[0].rstrip(".")
+        counts = []
+        for scale in ("demo", "paper"):
+            try:
+                counts.append(f"{len(resolve_study(name, scale).runs):,}")
+            except CreditscopeError:
+                counts.append(DASH)
+        rows.append([f"`{name}`", asks, *counts])
+    rows.append(["all, each run once", "", "", f"{len(shipped.records):,}"])
+    return table(["study", "asks", "runs, `demo`", "runs, `paper`"], rows)
+
+
+def checks(shipped: Shipped) -> str:
+    """Every check with its title and what its class says."""
+    found = all_checks()
+    rows = [
+        [f"[{c.code}](checks/{c.code}.md)", c.title, (c.__doc__ or "").partition("\n")[0].rstrip(".")] for c in found
+    ]
+    return table(["code", "title", "in a line"], rows)
+
+
+def thresholds(shipped: Shipped, code: str) -> str:
+    """Those that a check goes by."""
+    rows = [
+        [f"`{row['name']}`", f"{row['value']:g}", row["meaning"], row["published"] or DASH]
+        for row in threshold_table()
+        if code in row["checks"]
+    ]
+    return table(["name", "value", "meaning", "published"], rows)
+
+
+def remedy(shipped: Shipped, code: str) -> str:
+    """What a check says that there is to do."""
+    return textwrap.fill(next(c.remedy for c in all_checks() if c.code == code), WIDTH, break_on_hyphens=False)
+
+
 def _judged(m: MethodAudit) -> list[str]:
     gain, depth = m.gain, m.trained_depth
     used = f"{write_points(gain)} ({gain.n})" if gain else DASH
@@ -226,20 +303,49 @@ def _size(value: float | None) -> str:
     return f"{digits}·10{str(int(power)).translate(POWERS)}"
 
 
-TABLES: dict[str, Callable[[Shipped], str]] = {
+PARTS: dict[str, Callable[..., str]] = {
     made.__name__: made
-    for made in (main_rules, settings, published, audit_main, audit_others, words, depth_used, graph_accuracies, took)
+    for made in (
+        main_rules,
+        settings,
+        published,
+        audit_main,
+        audit_others,
+        words,
+        depth_used,
+        graph_accuracies,
+        took,
+        trained_twice,
+        studies,
+        checks,
+        thresholds,
+        remedy,
+    )
 }
 
 
 def fill(text: str, shipped: Shipped) -> str:
-    """A page with every table made anew."""
-    return MADE.sub(lambda found: f"{found[1]}{TABLES[found[2]](shipped)}\n{found[3]}", text)
+    """A page with every part made anew."""
+    return MADE.sub(lambda m: f"{m[1]}{PARTS[m[2]](shipped, *filter(None, [m[3]]))}\n{m[4]}", text)
+
+
+def make_pages(shipped: Shipped) -> Iterator[tuple[Path, str]]:
+    """Every page that is made or has parts that are, as it should be."""
+    for page in (*FILLED, *sorted((DOCS / "checks").glob("*.md"))):
+        yield page, fill(page.read_text(encoding="utf-8"), shipped)
+    derived = []
+    for name in drawable():
+        study = resolve_study(name, "paper")
+        own = collect(study, RECORDS, records=shipped.records, train=False, problems=[])
+        derived += [record for record in own if isinstance(record, DerivedRecord)]
+        caption = describe_figure(FIGURES.get(name), own)
+        if caption:
+            yield DOCS / "images" / f"{name}.md", caption.markdown(name)
+    yield DOCS / "reproduction.md", render_page(shipped.records, derived)[0]
+    yield DOCS / "api.md", make_page()
 
 
 if __name__ == "__main__":
     records = load_records(RECORDS)
-    shipped = Shipped(records, audit(records).methods)
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        page.write_text(fill(text, shipped), encoding="utf-8")
+    for path, text in make_pages(Shipped(records, audit(records).methods)):
+        path.write_text(text, encoding="utf-8")
