@@ -12,8 +12,7 @@ from pages import assert_clear
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures.rescaling import ALARM, MIXED, QUIET, describe, plot_rescaling
-from creditscope.paper.studies import DerivedRecord
-from creditscope.paper.studies.rescaling import FACTORS
+from creditscope.paper.studies.rescaling import FACTORS, DerivedRecord
 from creditscope.record import Record
 
 

@@ -12,9 +12,9 @@ import torch
 
 import creditscope as cs
 from creditscope.errors import CreditscopeError
-from creditscope.paper.studies import DerivedRecord, collect
+from creditscope.paper.studies import collect
 from creditscope.paper.studies._rescale import load_run, rescaled
-from creditscope.paper.studies.rescaling import FACTORS, rescaling
+from creditscope.paper.studies.rescaling import FACTORS, DerivedRecord, rescaling
 from creditscope.record import load_records
 from creditscope.registry import STUDIES
 from creditscope.train.plan import plan_run
