@@ -267,7 +267,6 @@ class Pool(nn.Module):
         ({}, {"mask": torch.ones(15, dtype=torch.bool)}, r"\(15,\)"),
         ({}, {"inputs": torch.randn(1, 3, 6, 6), "target": torch.zeros(1, dtype=torch.long)}, "at least 2 rows"),
     ],
-    ids=str,
 )
 def test_bad_input_is_explained(options, given, said):
     model, x, y = images()
