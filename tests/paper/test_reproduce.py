@@ -167,7 +167,7 @@ class TestCommand:
         code, out, _ = call(*words)
         assert (code, "is incomplete" in out) == (0, False)
         assert {path.name for path in (tmp_path / "figures").iterdir()} == {
-            f"{name}.{kind}" for name in ("bp_bottleneck", "rescaling") for kind in ("png", "pdf")
+            f"{name}.{kind}" for name in ("bp_bottleneck", "rescaling") for kind in ("md", "pdf", "png", "tex")
         }
         assert len(list((tmp_path / "records" / "rescaling").iterdir())) == 3
         found = json.loads(summary.read_text())

@@ -26,6 +26,8 @@ TRACED = ("growth", "floor")
 PLAIN = {"penalty": 0.0, "credit_norm": "none", "targets": "true"}
 STREAM, SECOND_GRADIENT = ("head_taps.h_norm", -1), ("head_taps.g_norm", 2)
 TOP_GRADIENT, ACCURACY = ("head_taps.g_norm", -1), ("accuracy", None)
+ROOM, NEAR = 2.0, 100.0
+"""Factors: around the data, and from the floor within which it is shown."""
 READING = (
     "Thin lines are seeds, thick ones their mean (of log10 for norms); norms are medians over test rows, in a ViT of "
     "the class token. Dashed: the published floor of ‖g‖, where it is near; dotted: chance."
@@ -140,11 +142,17 @@ def symbol(facts: Facts, quantity: str, tap: int | None) -> str:
 
 
 def _draw_limits(column: np.ndarray, quantity: str, found: dict[Net, Picked | None]) -> None:
-    """The published floor where the data come near it, or chance."""
+    """The published floor where the data come near it, or chance; sizes that are all equal have a range, too."""
+    values = np.concatenate([line.get_ydata() for ax in column for line in ax.lines] or [np.array([1.0])])
+    least, most = np.nanmin(values), np.nanmax(values)
+    if quantity != "accuracy":
+        for ax in column:
+            ax.set_autoscaley_on(False)
+        column[0].set_ylim(least / ROOM, most * ROOM)
     for ax, picked in zip(column, found.values(), strict=True):
         if quantity == "accuracy" and picked and picked.first.facts.chance is not None:
             ax.axhline(picked.first.facts.chance, color=GREY, lw=0.8, ls=":", zorder=1, gid="chance")
-        elif quantity.endswith("g_norm") and ax.get_ylim()[0] < 100 * PUBLISHED_FLOOR:
+        elif quantity.endswith("g_norm") and least < NEAR * PUBLISHED_FLOOR:
             ax.axhline(PUBLISHED_FLOOR, color=GREY, lw=0.8, ls="--", zorder=1, gid="published floor")
 
 
