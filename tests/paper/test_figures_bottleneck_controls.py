@@ -21,6 +21,8 @@ from creditscope.record import LayerMeasures, Record, WeightFact
 from creditscope.record.pick import Cell
 from creditscope.train.plan import plan_run
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (1, 2, 3, 4)
 MAJORITY = 0.319
 ACCURACIES = {

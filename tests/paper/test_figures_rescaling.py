@@ -15,6 +15,8 @@ from creditscope.paper.figures.rescaling import ALARM, MIXED, QUIET, describe, p
 from creditscope.paper.studies.rescaling import FACTORS, DerivedRecord
 from creditscope.record import Record
 
+pytestmark = pytest.mark.slow
+
 
 def made(seed: int, c: float, **last) -> DerivedRecord:
     """A rescaled BP run: ‖h‖ = 10c, ‖g‖ = 0.1/c."""

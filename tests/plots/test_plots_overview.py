@@ -16,6 +16,8 @@ import creditscope as cs
 from creditscope import plots
 from creditscope.errors import CreditscopeError
 
+pytestmark = pytest.mark.slow
+
 
 def labels(fig):
     return [ax.get_label() for ax in fig.axes]

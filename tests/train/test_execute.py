@@ -19,6 +19,8 @@ from creditscope.train.execute import run_all
 from creditscope.train.plan import plan_run
 from creditscope.train.progress import Silent
 
+pytestmark = pytest.mark.slow
+
 TINY = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "epochs": 1, "tier": "quick"}
 RULES = '''
 import os
@@ -91,7 +93,6 @@ def crowd(tmp_path_factory) -> Crowd:
     return Crowd(tmp_path_factory.mktemp("crowd"))
 
 
-@pytest.mark.slow
 class TestWorkers:
     def test_the_good_runs_finish(self, crowd):
         for spec in (crowd.first, crowd.second, crowd.talks):
