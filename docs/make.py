@@ -92,8 +92,19 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def main_rules(shipped: Shipped) -> str:
-    """The audit of README."""
-    by_name = {m.method: m for m in shipped.methods if m.setting == MAIN}
+    """The audit of README at full scale."""
+    return _rules([m for m in shipped.methods if m.setting == MAIN])
+
+
+def demo_rules(shipped: Shipped) -> str:
+    """The audit that the demo prints."""
+    return _rules(
+        [m for m in audit(load_records(ROOT / "results" / "demo")).methods if m.setting.startswith("mnist1d")]
+    )
+
+
+def _rules(methods: Iterable[MethodAudit]) -> str:
+    by_name = {m.method: m for m in methods}
     rows = [
         [
             m.method,
@@ -307,6 +318,7 @@ PARTS: dict[str, Callable[..., str]] = {
     made.__name__: made
     for made in (
         main_rules,
+        demo_rules,
         settings,
         published,
         audit_main,
