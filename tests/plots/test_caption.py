@@ -71,5 +71,13 @@ def test_tex_is_plain_letters():
     assert said.isascii()
 
 
+def test_of_many_statements_a_tex_caption_holds_none_and_comments_hold_all():
+    many = tuple(Statement(f"q{i}", "g", float(i)) for i in range(30))
+    text = Caption("T.", "R.", statements=many).tex("name")
+    caption = next(line for line in text.splitlines() if "caption" in line)
+    assert "q7" not in caption
+    assert sum(line.startswith("% q") for line in text.splitlines()) == 30
+
+
 def test_files_lie_beside_the_picture(tmp_path):
     assert [path.name for path in make_caption().save(tmp_path, "mine")] == ["mine.md", "mine.tex"]

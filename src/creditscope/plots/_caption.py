@@ -37,6 +37,10 @@ TEX = str.maketrans(
 )
 
 
+FEW = 16
+"""Statements that a caption in TeX holds, at most."""
+
+
 @dataclass(frozen=True)
 class Statement:
     """One number that a figure shows: of which group, with its interval over seeds, and what it means.
@@ -126,16 +130,17 @@ class Caption:
         return "\n".join([f"![{self.title}]({name}.png)", "", words, "", *lines, ""])
 
     def tex(self, name: str) -> str:
-        """A float with the picture and the caption."""
-        words = " ".join([self.reading, *self.notes(), *self.sentences()]).translate(TEX)
-        title = self.title.translate(TEX)
+        """A float with the picture and the caption; of many statements each is a comment below, to choose from."""
+        few = len(self.statements) <= FEW
+        words = " ".join([self.reading, *self.notes(), *(self.sentences() if few else [])]).translate(TEX)
         lines = [
             r"\begin{figure}",
             r"  \centering",
             rf"  \includegraphics[width=\linewidth]{{{name}.pdf}}",
-            rf"  \caption{{\textbf{{{title}}} {words}}}",
+            rf"  \caption{{\textbf{{{self.title.translate(TEX)}}} {words}}}",
             rf"  \label{{fig:{name}}}",
             r"\end{figure}",
+            *([] if few else [f"% {sentence.translate(TEX)}" for sentence in self.sentences()]),
         ]
         return "\n".join([*lines, ""])
 
