@@ -22,7 +22,11 @@ SECTIONS = {
         "audit Audit Thresholds load_records CreditscopeError",
         "creditscope.record": "Record",
     },
-    "Draw any records": {"creditscope.plots": "overview pair credit sizes over_epochs ladder verdicts save_figure"},
+    "Draw any records": {
+        "creditscope.plots": "overview pair credit sizes over_epochs ladder verdicts "
+        "forest Estimate save_figure Caption Statement",
+        "creditscope.record.pick": "pick Picked Cell",
+    },
     "To add a rule": {
         "creditscope": "register_rule TapRule CreditContext LearningContext WeightRule",
         "creditscope.rules": "Rule convert_linears",

@@ -133,10 +133,15 @@ class TestRefusals:
         with pytest.raises(CreditscopeError, match="but got none among 1 that did not finish"):
             plots.credit([make_record(status="running")])
 
-    @pytest.mark.parametrize("draw", [plots.credit, plots.sizes])
-    def test_what_nobody_measured(self, runs, draw):
-        with pytest.raises(CreditscopeError, match=r"Expected records with .* rho, but got none\. Draw another"):
-            draw(runs, quantity="rho")
+    @pytest.mark.parametrize(("draw", "quantity"), [(plots.credit, "rho"), (plots.sizes, "head_taps.g_noise")])
+    def test_what_nobody_measured(self, draw, quantity):
+        bare = make_record(taps={"g_noise": None, "rho": None})
+        with pytest.raises(CreditscopeError, match=f"{quantity}, but got none"):
+            draw([bare], quantity=quantity)
+
+    def test_what_may_be_negative_is_no_size(self, runs):
+        with pytest.raises(CreditscopeError, match=r"plots\.credit\(records, quantity='cos'\)"):
+            plots.sizes(runs, "cos")
 
     @pytest.mark.parametrize("draw", [plots.credit, plots.sizes])
     def test_what_is_no_quantity_of_a_tap(self, runs, draw):

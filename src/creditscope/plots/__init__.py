@@ -4,7 +4,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from creditscope.errors import CreditscopeError
+
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from creditscope.plots._caption import Caption, Statement
@@ -47,14 +50,18 @@ _HOMES = {
 }
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'creditscope.plots' has no attribute {name!r}")
     return getattr(import_module(f"creditscope.plots.{_HOMES[name]}"), name)
 
 
-def save_figure(fig: "Figure", folder: str | Path, name: str, *, caption: "Caption | None" = None) -> list[Path]:
-    """Write NAME.png and NAME.pdf (Type-42 fonts, no date, so equal figures are equal files).
+def save_figure(fig: "Figure | Axes", folder: str | Path, name: str, *, caption: "Caption | None" = None) -> list[Path]:
+    """Write a figure, or that of a panel, as NAME.png and NAME.pdf: Type-42 fonts, no date, so equal figures are equal.
 
     With a caption NAME.md and NAME.tex, too, which show the figure above its words and numbers.
 
@@ -66,6 +73,9 @@ def save_figure(fig: "Figure", folder: str | Path, name: str, *, caption: "Capti
     """
     from creditscope.plots._style import styled
 
+    if caption is not None and not hasattr(caption, "markdown"):
+        raise CreditscopeError(f"Expected a plots.Caption beside a figure, but got {type(caption).__name__}.")
+    fig = getattr(fig, "figure", fig)  # of a panel
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"

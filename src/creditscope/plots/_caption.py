@@ -45,7 +45,8 @@ FEW = 16
 class Statement:
     """One number that a figure shows: of which group, with its interval over seeds, and what it means.
 
-    >>> Statement.over("accuracy", "DFA", [0.33, 0.35], verdict="above chance").text
+    >>> from creditscope import plots
+    >>> plots.Statement.over("accuracy", "DFA", [0.33, 0.35], verdict="above chance").text
     '0.34 ± 0.127'
     """
 
@@ -84,7 +85,13 @@ class Statement:
 
 @dataclass(frozen=True)
 class Caption:
-    """What stands beside a figure: what it shows and how to read it, by a person; the rest is computed."""
+    """What stands beside a figure: what it shows and how to read it, by a person; the rest is computed.
+
+    >>> from creditscope import plots
+    >>> said = (plots.Statement.over("accuracy", "BP", [0.7, 0.72]), plots.Statement("accuracy", "DFA", "diverged"))
+    >>> plots.Caption("Two rules.", "Dots are seeds.", statements=said).rows()[1:]
+    [['accuracy', 'BP', '0.71 ± 0.127', '2'], ['accuracy', 'DFA', 'diverged', '']]
+    """
 
     title: str
     reading: str

@@ -7,9 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from creditscope.auditing.stats import geometric_interval, t_interval
+from creditscope.errors import CreditscopeError
+from creditscope.plots._labels import write_note
 from creditscope.plots._panel import SIZE, new_axes
 from creditscope.plots._style import BAND, GREY, INK, SMALL, text_width
-from creditscope.text import span
+from creditscope.text import count, span
 
 ROW = 0.2
 """Height of a row in a figure of its own, inches."""
@@ -17,7 +19,12 @@ ROW = 0.2
 
 @dataclass(frozen=True)
 class Estimate:
-    """Values of one thing, one for each seed: in which row they are drawn, and how."""
+    """Values of one thing, one for each seed: in which row they are drawn, and how.
+
+    >>> from creditscope import plots
+    >>> plots.Estimate("DFA", [0.3, float("nan"), 0.4]).known().tolist()
+    [0.3, 0.4]
+    """
 
     row: str
     values: Sequence[float] | np.ndarray
@@ -35,15 +42,26 @@ class Estimate:
         return found[np.isfinite(found) & (found > 0 if log else True)]
 
 
-def forest(estimates: Sequence[Estimate], *, log: bool = False, ax: Axes | None = None) -> Axes:
+def forest(estimates: Sequence[Estimate], *, log: bool = False, ax: Axes | None = None, labels: bool = True) -> Axes:
     """A row for each label: the mean with its 95 % t interval over seeds, and every seed as a tick.
 
-    Estimates of the same row are drawn below one another. With `log` means and intervals are those of the logarithm.
+    Estimates of the same row are drawn below one another; `labels` writes their names. With `log` means and intervals
+    are those of the logarithm. Values that are not drawn, because they are no numbers or have no logarithm, are said.
+
+    >>> from creditscope import plots
+    >>> ax = plots.forest([plots.Estimate("BP", [0.7, 0.72]), plots.Estimate("DFA", [0.3, 0.4])])
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['BP', 'DFA']
     """
+    if not estimates or not all(isinstance(one, Estimate) for one in estimates):
+        raise CreditscopeError(
+            f"Expected a list of plots.Estimate to draw, but got {estimates!r:.60}. "
+            "Write [plots.Estimate(label, values), …]."
+        )
     rows: dict[str, list[Estimate]] = {}
     for one in estimates:
         rows.setdefault(one.row, []).append(one)
-    room = max((text_width(row) for row in rows), default=0.0)
+    room = max(text_width(row) for row in rows) + max(text_width(one.name) for one in estimates)
     with new_axes(ax, (SIZE[0] + room, 0.6 + ROW * len(estimates))) as ax:
         ax.set_xscale("log" if log else "linear")
         ax.set_yticks(range(len(rows)), list(rows))
@@ -54,14 +72,20 @@ def forest(estimates: Sequence[Estimate], *, log: bool = False, ax: Axes | None 
             if y:
                 ax.axhline(y - 0.5, color=BAND, lw=0.5, zorder=0)
             for i, one in enumerate(own):
-                _draw(ax, one, y + (i - (len(own) - 1) / 2) / (len(own) + 1), log=log)
+                _draw(ax, one, y + (i - (len(own) - 1) / 2) / (len(own) + 1), log=log, labels=labels)
         counts = [len(one.known(log=log)) for one in estimates if one.known(log=log).size]
         seeds = f"{span(min(counts), max(counts))} seeds" if counts and max(counts) > 1 else "one seed"
-        ax.set_title(f"mean, 95 % t interval over {seeds}", loc="left", size=SMALL, color=GREY)
+        lost = sum(len(one.values) for one in estimates) - sum(counts)
+        why = "not numbers above 0" if log else "not numbers"
+        write_note(
+            ax,
+            f"{'geometric ' * log}mean, 95 % t interval over {seeds}",
+            f"{why}, not drawn: {count(lost, 'value')}" * bool(lost),
+        )
     return ax
 
 
-def _draw(ax: Axes, one: Estimate, y: float, *, log: bool) -> None:
+def _draw(ax: Axes, one: Estimate, y: float, *, log: bool, labels: bool) -> None:
     known, name = one.known(log=log), f"{one.row} {one.name}".strip()
     if known.size:
         found = (geometric_interval if log else t_interval)(known.tolist())
@@ -70,8 +94,10 @@ def _draw(ax: Axes, one: Estimate, y: float, *, log: bool) -> None:
         ax.plot(known, [y] * len(known), "|", color=one.colour, ms=3.5, mew=0.7, zorder=3, gid=f"{name} seeds")
         look = {"mec": one.colour, "mfc": one.face, "mew": 0.7, "ms": 4.2}
         ax.plot([found.mean], [y], one.marker, zorder=4, gid=name, **look)
+    side = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points", "annotation_clip": False}
+    how = {"size": SMALL, "color": GREY, "va": "center", "zorder": 2.5}
     if one.note:
         ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-        side = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points", "annotation_clip": False}
-        how = {"size": SMALL, "color": GREY, "va": "center", "zorder": 2.5, "gid": f"{name} note"}
-        ax.annotate(one.note, (0, y), (3, 0), bbox=ground, **side, **how)
+        ax.annotate(one.note, (0, y), (3, 0), bbox=ground, gid=f"{name} note", **side, **how)
+    if one.name and labels:
+        ax.annotate(one.name, (1, y), (4, 0), gid=f"{name} name", **side, **{**how, "color": one.colour})

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from creditscope.errors import CreditscopeError
 from creditscope.plots._labels import label_ends, write_note
 from creditscope.plots._lines import lines_of, say_diverged, say_missing, say_seeds
 from creditscope.plots._panel import dodge, draw_series, draw_tap_axis, last_known, panel
-from creditscope.plots._quantities import NotMeasuredError, check_per_tap, mean_sd, take_log, title
+from creditscope.plots._quantities import NotMeasuredError, check_per_tap, is_size, mean_sd, take_log, title
 
 
 def sizes(records: Any, quantity: str = "g_norm", *, ax: Axes | None = None, labels: bool = True) -> Axes:
@@ -24,6 +25,11 @@ def sizes(records: Any, quantity: str = "g_norm", *, ax: Axes | None = None, lab
     'log'
     """
     check_per_tap(quantity)
+    if not is_size(quantity):
+        raise CreditscopeError(
+            f"Expected a size to draw on a log axis, but got {quantity}, which may be negative. Call "
+            f"plots.credit(records, quantity={quantity!r})."
+        )
     lines = lines_of(records)
     drawn = [line for line in lines if (line.per_tap(quantity) > 0).any()]
     if not drawn:

@@ -63,12 +63,13 @@ class Figure:
         from creditscope.paper.figures import describe_figure, save_figure
         from creditscope.paper.studies import collect, resolve_study
         from creditscope.record import load_records
-        from creditscope.registry import FIGURES
+        from creditscope.registry import FIGURES, STUDIES
 
         plot, problems = FIGURES.get(self.name), []
-        records = load_records(source, problems=problems) if source.exists() else []
-        study = resolve_study(self.name, self._choose_scales([self.name], records)[self.name])
-        found = collect(study, source, records=records, train=self.train, problems=problems, **self.training.options())
+        found = records = load_records(source, problems=problems) if source.exists() else []
+        if self.name in STUDIES.names():
+            study, how = resolve_study(self.name, self._choose_scales([self.name], records)[self.name]), self.training
+            found = collect(study, source, records=records, train=self.train, problems=problems, **how.options())
         caption = describe_figure(plot, found)
         say(caption.text().splitlines() if caption else [])
         say([f"wrote {path}" for path in save_figure(plot(found), self.out, self.name, caption=caption)])

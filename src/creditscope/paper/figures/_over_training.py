@@ -30,7 +30,7 @@ ROOM, NEAR = 2.0, 100.0
 """Factors: around the data, and from the floor within which it is shown."""
 READING = (
     "Thin lines are seeds, thick ones their mean (of log10 for norms); norms are medians over test rows, in a ViT of "
-    "the class token. Dashed: the published floor of ‖g‖, where it is near; dotted: chance."
+    "the class token. Dashed: the published floor of ‖g‖, where it is near{}."
 )
 
 
@@ -109,7 +109,8 @@ class OverTraining:
         settings = dict.fromkeys(say_setting(picked) for picked in known.values())
         gaps = [f"{net.title}: not on record" for net, picked in found.items() if not picked]
         gaps += [f"{net.title}, {gap}" for net, picked in known.items() for gap in picked.gaps]
-        return Caption(self.heading, READING, ". ".join(settings), tuple(statements), tuple(gaps))
+        reading = READING.format("; dotted: chance" if ACCURACY in self.columns else "")
+        return Caption(self.heading, reading, ". ".join(settings), tuple(statements), tuple(gaps))
 
     def _state(self, net: Net, cell: Cell) -> list[Statement]:
         group, panel, facts = cell.first.facts.rule.label, net.title, cell.first.facts

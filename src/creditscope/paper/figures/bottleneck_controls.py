@@ -14,6 +14,7 @@ from creditscope.paper.figures._controls import CONFIDENCE, MARGIN, Block, Contr
 from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_setting
 from creditscope.paper.studies.bottleneck_controls import CONTROLS
 from creditscope.plots import Caption, Estimate, Statement, forest
+from creditscope.plots._labels import laid_out_once
 from creditscope.plots._style import AMBER, GREY, INK, styled
 from creditscope.record import Record
 from creditscope.rule_styles import LOOKS as RULES
@@ -58,11 +59,12 @@ def plot_bottleneck_controls(records: Sequence[Record]) -> Figure:
         page: dict[str, Any] = {"height": 3.4, "sharey": True, "width_ratios": (5, 2) * len(found.blocks)}
         fig, axes = make_page(1, 2 * len(found.blocks), **page)
         pairs = axes.reshape(-1, 2)
-        for letter, block, (left, right) in zip(LETTERS, found.blocks, pairs, strict=False):
-            _draw_accuracies(left, block)
-            _draw_zeros(right, block)
-            head(left, letter, f"L = {block.depth}")
-            left.tick_params(axis="y", labelleft=left is axes[0, 0])
+        with laid_out_once(fig, notes=False):
+            for letter, block, (left, right) in zip(LETTERS, found.blocks, pairs, strict=False):
+                _draw_accuracies(left, block)
+                _draw_zeros(right, block)
+                head(left, letter, f"L = {block.depth}")
+                left.tick_params(axis="y", labelleft=left is axes[0, 0])
         reach = max(ax.get_xlim()[1] for ax in pairs[:, 0])
         for ax in pairs[:, 0]:
             ax.set_xlim(0, reach)

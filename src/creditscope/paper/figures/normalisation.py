@@ -19,6 +19,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_setting
 from creditscope.plots import Caption, Estimate, Statement, forest
+from creditscope.plots._labels import laid_out_once
 from creditscope.plots._style import FAINT, GREY, INK, styled
 from creditscope.record import Record, RunSpec
 from creditscope.record.pick import Cell, Key, Picked, pick, spec_of
@@ -135,27 +136,27 @@ def plot_normalisation(records: Sequence[Record]) -> Figure:
     with styled():
         page = {"height": 0.8 + height * len(settings), "sharex": "col", "sharey": True}
         fig, axes = make_page(len(settings), len(COLUMNS), **page)
-        for letter, setting, row in zip(LETTERS, settings, axes, strict=False):
-            cells = [cell for cell in found if cell.key[:2] == (setting, "DFA")]
-            columns = zip(*(measure(cell, uses.get(cell.key)) for cell in cells), strict=True)
-            for column, values, ax in zip(COLUMNS, columns, row, strict=True):
-                estimates = []
-                for cell, own in zip(cells, values, strict=True):
-                    marker, face = looks[cell.key[3]]
-                    lost = "" if cell else "not on record"
-                    lost = f"{len(cell.diverged)}/{len(found.seeds)} diverged" if cell.diverged else lost
-                    look = {"marker": marker, "face": face, "note": lost * (column is COLUMNS[0])}
-                    estimates.append(Estimate(cell.key[2], own, f"λ = {power(cell.key[3])}", **look))
-                forest(estimates, log=column.log, ax=ax)
-                head(ax, "", "")
-                ax.tick_params(axis="y", labelleft=column is COLUMNS[0])
-                ax.set_xlabel(column.title if setting == settings[-1] else "")
-                for value, line in ((column.neutral, {"color": FAINT}), (column.limit, {"color": GREY, "ls": ":"})):
-                    if value is not None:
-                        ax.axvline(value, lw=0.7, zorder=1, **line)
-            _draw_references(row[0], found, setting)
-            row[0].set_ylabel("credit norm")
-            head(row[0], letter, setting)
+        with laid_out_once(fig, notes=False):
+            for letter, setting, row in zip(LETTERS, settings, axes, strict=False):
+                cells = [cell for cell in found if cell.key[:2] == (setting, "DFA")]
+                columns = zip(*(measure(cell, uses.get(cell.key)) for cell in cells), strict=True)
+                for column, values, ax in zip(COLUMNS, columns, row, strict=True):
+                    estimates = []
+                    for cell, own in zip(cells, values, strict=True):
+                        marker, face = looks[cell.key[3]]
+                        lost = "" if cell else "not on record"
+                        lost = f"{len(cell.diverged)}/{len(found.seeds)} diverged" if cell.diverged else lost
+                        look = {"marker": marker, "face": face, "note": lost * (column is COLUMNS[0])}
+                        estimates.append(Estimate(cell.key[2], own, f"λ = {power(cell.key[3])}", **look))
+                    forest(estimates, log=column.log, ax=ax, labels=False)
+                    ax.tick_params(axis="y", labelleft=column is COLUMNS[0])
+                    ax.set_xlabel(column.title if setting == settings[-1] else "")
+                    for value, line in ((column.neutral, {"color": FAINT}), (column.limit, {"color": GREY, "ls": ":"})):
+                        if value is not None:
+                            ax.axvline(value, lw=0.7, zorder=1, **line)
+                _draw_references(row[0], found, setting)
+                row[0].set_ylabel("credit norm")
+                head(row[0], letter, setting)
         dot = {"mec": INK, "mew": 0.6, "ms": 4.5, "ls": ""}
         keys = [Line2D([], [], marker=m, mfc=face, label=f"λ = {power(p)}", **dot) for p, (m, face) in looks.items()]
         keys += [Line2D([], [], **look) for look in REFERENCES.values()]

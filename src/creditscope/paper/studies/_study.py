@@ -30,7 +30,7 @@ LARGEST_FIRST = ("paper", "demo")
 
 @dataclass(frozen=True)
 class Study:
-    """Wanted runs: fields of the run spec and options of the task; what is left out is the default.
+    """Wanted runs: task, net, rule and other fields of the run spec; of these what is left out is the default.
 
     Defaults of nets cannot be read without torch, so the runs name every option of their net.
 
@@ -131,6 +131,12 @@ def find_serving(study: Study, specs: Sequence[RunSpec]) -> list[RunSpec]:
 
 
 def _kind(given: Mapping[str, Any]) -> tuple:
+    lacking = [name for name in ("task", "net", "rule") if name not in given]
+    if lacking:
+        raise CreditscopeError(
+            f"Expected every run of a study to name its task, net and rule, but got one without {', '.join(lacking)}: "
+            f"{dict(given)}. Add it."
+        )
     return given["task"], given["net"], given["rule"], *[given.get(name, DEFAULTS[name]) for name in ASKED]
 
 
