@@ -25,7 +25,7 @@ SECTIONS = {
     "Draw any records": {
         "creditscope.plots": "overview pair credit sizes over_epochs ladder verdicts "
         "forest Estimate save_figure Caption Statement",
-        "creditscope.record.pick": "pick Picked Cell",
+        "creditscope.record.pick": "pick",
     },
     "To add a rule": {
         "creditscope": "register_rule TapRule CreditContext LearningContext WeightRule",

@@ -45,7 +45,11 @@ def is_size(quantity: str) -> bool:
     >>> is_size("g_norm"), is_size("growth"), is_size("cos")
     (True, True, False)
     """
-    return "norm" in quantity or "rms" in quantity or quantity.removeprefix(HEAD) in ("g_rel", "g_noise", "ratio", "growth")
+    return (
+        "norm" in quantity
+        or "rms" in quantity
+        or quantity.removeprefix(HEAD) in ("g_rel", "g_noise", "ratio", "growth")
+    )
 
 
 def check_per_tap(quantity: str) -> None:

@@ -161,6 +161,7 @@ def pick(
     last. An axis whose field `where` lists has all values listed, in that order; those without runs are gaps.
 
     >>> import creditscope as cs
+    >>> from creditscope.record.pick import pick
     >>> runs = cs.run(rule=["bp", "dfa"], task="digits", seeds=2, epochs=1, depth=1, width=8, tier="quick")
     >>> found = pick(runs.records, vary={"rule": "rule"}, where={"rule": ("bp", "dfa", "fa")})
     >>> found["dfa"].values("cos").shape, found.gaps
