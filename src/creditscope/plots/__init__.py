@@ -75,11 +75,11 @@ def save_figure(fig: "Figure | Axes", folder: str | Path, name: str, *, caption:
 
     if caption is not None and not hasattr(caption, "markdown"):
         raise CreditscopeError(f"Expected a plots.Caption beside a figure, but got {type(caption).__name__}.")
-    fig = getattr(fig, "figure", fig)  # of a panel
+    page: Any = fig.figure  # of a figure itself
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"
     with styled():
-        fig.savefig(png)
-        fig.savefig(pdf, metadata={"CreationDate": None})
+        page.savefig(png)
+        page.savefig(pdf, metadata={"CreationDate": None})
     return [png, pdf, *(caption.save(folder, name) if caption else [])]
