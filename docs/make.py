@@ -12,7 +12,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -22,6 +22,7 @@ from make_api import make_page
 from creditscope.auditing import MethodAudit, audit
 from creditscope.auditing.checks import all_checks
 from creditscope.auditing.stats import Interval, write_points
+from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
 from creditscope.errors import CreditscopeError
 from creditscope.paper.commands.figure import drawable
@@ -254,12 +255,10 @@ def studies(shipped: Shipped) -> str:
 
 
 def checks(shipped: Shipped) -> str:
-    """Every check with its title and what its class says."""
-    found = all_checks()
-    rows = [
-        [f"[{c.code}](checks/{c.code}.md)", c.title, (c.__doc__ or "").partition("\n")[0].rstrip(".")] for c in found
-    ]
-    return table(["code", "title", "in a line"], rows)
+    """Every check with its title and when it is an issue."""
+    limits = asdict(Thresholds())
+    rows = [[f"[{c.code}](checks/{c.code}.md)", c.title, c.when.format(**limits)] for c in all_checks()]
+    return table(["code", "title", "issue when"], rows)
 
 
 def thresholds(shipped: Shipped, code: str) -> str:

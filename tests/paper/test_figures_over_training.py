@@ -1,5 +1,6 @@
 """Figures over training (`snapshot_resmlp`, `snapshot_vit`, `cross_architecture`) against the records."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -150,3 +151,22 @@ class TestGaps:
             cross_architecture.describe([])
         with pytest.raises(CreditscopeError, match="lr"):
             plot_snapshot_vit([*make_vit(), make_run("dfa", 4, net="vit", lr=0.5)])
+
+
+def lose(record: Record, how: str) -> Record:
+    """A ViT run that diverged, or had a penalty; others as they are."""
+    if record.spec is None or record.spec.net != "vit":
+        return record
+    if how == "diverged":
+        return replace(record, provenance=replace(record.provenance, status="diverged", diverged_epoch=1))
+    return replace(record, spec=replace(record.spec, penalty=0.1))
+
+
+@pytest.mark.parametrize("how", ["diverged", "penalised"])
+def test_a_net_without_usable_runs_does_not_keep_the_others_from_being_drawn(how):
+    records = [lose(record, how) for record in make_cross()]
+    caption = cross_architecture.describe(records)
+    assert {statement.panel.partition(" ")[0] for statement in caption.statements} == {"ResMLP", "StudentNet,"}
+    assert any(gap.startswith("ViT-Mini") for gap in caption.gaps)
+    drawn = cross_architecture.plot_cross_architecture(records).axes[0]
+    assert bool(curves(drawn, "DFA seed")) == (how == "diverged")

@@ -24,6 +24,10 @@ def test_an_interval_is_that_of_students_t():
     assert (found.mean, found.low, found.high, found.n) == pytest.approx((np.mean(VALUES), low, high, 3))
 
 
+def test_values_that_are_all_equal_have_no_spread():
+    assert Statement.over("accuracy", "DFA", [0.13, 0.13, 0.13]).text == "0.13 ± 0"
+
+
 def test_of_logarithms_the_mean_is_geometric():
     assert Statement.over("‖g‖", "DFA", [1e-4, 1e-2], log=True).value.mean == pytest.approx(1e-3)
 
@@ -40,10 +44,10 @@ def test_what_is_no_interval_is_written_as_it_is(value, text):
 
 def test_a_table_has_a_row_for_each_and_no_empty_column():
     rows = make_caption().rows()
-    assert rows[0] == ["panel", "quantity", "group", "value", "n", "says"]
+    assert rows[0] == ["panel", "quantity", "group", "value ± 95 %", "n", "says"]
     assert [row[2:4] for row in rows[2:]] == [["DFA", "0.1"], ["BP", "diverged"]]
     assert rows[1][4:] == ["3", "above chance"]
-    assert Caption("", "", statements=(Statement("q", "g", 1.0),)).rows()[0] == ["quantity", "group", "value"]
+    assert Caption("", "", statements=(Statement("q", "g", 1.0),)).rows()[0] == ["quantity", "group", "value ± 95 %"]
 
 
 def test_text_groups_by_quantity_and_tells_what_is_missing():

@@ -67,6 +67,28 @@ def test_rules_may_have_options_of_their_own_but_each_only_one_variant():
         by_rule([*runs(), *runs(rules=("dfa",), seeds=(3,), **options)])
 
 
+def test_a_rule_has_one_variant_whatever_else_varies():
+    other = runs(rules=("dfa",), penalty=0.1, rule_options={"scale": "unit"})
+    with pytest.raises(CreditscopeError, match="scale"):
+        pick([*runs(), *other], vary={"rule": "rule", "penalty": "penalty"})
+
+
+def test_two_settings_are_not_taken_for_one_run_measured_twice():
+    """Whichever comes first: a field that is free may not differ between records of one group and seed."""
+    records = [*runs(), *runs(weight_decay=0.5)]
+    for given in (records, records[::-1]):
+        with pytest.raises(CreditscopeError, match="weight_decay"):
+            by_rule(given, free=("weight_decay",))
+
+
+def test_runs_that_all_diverged_can_be_asked_for():
+    records = [make_record(rule="dfa", seed=1, diverged=3)]
+    with pytest.raises(CreditscopeError, match="diverged"):
+        by_rule(records)
+    found = by_rule(records, lost=True).shared()
+    assert (list(found["dfa"].diverged), found.first.spec.seed) == ([1], 1)
+
+
 def test_the_richer_record_of_one_run_is_taken_or_the_one_chosen():
     records = runs(rules=("dfa",), seeds=(1,), tier="standard") + runs(rules=("dfa",), seeds=(1,), tier="quick")
     assert by_rule(records)["dfa"].first.spec.tier == "standard"

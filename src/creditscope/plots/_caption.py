@@ -1,7 +1,7 @@
 """What a figure states, as data, and its one writer each for text, Markdown, TeX and tables."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +37,8 @@ TEX = str.maketrans(
 )
 
 
+NIL = 1e-9
+"""A spread below this share of the mean is what rounding leaves of equal values."""
 FEW = 16
 """Statements that a caption in TeX holds, at most."""
 
@@ -72,7 +74,10 @@ class Statement:
     def text(self) -> str:
         """The number and how far its interval reaches."""
         if isinstance(self.value, Interval):
-            return self.value.text(self.form).removesuffix(f" (n = {self.value.n})")
+            found = self.value
+            if found.low is not None and found.high is not None and found.high - found.low < NIL * abs(found.mean):
+                return f"{number(found.mean, self.form)} ± 0"
+            return found.text(self.form).removesuffix(f" (n = {self.value.n})")
         return (
             DASH if self.value is None else self.value if isinstance(self.value, str) else number(self.value, self.form)
         )
@@ -80,7 +85,10 @@ class Statement:
     @property
     def n(self) -> str:
         """How many seeds, where it is an interval."""
-        return str(self.value.n) if isinstance(self.value, Interval) else ""
+        if not isinstance(self.value, Interval):
+            return ""
+        usual = next(f.default for f in fields(Interval) if f.name == "over")
+        return str(self.value.n) + ("" if self.value.over == usual else f" (over {self.value.over})")
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,7 @@ class Caption:
 
     def rows(self) -> list[list[str]]:
         """The statements as a table, its heading first; columns that say nothing are left out."""
-        heading = ["panel", "quantity", "group", "value", "n", "says"]
+        heading = ["panel", "quantity", "group", "value ± 95 %", "n", "says"]
         cells = [[s.panel, s.quantity, s.group, s.text, s.n, s.verdict] for s in self.statements]
         kept = [i for i in range(len(heading)) if any(row[i] for row in cells)]
         return [[row[i] for i in kept] for row in [heading, *cells]]

@@ -107,8 +107,8 @@ class Picked:
 
     @property
     def first(self) -> Record:
-        """Any of them: what does not vary is the same."""
-        return self.records[0]
+        """Any of them, or of those that diverged: what does not vary is the same."""
+        return next(record for cell in self for record in (*cell.records, *cell.diverged.values()))
 
     @property
     def spec(self) -> RunSpec:
@@ -120,7 +120,7 @@ class Picked:
         """What is missing, in words: a line for each group and reason."""
         said = []
         for cell in self:
-            name = ", ".join(map(str, cell.key))
+            name = _name(cell.key)
             reasons: dict[str, list[int]] = {}
             for seed, why in sorted(cell.lost.items()):
                 reasons.setdefault(why, []).append(seed)
@@ -131,10 +131,11 @@ class Picked:
 
     def shared(self) -> "Picked":
         """On the seeds that every cell with runs has; the others are lost as "not shared"."""
-        held = [set(cell.runs) for cell in self.drawn]
-        seeds = set.intersection(*held) if held else set()
+        if not self.drawn:
+            return self
+        seeds = set.intersection(*(set(cell.runs) for cell in self.drawn))
         if not seeds:
-            said = join_words([f"{', '.join(map(str, c.key))} has {name_all('seed', sorted(c.runs))}" for c in self])
+            said = join_words([f"{_name(c.key)} has {name_all('seed', sorted(c.runs))}" for c in self.drawn])
             raise CreditscopeError(
                 f"Expected at least one seed that all have, but {said}. Run the missing seeds, or pass fewer records."
             )
@@ -153,12 +154,14 @@ def pick(
     where: Mapping[str, Wanted] | None = None,
     free: Collection[str] = (),
     choose: Callable[[Record], Any] | None = None,
+    lost: bool = False,
 ) -> Picked:
     """The runs for which `where` holds, grouped by what may `vary` besides the seed.
 
     All else must be equal, but for how they were measured, fields that are `free`, and, where the rule varies, options
     of the rule and its credit norm. Of several records of one run the richest is taken, or the one that `choose` puts
-    last. An axis whose field `where` lists has all values listed, in that order; those without runs are gaps.
+    last. An axis whose field `where` lists has all values listed, in that order; those without runs are gaps. At least
+    one run must be complete, unless runs that were `lost` will do.
 
     >>> import creditscope as cs
     >>> from creditscope.record.pick import pick
@@ -170,7 +173,7 @@ def pick(
     records, worth = list(records), choose or richness
     asked = {**{name: value for name, value in PLAIN.items() if name not in vary.values()}, **(where or {})}
     groups: dict[Key, dict[int, Record]] = {}
-    specs: list[tuple[Key, RunSpec]] = []
+    specs: list[RunSpec] = []
     for record in records:
         spec = record.spec
         if spec is None or not record.snapshots or not all(_holds(w, field_of(spec, n)) for n, w in asked.items()):
@@ -178,11 +181,15 @@ def pick(
         key = tuple(axis(spec) if callable(axis) else field_of(spec, axis) for axis in vary.values())
         if None in key:
             continue
-        specs.append((key, spec))
+        specs.append(spec)
         runs = groups.setdefault(key, {})
+        if spec.seed in runs:
+            same = spec_of(runs[spec.seed])
+            _refuse_differences([same, spec], MEASURING_FIELDS, f"one run of {_name(key)}, seed {spec.seed},")
         if spec.seed not in runs or worth(record) > worth(runs[spec.seed]):
             runs[spec.seed] = record
-    if not any(r.provenance.status == "complete" for runs in groups.values() for r in runs.values()):
+    complete = any(r.provenance.status == "complete" for runs in groups.values() for r in runs.values())
+    if not specs or not (complete or lost):
         held = "none" if not specs else "diverged or unfinished ones only"
         wanted = ", ".join(f"{name} {_say(value)}" for name, value in asked.items() if PLAIN.get(name) != value)
         raise CreditscopeError(
@@ -248,14 +255,18 @@ def _say(wanted: Wanted) -> str:
     return "as asked" if callable(wanted) else " or ".join(map(str, wanted)) if _is_collection(wanted) else str(wanted)
 
 
-def _require_equal(specs: Sequence[tuple[Key, RunSpec]], vary: Mapping[str, Axis], free: Collection[str]) -> None:
-    """Refuse runs that differ in more than they may: over all, and one group in options of its rule."""
-    varied = {axis for axis in vary.values() if isinstance(axis, str)}
-    allowed = {"seed", *MEASURING_FIELDS, *varied, *free, *(OWN if "rule" in varied else ())}
-    _refuse_differences([spec for _, spec in specs], allowed, "one setting")
-    for key in dict.fromkeys(key for key, _ in specs):
-        own = [spec for other, spec in specs if other == key]
-        _refuse_differences(own, allowed - set(OWN), f"one variant of {', '.join(map(str, key))}")
+def _require_equal(specs: Sequence[RunSpec], vary: Mapping[str, Axis], free: Collection[str]) -> None:
+    """Refuse runs that differ in more than they may: over all, and those of one rule in what is its own."""
+    varied = {axis for axis in vary.values() if isinstance(axis, str)} | set(free)
+    allowed = {"seed", *MEASURING_FIELDS, *varied}
+    _refuse_differences(specs, allowed | set(OWN if "rule" in varied else ()), "one setting")
+    for rule in dict.fromkeys(spec.rule for spec in specs):
+        own = [spec for spec in specs if spec.rule == rule]
+        _refuse_differences(own, {*vars(specs[0])} - (set(OWN) - varied), f"one variant of rule {rule!r}")
+
+
+def _name(key: Key) -> str:
+    return ", ".join(str(getattr(part, "rule", part)) for part in key)
 
 
 def _refuse_differences(specs: Sequence[RunSpec], allowed: Collection[str], what: str) -> None:

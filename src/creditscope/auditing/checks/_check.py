@@ -105,6 +105,8 @@ class Check(ABC):
     """What the value of its findings is; empty where they have none."""
     value_limit: ClassVar[str] = ""
     """The threshold that the value is compared with, where it is compared with one as it is."""
+    when: ClassVar[str] = ""
+    """When it is an issue, in a line; thresholds in braces."""
     why: ClassVar[str] = ""
     """Why it matters, in a sentence; its page tells more."""
     remedy: ClassVar[str] = ""

@@ -18,6 +18,7 @@ class OverwrittenStream(RunCheck):
     line = "credit"
     value_is = "largest growth over one block"
     value_limit = "growth"
+    when = "RMS of the stream grows more than {growth:g}-fold over one block"
     why = (
         "What earlier layers wrote is then a rounding error in the sum, whatever their credit was: the block "
         "overwrites the stream instead of adding to it."

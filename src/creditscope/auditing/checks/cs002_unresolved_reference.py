@@ -20,6 +20,7 @@ class UnresolvedReference(RunCheck):
     line = "reference"
     value_is = "worst g_noise over the taps"
     value_limit = "noise"
+    when = "the reference drowns in rounding, or most rows have no error left"
     why = "A cosine with rounding noise says nothing."
     remedy = (
         "Measure in float64 (`--precision float64`), or evaluate on rows that are not fitted yet (an earlier snapshot)."

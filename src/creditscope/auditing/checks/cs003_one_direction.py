@@ -13,6 +13,7 @@ class OneDirection(RunCheck):
     line = "reference"
     value_is = "largest `common` over the taps"
     value_limit = "common"
+    when = "more than {common:g} of the reference is one direction for all rows: a tip"
     why = (
         "Where all rows want the same change, any credit with that one direction has a large cosine, whatever it "
         "knows of the single row."

@@ -17,6 +17,10 @@ class DepthNotUsed(MethodCheck):
     line = "depth"
     value_is = "accuracy over the better frozen baseline"
     value_limit = "depth_gain"
+    when = (
+        "the upper bound of accuracy over the better frozen baseline is below {depth_gain:g}, or "
+        "below −{depth_loss:g} on a task without depth"
+    )
     why = (
         "A random deep net with a trained head already classifies well; accuracy alone does not show that the "
         "blocks learnt."

@@ -29,6 +29,7 @@ class RandomOrientation(SeedsCheck):
     line = "credit"
     value_is = "lowest mean cosine over the block taps without exact credit"
     value_limit = "alignment"
+    when = "the upper bound of a tap's mean cosine over seeds is below δ = {alignment:g} (Holm)"
     why = (
         "Rows of a batch share directions, so a small positive mean cosine is easily had by chance, and a test that "
         "does not reject is no evidence that there is nothing: an interval over seeds says how large it can be."

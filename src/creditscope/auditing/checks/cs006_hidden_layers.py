@@ -17,6 +17,7 @@ class HiddenLayers(SeedsCheck):
     line = "credit"
     value_is = "share of block taps that carry credit"
     value_limit = "hidden_share"
+    when = "Γ is above chance, but at most half of its taps carry credit"
     why = "One aligned layer, or the layer that is handed the gradient, makes a mean look informative."
     remedy = "Report cosines per layer, and Γ over the taps without exact credit."
     sufficient = False

@@ -15,6 +15,7 @@ class VanishingWeightGradients(RunCheck):
     code = "CS007"
     title = "weight gradients vanish"
     line = "reference"
+    when = "a weight gets no gradient, or one whose norm underflows"
     why = "A weight that is told nothing learns nothing, and a printed norm of 0.0 is often only an underflow."
     remedy = (
         "Exactly zero: look for dead units, saturation, a detached branch. Underflow: rescale (initial gain, "

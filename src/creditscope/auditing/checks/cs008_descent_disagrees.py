@@ -28,6 +28,7 @@ class DescentDisagrees(SeedsCheck):
     title = "alignment and descent disagree"
     line = "credit"
     value_is = "taps at which cosine and descent disagree"
+    when = "cosine and descent contradict each other at a tap, by the bounds of both"
     why = (
         "A cosine says where credit points, not what it does. ρ, the published functional metric, converges to "
         "cos_F, so it is no second witness; descent is one."

@@ -15,6 +15,7 @@ class InformationWithoutGradient(RunCheck):
     title = "information without gradient"
     line = "depth"
     value_is = "best probe at a middle tap"
+    when = "weight gradients vanish, yet a probe reads the classes off a middle layer"
     why = (
         "It tells a net whose forward pass is dead from one that holds the answer and is not told: then the way "
         "back is what is broken, and a rule with another way back can train it."

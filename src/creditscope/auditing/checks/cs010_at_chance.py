@@ -16,6 +16,7 @@ class AtChance(RunCheck):
     title = "accuracy at chance"
     line = "depth"
     value_is = "accuracy"
+    when = "the upper bound of accuracy is less than {chance_gain:g} above the best constant guess"
     why = "Alignment of a net that has learnt nothing is no evidence."
     remedy = "Train longer, or fix the training before asking about credit."
     sufficient = False

@@ -17,6 +17,7 @@ class IdleBlocks(MethodCheck):
     title = "blocks that learned nothing"
     line = "depth"
     value_is = "fewest blocks whose training the net depends on"
+    when = "the net depends on fewer than half as many trained blocks as BP's"
     why = (
         "A rule that trains one block of four can beat a frozen net and still be no rule for deep nets. What a block "
         "learned is what is lost when it alone is put back; no training is needed to know."

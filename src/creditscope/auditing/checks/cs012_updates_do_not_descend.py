@@ -19,6 +19,10 @@ class UpdatesDoNotDescend(SeedsCheck):
     line = "credit"
     value_is = "smallest share of the gradient's decrease over the trained stages"
     value_limit = "descent_share"
+    when = (
+        "of a rule with another aim, no stage's own update lowers the loss by {alignment:g} of "
+        "what the gradient's would"
+    )
     why = (
         "A rule that approximates something else than the gradient is not judged by cosines; without this, nothing "
         "would be asked of its credit, and label-blind noise would pass."

@@ -13,11 +13,11 @@ from creditscope.errors import CreditscopeError
 from creditscope.paper.figures._controls import MARGIN
 from creditscope.paper.studies.graph_depth import BP_VARIANTS, METHODS, SQRT2, Method, method_of
 from creditscope.record import Facts, Record, RunSpec
-from creditscope.record.pick import OWN, Cell, Picked, pick, spec_of
+from creditscope.record.pick import Cell, Picked, pick, spec_of
 from creditscope.rule_styles import LOOKS
 
 RECIPE = BP_VARIANTS[0]
-FREE = ("task_options", "data_version", "net_options.gain", "net_options.residual", "weight_decay", "rule", *OWN)
+FREE = ("task_options", "data_version", "net_options.gain", "net_options.residual", "weight_decay", "rule")
 """What a method or a graph changes."""
 GRAPHS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "sbm": "SBM"}
 """How graphs are called, and their order from left to right; others follow under the names of their tasks."""

@@ -62,9 +62,10 @@ class OverTraining:
         """The plain runs of every net, on the seeds that its rules share."""
         found: dict[Net, Picked | None] = {}
         for net in self.nets:
-            own = [r for r in records if r.spec and net.holds(r.spec) and not r.facts.rule.variant]
-            wanted = {**PLAIN, "rule": self.rules}
-            found[net] = pick(own, vary={"rule": "rule"}, where=wanted).shared() if own else None
+            plain = [r for r in records if r.spec and not r.facts.rule.variant and r.spec.rule in self.rules]
+            own = [r for r in plain if r.spec and net.holds(r.spec) and _is_plain(r.spec)]
+            asked = {"rule": self.rules}
+            found[net] = pick(own, vary={"rule": "rule"}, where=asked, lost=True).shared() if own else None
         if not any(found.values()):
             nets = ", ".join(net.title for net in self.nets)
             raise CreditscopeError(
@@ -140,6 +141,10 @@ def symbol(facts: Facts, quantity: str, tap: int | None) -> str:
     """On an axis and in a table: ‖h₄‖."""
     letter = quantity.removeprefix(HEAD)[0]
     return title(quantity) if tap is None else f"median ‖{subscript(letter, tap % len(facts.taps))}‖"
+
+
+def _is_plain(spec: RunSpec) -> bool:
+    return not spec.frozen and spec.train_last == -1 and all(getattr(spec, name) == v for name, v in PLAIN.items())
 
 
 def _draw_limits(column: np.ndarray, quantity: str, found: dict[Net, Picked | None]) -> None:

@@ -38,7 +38,7 @@ TITLE = "Accuracy and Γ beside what every tap is told, and the size of the grad
 READING = (
     "Above: where each rule sends credit. A: every seed, and their mean; regions by Γ above 0 and by the accuracy from "
     "which CS010 finds one run above chance. B: mean and 95 % t interval over seeds, on the band of a random "
-    "orientation of one run; hollow where credit is exact by construction; each tap with what CS005 answers. C: "
+    "orientation of one run; hollow where credit is exact by construction; the table has what CS005 answers. C: "
     "geometric mean over seeds of the median over test rows, and one sd of log10."
 )
 

@@ -30,7 +30,7 @@ from creditscope.text import power
 
 OPTIMISERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD"}
 TERMINAL = {True: "terminal LayerNorm", False: "no terminal norm"}
-FREE = ("rule", "rule_options", "frozen", "optimiser", "lr", "weight_decay", "net_options.terminal_norm")
+FREE = ("rule", "frozen", "optimiser", "lr", "weight_decay", "net_options.terminal_norm")
 BLUE, RED = LOOKS["bp"].colour, LOOKS["dfa"].colour
 FACES = (("o", "white"), ("^", "#f4c7c3"), ("s", "#e58a82"), ("D", RED), ("v", "#5c0a14"))
 """Marker and face by rank of λ, light to dark."""

@@ -121,7 +121,9 @@ def select(records: Sequence[Record], credit_norm: str) -> Picked:
     cells = {}
     for name, condition in {EARLY: TRAINED[PLAIN], **TRAINED, **FROZEN}.items():
         full, other = (found[*condition, name in FROZEN, measured] for measured in (True, False))
-        early = replace(full, runs={seed: r for seed, r in full.runs.items() if _early_snapshots(r) > 1})
+        kept = {seed: r for seed, r in full.runs.items() if _early_snapshots(r) > 1}
+        late = dict.fromkeys(full.runs.keys() - kept.keys(), "not measured in its first epochs")
+        early = replace(full, runs=kept, lost=full.lost | late)
         cells[name,] = replace(early if name == EARLY else full if full and not other else other, key=(name,))
     return Picked(("condition",), cells, found.seeds).shared()
 
