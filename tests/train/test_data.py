@@ -164,7 +164,7 @@ def test_graphs_train_under_every_rule(rule):
 
 
 def test_vectors_are_refused_by_a_net_for_images():
-    with pytest.raises(CreditscopeError, match=r"vectors.*'digits'.*'vit'.*: resmlp, student"):
+    with pytest.raises(CreditscopeError, match=r"vectors.*'digits'.*'vit'.*resmlp, student"):
         check_data(load_task("digits"), plan_run(task="digits", net="vit"))
 
 
