@@ -29,7 +29,7 @@ def test_values_that_are_all_equal_have_no_spread():
 
 
 def test_of_logarithms_the_mean_is_geometric():
-    assert Statement.over("‖g‖", "DFA", [1e-4, 1e-2], log=True).value.mean == pytest.approx(1e-3)
+    assert Statement.over("‖g‖", "DFA", [1e-4, 1e-2, 0.0], log=True).value.mean == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize(

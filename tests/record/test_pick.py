@@ -108,6 +108,16 @@ def test_nothing_to_pick_is_an_error_that_says_what_was_asked():
         pick(runs(), vary={"rule": "rule"}, where={"rule": "kaft"})
 
 
+def test_what_was_not_measured_is_nan_in_its_place():
+    bare = make_record(rule="dfa", seed=2, taps={"rho": ()})
+    cell = by_rule([*runs(seeds=(1,)), bare])["dfa"]
+    assert np.isnan(cell.values("rho", tap=1)).tolist() == [False, True]
+    assert np.isnan(cell.course("rho", tap=1)[1]).all(axis=1).tolist() == [False, True]
+    alone = by_rule([*runs(rules=("bp",)), bare])["dfa"]
+    assert np.isnan(alone.values("rho", tap=1)).tolist() == [True]
+    assert alone.course("rho", tap=1)[1].shape == (1, 2)
+
+
 def test_a_course_is_over_the_epochs_that_all_runs_have():
     cell = by_rule(runs())["dfa"]
     epochs, values = cell.course("g_norm", tap=1)

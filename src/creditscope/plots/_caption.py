@@ -65,8 +65,8 @@ class Statement:
     def over(
         cls, quantity: str, group: str, values: Iterable[float], *, log: bool = False, **others: str
     ) -> "Statement":
-        """The mean and its 95 % t interval over seeds, of the values there are; `log`: of their logarithms."""
-        known = [float(value) for value in values if np.isfinite(value)]
+        """The mean and its 95 % t interval over seeds, of the values there are; `log`: of logarithms."""
+        known = [float(value) for value in values if np.isfinite(value) and (value > 0 or not log)]
         found = (geometric_interval(known) if log else t_interval(known)) if known else None
         return cls(quantity, group, found, **others)
 

@@ -49,28 +49,29 @@ class Cell:
     def values(self, quantity: str, *, tap: int | None = None, untrained: bool = False) -> np.ndarray:
         """At the end (or of the first snapshot), (seeds,) or (seeds, taps); NaN where it was not measured."""
         rows = [read(r.facts, r.snapshots[0] if untrained else r.last, quantity) for r in self.records]
-        return _array(rows) if tap is None else _array(rows)[:, tap]
+        return _array(rows, tap)
 
-    def by_seed(self, quantity: str, *, tap: int | None = None) -> dict[int, float]:
+    def by_seed(self, quantity: str, *, tap: int | None = None, untrained: bool = False) -> dict[int, float]:
         """The same of one number, without the seeds that lack it."""
-        found = zip(self.runs, self.values(quantity, tap=tap), strict=True)
+        found = zip(self.runs, self.values(quantity, tap=tap, untrained=untrained), strict=True)
         return {seed: float(value) for seed, value in found if np.isfinite(value)}
 
     def course(self, quantity: str, *, tap: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Epochs that all runs were measured at, and (seeds, epochs) or (seeds, epochs, taps)."""
         known = [{s.epoch: s for s in r.snapshots} for r in self.records]
         epochs = sorted(set.intersection(*map(set, known))) if known else []
-        rows = [[read(r.facts, own[e], quantity) for e in epochs] for r, own in zip(self.records, known, strict=True)]
-        found = np.array([_array(row) for row in rows], dtype=float)
-        return np.array(epochs), found if tap is None else found[:, :, tap]
+        rows = [read(r.facts, own[e], quantity) for r, own in zip(self.records, known, strict=True) for e in epochs]
+        found = _array(rows, tap)
+        return np.array(epochs), found.reshape(len(self.records), len(epochs), *found.shape[1:])
 
 
-def _array(rows: Sequence[Any]) -> np.ndarray:
-    """Numbers, or series that may be empty or of several lengths."""
-    if not any(isinstance(row, Sequence) for row in rows):
-        return np.array(rows, dtype=float)
-    length = max(len(row) for row in rows if row is not None)
-    return np.array([[*(row or ()), *[None] * (length - len(row or ()))] for row in rows], dtype=float)
+def _array(rows: Sequence[Any], tap: int | None) -> np.ndarray:
+    """Numbers, or series that may be missing, empty or of several lengths: these of a tap, or all."""
+    length = max((len(row) for row in rows if isinstance(row, Sequence)), default=0)
+    if not length:
+        return np.array([None if isinstance(row, Sequence) else row for row in rows], dtype=float)
+    found = np.array([[*(row or ()), *[None] * (length - len(row or ()))] for row in rows], dtype=float)
+    return found if tap is None else found[:, tap]
 
 
 @dataclass(frozen=True)

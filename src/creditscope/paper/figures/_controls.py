@@ -42,8 +42,7 @@ class ControlRow:
 
     def accuracies(self) -> dict[int, float]:
         """By seed, where measured."""
-        found = zip(self.cell.runs, self.values("accuracy").tolist(), strict=True)
-        return {seed: value for seed, value in found if np.isfinite(value)}
+        return self.cell.by_seed("accuracy", untrained=self.control is UNTRAINED)
 
     def accuracy(self) -> Interval | None:
         """Mean and 95 % t interval over seeds."""
