@@ -18,7 +18,7 @@ from common import Table, arguments, timed
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from creditscope.stacked_functions import attention, linear
+from creditscope.stacked_functions import attention, layers
 from creditscope.train.data import GraphData
 from creditscope.train.stacked import StackedRun
 
@@ -113,7 +113,7 @@ def count_work(run: StackedRun) -> tuple[float, float]:
     with (  # it does not see into our own kernels
         counter,
         patch.object(attention, "has_triton", return_value=False),
-        patch.object(linear, "has_tensor_cores", return_value=False),
+        patch.object(layers, "has_tensor_cores", return_value=False),
     ):
         run.train_step(batch)
     flops = counter.get_total_flops()

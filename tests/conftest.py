@@ -25,11 +25,11 @@ def own_stream():
 @pytest.fixture(params=["few rows", "many rows"])
 def either_path(request, monkeypatch):
     """Stacked sums over rows taken at once, and in parts with rows left over."""
-    from creditscope.stacked_functions import linear
+    from creditscope.stacked_functions import layers
 
     if request.param == "many rows":
-        monkeypatch.setattr(linear, "PARTS", 4)
-        monkeypatch.setattr(linear, "_many_rows", lambda x: x.ndim == 3)
+        monkeypatch.setattr(layers, "PARTS", 4)
+        monkeypatch.setattr(layers, "_many_rows", lambda x: x.ndim == 3)
 
 
 @pytest.fixture

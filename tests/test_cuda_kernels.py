@@ -10,8 +10,14 @@ from torch.nn import functional
 
 from creditscope.stacked_functions.attention import FEW_TOKENS, stacked_attention
 from creditscope.stacked_functions.devices import side_by_side
-from creditscope.stacked_functions.layer_norm import FEATURES, stacked_layer_norm
-from creditscope.stacked_functions.linear import MANY_ROWS, _fits_tensor_cores, linear_backward, stacked_linear
+from creditscope.stacked_functions.layers import (
+    FEATURES,
+    MANY_ROWS,
+    _fits_tensor_cores,
+    linear_backward,
+    stacked_layer_norm,
+    stacked_linear,
+)
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),

@@ -18,7 +18,7 @@ from creditscope.stacked_functions import (
     stacked_layer_norm,
     stacked_linear,
 )
-from creditscope.stacked_functions.linear import product_over_rows, sum_over_rows
+from creditscope.stacked_functions.layers import product_over_rows, sum_over_rows
 
 pytestmark = pytest.mark.usefixtures("own_stream")
 

@@ -30,6 +30,13 @@ class UnknownNameError(CreditscopeError):
         )
 
 
+def one_of(kind: str, name: str, choices: Iterable[str]) -> str:
+    """The name, if it is among the choices."""
+    if name not in choices:
+        raise UnknownNameError(kind, name, choices)
+    return name
+
+
 class UnfinishedError(CreditscopeError):
     """The time was over before the runs were; so many are left."""
 

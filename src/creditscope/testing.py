@@ -15,7 +15,6 @@ from creditscope.rules import (
     AppliedTapRule,
     Rule,
     apply_rule,
-    block_parameters,
     feedback_state,
     make_rule,
 )
@@ -151,7 +150,7 @@ def _check_frozen(application: Application) -> None:
     optimiser = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=1.0)
     _backward(application)
     optimiser.step()
-    frozen = block_parameters(application.anatomy)
+    frozen = application.report.names("frozen")
     for name in frozen:
         assert torch.equal(before[name], net.get_parameter(name)), f"Expected frozen {name!r} to stay, but it moved."
     assert any(not torch.equal(before[n], p) for n, p in net.named_parameters() if n not in frozen), (

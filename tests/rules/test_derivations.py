@@ -11,7 +11,7 @@ from creditscope.losses import row_errors
 from creditscope.measure.observation import observe
 from creditscope.rng import generator
 from creditscope.rules import CreditContext, FeedbackLinear, LearningContext, apply_rule, rule_class
-from creditscope.rules._normalise import normalise_credit
+from creditscope.rules._tap_rule import normalise_credit
 from creditscope.taps import resolve_taps
 
 ROWS, TOKENS, INPUTS, WIDTH, CLASSES, DEPTH = 6, 3, 4, 5, 3, 2

@@ -13,8 +13,8 @@ from creditscope.measure.observation import observe
 from creditscope.nets.gcn import GCN
 from creditscope.rng import generator
 from creditscope.rules import apply_rule, rule_class
-from creditscope.rules._graph import pseudo_errors
 from creditscope.rules._learning import gaussian_probe
+from creditscope.rules._spread import pseudo_errors
 from creditscope.taps import resolve_taps
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run

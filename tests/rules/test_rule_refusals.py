@@ -9,7 +9,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.losses import row_errors
 from creditscope.rng import generator
 from creditscope.rules import apply_rule, rule_class
-from creditscope.rules._normalise import normalise_credit
+from creditscope.rules._tap_rule import normalise_credit
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 

@@ -6,14 +6,10 @@ from typing import Any, TypeVar
 from creditscope.errors import CreditscopeError
 from creditscope.options import resolve_options
 from creditscope.registry import RULES
-from creditscope.rules._apply import Application, AppliedRule, apply_rule, block_parameters, feedback_state
-from creditscope.rules._convert import BY_TAP_RULE, convert_linears
-from creditscope.rules._feedback_linear import FeedbackLinear, transport_of
-from creditscope.rules._learning import LearningContext
-from creditscope.rules._report import ConversionReport
-from creditscope.rules._rule import Rule
-from creditscope.rules._tap_rule import AppliedTapRule, CreditContext, TapRule
-from creditscope.rules._weight_rule import AppliedWeightRule, WeightRule
+from creditscope.rules._apply import Application, AppliedRule, ConversionReport, apply_rule, feedback_state
+from creditscope.rules._rule import CreditContext, LearningContext, Rule, TapRule, TapShapes, WeightRule
+from creditscope.rules._tap_rule import AppliedTapRule
+from creditscope.rules._weight_rule import BY_TAP_RULE, AppliedWeightRule, FeedbackLinear, convert_linears, transport_of
 
 R = TypeVar("R", bound=type[Rule])
 
@@ -84,9 +80,9 @@ __all__ = [
     "LearningContext",
     "Rule",
     "TapRule",
+    "TapShapes",
     "WeightRule",
     "apply_rule",
-    "block_parameters",
     "check_rule",
     "convert_linears",
     "feedback_state",

@@ -1,22 +1,52 @@
 """Put a rule to work on a net: feedback drawn, layers converted, every parameter accounted for."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from creditscope.anatomy import Anatomy, examine
+from creditscope.anatomy import Anatomy, examine, node_of, nodes_below
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.record.spec import CreditNorm
-from creditscope.rules._feedback_linear import transport_of
-from creditscope.rules._graph import graph_of
-from creditscope.rules._report import ConversionReport, below_feedback, report_roles
-from creditscope.rules._rule import Rule
-from creditscope.rules._tap_rule import AppliedTapRule, TapRule
-from creditscope.rules._weight_rule import AppliedWeightRule, WeightRule
+from creditscope.rules._rule import Rule, TapRule, WeightRule
+from creditscope.rules._spread import graph_of
+from creditscope.rules._tap_rule import AppliedTapRule
+from creditscope.rules._weight_rule import AppliedWeightRule, transport_of
+from creditscope.taps import leave_untouched, watch_forward
 
 AppliedRule = AppliedTapRule | AppliedWeightRule
+Role = Literal["rule", "exact", "frozen", "unused"]
+TITLES: dict[Role, str] = {
+    "rule": "rule-trained",
+    "exact": "exact gradient",
+    "frozen": "frozen",
+    "unused": "not on the way to the output",
+}
+
+
+@dataclass(frozen=True)
+class ConversionReport:
+    """Every parameter of a net with its role under a rule.
+
+    >>> import creditscope as cs
+    >>> print(cs.ConversionReport("FA", {"stem.weight": "rule", "head.weight": "exact"}))
+    FA: 2 parameters
+      rule-trained (1): stem.weight
+      exact gradient (1): head.weight
+    """
+
+    rule: str
+    roles: dict[str, Role]
+
+    def names(self, role: Role) -> list[str]:
+        """Parameters of that role: rule, exact, frozen or unused."""
+        return [name for name, r in self.roles.items() if r == role]
+
+    def __str__(self) -> str:
+        listed = [(title, names) for role, title in TITLES.items() if (names := self.names(role))]
+        lines = [f"  {title} ({len(names)}): {', '.join(names)}" for title, names in listed]
+        return "\n".join([f"{self.rule}: {len(self.roles)} parameters", *lines])
 
 
 @dataclass
@@ -30,21 +60,7 @@ class Application:
 
     @property
     def anatomy(self) -> Anatomy:
-        """The net's own."""
         return self.applied.anatomy
-
-
-def _try_learning(applied: AppliedTapRule, inputs: Any) -> None:
-    """Refuse a net that feedback cannot be learned on."""
-    try:
-        applied.learned(inputs)
-    except (RuntimeError, NotImplementedError) as error:
-        raise_out_of_memory(error)
-        raise CreditscopeError(
-            f"Expected a net that forward-mode differentiation can go through for rule {applied.rule.name!r}, which "
-            f"learns its feedback by it, but got: {' '.join(str(error).split())[:200]} Batch norm and nn.Dropout in "
-            "training mode and modules that work in place cannot be gone through."
-        ) from error
 
 
 def apply_rule(
@@ -87,16 +103,15 @@ def apply_rule(
         applied = AppliedWeightRule(rule, net, anatomy, penalty)
     else:
         raise CreditscopeError(f"Expected a rule that is a TapRule or a WeightRule, but got {type(rule).__name__}.")
-    for name in frozen_parameters(anatomy, train_last):
+    for name in _frozen_parameters(anatomy, train_last):
         net.get_parameter(name).requires_grad_(False)
     if isinstance(rule, TapRule):
         exact_taps = rule.exact_taps(len(anatomy.taps))
         by_rule = {n for i, stage in enumerate(anatomy.stages[:-1]) if i not in exact_taps for n in stage}
     else:
-        below = below_feedback(net, anatomy, inputs)
-        exact_taps = tuple(i for i in range(len(anatomy.taps)) if i not in below.taps)
-        by_rule = below.parameters
-    return Application(applied, exact_taps, report_roles(rule, net, anatomy, by_rule))
+        by_rule, told = _below_feedback(net, anatomy, inputs)
+        exact_taps = tuple(i for i in range(len(anatomy.taps)) if i not in told)
+    return Application(applied, exact_taps, _report_roles(rule, net, anatomy, by_rule))
 
 
 def _check_penalty(penalty: float, anatomy: Anatomy) -> None:
@@ -110,20 +125,54 @@ def _check_penalty(penalty: float, anatomy: Anatomy) -> None:
         )
 
 
-def block_parameters(anatomy: Anatomy) -> frozenset[str]:
-    """Parameters of stages 1..L that neither the stem nor the head uses."""
-    return frozen_parameters(anatomy, 0)
+def _try_learning(applied: AppliedTapRule, inputs: Any) -> None:
+    """Refuse a net that feedback cannot be learned on."""
+    try:
+        applied.learned(inputs)
+    except (RuntimeError, NotImplementedError) as error:
+        raise_out_of_memory(error)
+        raise CreditscopeError(
+            f"Expected a net that forward-mode differentiation can go through for rule {applied.rule.name!r}, which "
+            f"learns its feedback by it, but got: {' '.join(str(error).split())[:200]} Batch norm and nn.Dropout in "
+            "training mode and modules that work in place cannot be gone through."
+        ) from error
 
 
-def frozen_parameters(anatomy: Anatomy, train_last: int) -> frozenset[str]:
+def _below_feedback(net: nn.Module, anatomy: Anatomy, inputs: Any) -> tuple[set[str], set[int]]:
+    """Parameters and taps whose credit passed at least one feedback matrix, read off the graph of the converted net."""
+    if transport_of(net) is None:
+        return set(), set()
+    with leave_untouched(net) as buffers:
+        forward = watch_forward(net, anatomy.taps, inputs, buffers)
+        layers = [n for n in nodes_below([node_of(forward.output)]) if type(n).__name__ == "LinearWithFeedbackBackward"]
+        below = nodes_below([layer.next_functions[0][0] for layer in layers])
+        leaves = {id(node.variable) for node in below if hasattr(node, "variable")}
+        taps = {i for i, h in enumerate(forward.states) if node_of(h) in below}
+        return {name for name, p in net.named_parameters() if id(p) in leaves}, taps
+
+
+def _report_roles(rule: Rule, net: nn.Module, anatomy: Anatomy, by_rule: set[str]) -> ConversionReport:
+    """The role of every parameter, given those that learn from the rule's credit."""
+    in_use = {name for stage in anatomy.stages for name in stage}
+
+    def role(name: str, parameter: nn.Parameter) -> Role:
+        if not parameter.requires_grad:
+            return "frozen"
+        if name not in in_use:
+            return "unused"
+        return "rule" if name in by_rule else "exact"
+
+    return ConversionReport(rule.label or rule.name, {name: role(name, p) for name, p in net.named_parameters()})
+
+
+def _frozen_parameters(anatomy: Anatomy, train_last: int) -> frozenset[str]:
     """Parameters of the blocks below the last `train_last` that no stage uses that is trained; none for -1."""
     blocks = len(anatomy.stages) - 2
     if train_last > blocks:
         raise CreditscopeError(f"Expected train_last of at most the {blocks} blocks of this net, but got {train_last}.")
     kept = blocks if train_last < 0 else train_last
     frozen = {name for stage in anatomy.stages[1 : 1 + blocks - kept] for name in stage}
-    trained = [anatomy.stages[0], *anatomy.stages[1 + blocks - kept :]]
-    return frozenset(frozen.difference(*trained))
+    return frozenset(frozen.difference(anatomy.stages[0], *anatomy.stages[1 + blocks - kept :]))
 
 
 def feedback_state(application: Application) -> dict[str, Tensor]:

@@ -1,9 +1,8 @@
-"""Feedback that is learned: what a rule looks at while it learns, and forward-mode products with the net's Jacobian."""
+"""Feedback that is learned: random probes, and forward-mode products with the net's Jacobian."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -13,31 +12,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from creditscope.rng import hashed_gaussians, salt_of
 from creditscope.stack import as_arguments
-
-
-@dataclass(frozen=True)
-class LearningContext:
-    """All that a rule learns its feedback from, at the weights of one training step, before they move.
-
-    >>> from creditscope.rules.dfa import DFA
-    >>> class ForgetfulDFA(DFA):
-    ...     learns_feedback = True
-    ...
-    ...     def learn_feedback(self, ctx):
-    ...         return [0.99 * B for B in ctx.feedback]
-    >>> from creditscope.testing import assert_rule
-    >>> assert_rule(ForgetfulDFA)
-    """
-
-    inputs: Any
-    """What the net is called with."""
-    feedback: Sequence[Tensor]
-    """What `draw_feedback` returned, as it has been learned since."""
-    state_shapes: Sequence[tuple[int, ...]]
-    """Shapes (rows, …) of h_0 .. h_L."""
-    push_forward: Callable[[Sequence[Tensor]], Tensor]
-    """From tangents (probes, rows, …), one tensor per tap, to the derivatives of the logits along each of them alone:
-    (taps, probes, rows, classes)."""
 
 
 def draw_counter(generator: torch.Generator) -> Tensor:
@@ -71,23 +45,14 @@ def push_forward(
     directions = torch.eye(at.numel(), dtype=at.dtype, device=at.device).view(-1, *at.shape)
 
     def output(amounts: Tensor) -> Tensor:
-        with _added(net, taps, [torch.tensordot(s, t, 1) for s, t in zip(amounts, tangents, strict=True)]):
+        with ExitStack() as hooks:
+            for tap, s, t in zip(taps, amounts, tangents, strict=True):
+                shift = torch.tensordot(s, t, 1)
+                hook = net.get_submodule(tap).register_forward_hook(lambda _, __, h, shift=shift: h + shift)
+                hooks.callback(hook.remove)
             return functional_call(net, dict(tensors), as_arguments(inputs))
-
-    def along(direction: Tensor) -> Tensor:
-        return jvp(output, (at,), (direction,))[1]  # pyright: ignore[reportReturnType]
 
     with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():  # fused attention has no forward mode
         warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)  # torch's own use
-        pushed = torch.vmap(along)(directions)
+        pushed = torch.vmap(lambda direction: jvp(output, (at,), (direction,))[1])(directions)
     return pushed.unflatten(0, tuple(at.shape)).clone(memory_format=torch.contiguous_format)
-
-
-@contextmanager
-def _added(net: nn.Module, taps: Sequence[str], shifts: Sequence[Tensor]) -> Iterator[None]:
-    """Inside, every tap hands on its state plus a shift."""
-    with ExitStack() as stack:
-        for tap, shift in zip(taps, shifts, strict=True):
-            hook = net.get_submodule(tap).register_forward_hook(lambda _, __, h, shift=shift: h + shift)
-            stack.callback(hook.remove)
-        yield

@@ -6,15 +6,14 @@ flat states and tokens, the channels of images (C, H, W).
 """
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from creditscope.errors import CreditscopeError
-from creditscope.rules import CreditContext, TapRule, register_rule
-from creditscope.rules._tokens import check_tokens, spread_over_tokens
+from creditscope.errors import CreditscopeError, one_of
+from creditscope.rules import CreditContext, TapRule, TapShapes, register_rule
+from creditscope.rules._spread import TOKENS, spread_over_tokens
 
 
 @register_rule("block_fa")
@@ -32,15 +31,12 @@ class BlockFA(TapRule):
     needs_top_gradient = True
 
     def __init__(self, *, tokens: str = "all"):
-        self.tokens = check_tokens(tokens)
+        self.tokens = one_of("choice of tokens", tokens, TOKENS)
 
     def exact_taps(self, count: int) -> tuple[int, ...]:
-        """The last one."""
         return (count - 1,)
 
-    def draw_feedback(
-        self, tap_shapes: Sequence[tuple[int, ...]], classes: int, generator: torch.Generator
-    ) -> list[Tensor]:
+    def draw_feedback(self, tap_shapes: TapShapes, classes: int, generator: torch.Generator) -> list[Tensor]:
         """B_l of shape (d_l, d_{l+1}) for every tap but the last; d are an image's channels."""
         matrices = []
         for below, above in pairwise(tap_shapes):
@@ -57,15 +53,11 @@ class BlockFA(TapRule):
     def credit(self, ctx: CreditContext) -> list[Tensor]:
         """From the top down; a normalised chain is normalised at every link."""
         assert ctx.top_gradient is not None
-        if ctx.class_token is None:
-            credits = [ctx.top_gradient]
-            for B in reversed(ctx.feedback):
-                credits.append(_send_back(ctx.normalise(credits[-1]), B))
-            return credits[::-1]
-        credits, above = [ctx.top_gradient], ctx.top_gradient[:, ctx.class_token]
+        whole = ctx.class_token is None
+        credits, above = [ctx.top_gradient], ctx.top_gradient if whole else ctx.top_gradient[:, ctx.class_token]
         for h, B in zip(reversed(ctx.states[:-1]), reversed(ctx.feedback), strict=True):
-            above = ctx.normalise(above) @ B.T
-            credits.append(spread_over_tokens(above, h, ctx, self.tokens))
+            above = _send_back(ctx.normalise(above), B)
+            credits.append(above if whole else spread_over_tokens(above, h, ctx, self.tokens))
         return credits[::-1]
 
 

@@ -4,14 +4,13 @@ Nøkland, "Direct feedback alignment provides learning in deep neural networks" 
 """
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from creditscope.errors import CreditscopeError, UnknownNameError
-from creditscope.rules import CreditContext, TapRule, register_rule
-from creditscope.rules._tokens import check_tokens, feature_count, spread_over_tokens
+from creditscope.errors import CreditscopeError, one_of
+from creditscope.rules import CreditContext, TapRule, TapShapes, register_rule
+from creditscope.rules._spread import TOKENS, feature_count, spread_over_tokens
 
 
 @register_rule("dfa")
@@ -29,14 +28,10 @@ class DFA(TapRule):
     index = "own"  # of subclasses whose constructor is their own
 
     def __init__(self, *, tokens: str = "all", index: str = "own"):
-        self.tokens = check_tokens(tokens)
-        if index not in ("own", "input"):
-            raise UnknownNameError("index of DFA's feedback", index, ("own", "input"))
-        self.index = index
+        self.tokens = one_of("choice of tokens", tokens, TOKENS)
+        self.index = one_of("index of DFA's feedback", index, ("own", "input"))
 
-    def draw_feedback(
-        self, tap_shapes: Sequence[tuple[int, ...]], classes: int, generator: torch.Generator
-    ) -> list[Tensor]:
+    def draw_feedback(self, tap_shapes: TapShapes, classes: int, generator: torch.Generator) -> list[Tensor]:
         """B_l of shape (features, C); tokens (T, d) share one of d features, other shapes are flattened."""
         features = [feature_count(shape) for shape in tap_shapes]
         if self.index == "input" and len(set(features)) > 1:
@@ -47,7 +42,6 @@ class DFA(TapRule):
         return [torch.randn(d, classes, generator=generator) / math.sqrt(classes) for d in features]
 
     def credit(self, ctx: CreditContext) -> list[Tensor]:
-        """One product per tap."""
         feedback = ctx.feedback if self.index == "own" else [ctx.feedback[0], *ctx.feedback[:-1]]
         pairs = zip(ctx.states, feedback, strict=True)
         return [spread_over_tokens(ctx.error @ B.T, h, ctx, self.tokens) for h, B in pairs]

@@ -8,7 +8,7 @@ labelled nodes than others; where it is the other way round, `balance` keeps the
 from torch import Tensor
 
 from creditscope.rules import CreditContext, register_rule
-from creditscope.rules._graph import check_spreading, graph_of, propagated, pseudo_errors
+from creditscope.rules._spread import check_spreading, graph_of, propagated, pseudo_errors
 from creditscope.rules.dfa import DFA
 
 
@@ -29,7 +29,6 @@ class DFAGNN(DFA):
         """From the top down: each tap is one convolution further from the error."""
         matrix, error = graph_of(ctx.inputs), ctx.error
         if self.pseudo:
-            spreading = {"alpha": self.alpha, "steps": self.steps, "balance": self.balance}
-            error = pseudo_errors(matrix, error, ctx.output, ctx.mask, **spreading)
+            error = pseudo_errors(matrix, error, ctx.output, ctx.mask, self.alpha, self.steps, self.balance)
         errors = propagated(matrix.flipped, error, len(ctx.states))
         return [e @ B.T for e, B in zip(errors, reversed(ctx.feedback), strict=True)][::-1]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.anatomy import Anatomy
-from creditscope.errors import UnknownNameError
+from creditscope.errors import one_of
 from creditscope.rules import WeightRule, convert_linears, register_rule
 
 
@@ -23,11 +23,8 @@ class FA(WeightRule):
     needs_feedback = True
 
     def __init__(self, *, head: str = "random", scale: str = "unit"):
-        if head not in ("random", "exact"):
-            raise UnknownNameError("head feedback", head, ("random", "exact"))
-        if scale not in ("unit", "match-init"):
-            raise UnknownNameError("feedback scale", scale, ("unit", "match-init"))
-        self.head, self.scale = head, scale
+        self.head = one_of("head feedback", head, ("random", "exact"))
+        self.scale = one_of("feedback scale", scale, ("unit", "match-init"))
 
     def convert(self, net: nn.Module, anatomy: Anatomy, generator: torch.Generator) -> None:
         """Feedback for every Linear but, with `head="exact"`, those after the last tap."""

@@ -4,15 +4,13 @@ Caillon et al., "Scaling direct feedback learning with Jacobian alignment guaran
 occasional steps of backprop.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from creditscope.errors import CreditscopeError
-from creditscope.rules import CreditContext, LearningContext, TapRule, register_rule
+from creditscope.rules import CreditContext, LearningContext, TapRule, TapShapes, register_rule
 from creditscope.rules._learning import advanced, draw_counter, gaussian_probe
-from creditscope.rules._tokens import feature_count, spread_over_tokens
+from creditscope.rules._spread import feature_count, spread_over_tokens
 
 
 @register_rule("grape")
@@ -34,15 +32,12 @@ class GrAPE(TapRule):
             raise CreditscopeError(f"Expected a rate above 0 and up to 1, but got {rate}.")
         self.rate = rate
 
-    def draw_feedback(
-        self, tap_shapes: Sequence[tuple[int, ...]], classes: int, generator: torch.Generator
-    ) -> list[Tensor]:
+    def draw_feedback(self, tap_shapes: TapShapes, classes: int, generator: torch.Generator) -> list[Tensor]:
         """R_l of shape (C, features), as in DFA, and the counter of the probes."""
         drawn = [unit_columns(torch.randn(classes, feature_count(s), generator=generator)) for s in tap_shapes]
         return [*drawn, draw_counter(generator)]
 
     def learn_feedback(self, ctx: LearningContext) -> list[Tensor]:
-        """One pass for all taps."""
         *feedback, counter = ctx.feedback
         dtype = feedback[0].dtype
         drawn = {shape: gaussian_probe(counter, shape, dtype) for shape in set(ctx.state_shapes)}

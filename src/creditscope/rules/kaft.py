@@ -3,15 +3,13 @@
 "GRAFT (KAFT): topology-factorized Jacobian-aligned feedback for deep GNNs" (submitted to NeurIPS 2026).
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from creditscope.errors import CreditscopeError
-from creditscope.rules import CreditContext, LearningContext, TapRule, register_rule
-from creditscope.rules._graph import check_spreading, graph_of, propagated, pseudo_errors
+from creditscope.rules import CreditContext, LearningContext, TapRule, TapShapes, register_rule
 from creditscope.rules._learning import advanced, draw_counter, gaussian_probe
+from creditscope.rules._spread import check_spreading, graph_of, propagated, pseudo_errors
 
 
 @register_rule("kaft")
@@ -44,16 +42,13 @@ class KAFT(TapRule):
     ):
         if K < 0 or probes < 1 or not 0 < rate <= 1:
             raise CreditscopeError(
-                "Expected K >= 0, probes >= 1 and a rate above 0 and up to 1, "
-                f"but got K {K}, probes {probes}, rate {rate}."
+                f"Expected K >= 0, probes >= 1 and 0 < rate <= 1, but got K {K}, probes {probes}, rate {rate}."
             )
         check_spreading(alpha, steps)
         self.K, self.probes, self.rate, self.spread = K, probes, rate, spread
         self.alpha, self.steps = alpha, steps
 
-    def draw_feedback(
-        self, tap_shapes: Sequence[tuple[int, ...]], classes: int, generator: torch.Generator
-    ) -> list[Tensor]:
+    def draw_feedback(self, tap_shapes: TapShapes, classes: int, generator: torch.Generator) -> list[Tensor]:
         """R_l of shape (C, d), and the counter of the probes."""
         drawn = [resized(torch.randn(classes, shape[-1], generator=generator)) for shape in tap_shapes]
         return [*drawn, draw_counter(generator)]
@@ -73,13 +68,8 @@ class KAFT(TapRule):
         }
         learned = []
         for i, (R, shape) in enumerate(zip(feedback, ctx.state_shapes, strict=True)):
-            Q = (
-                smoothed[shape][i]
-                .unflatten(1, (self.probes, -1))
-                .transpose(0, 1)
-                .clone(memory_format=torch.contiguous_format)
-                .flatten(0, 1)
-            )
+            Q = smoothed[shape][i].unflatten(1, (self.probes, -1)).transpose(0, 1)
+            Q = Q.clone(memory_format=torch.contiguous_format).flatten(0, 1)
             learned.append(aligned(R, Q, pushed[i].flatten(0, 1), self.rate))
         return [*learned, advanced(counter)]
 
@@ -87,7 +77,7 @@ class KAFT(TapRule):
         """From the top down: each tap is one convolution further from the error, up to K of them."""
         matrix, error = graph_of(ctx.inputs), ctx.error
         if self.spread:
-            error = pseudo_errors(matrix, error, ctx.output, ctx.mask, alpha=self.alpha, steps=self.steps)
+            error = pseudo_errors(matrix, error, ctx.output, ctx.mask, self.alpha, self.steps, balance=True)
         errors = propagated(matrix.flipped, error, len(ctx.states), self.K)
         return [e @ R for e, R in zip(errors, reversed(ctx.feedback[:-1]), strict=True)][::-1]
 

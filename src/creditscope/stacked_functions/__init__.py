@@ -14,8 +14,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from creditscope.stacked_functions.attention import is_plain_attention, stacked_attention
-from creditscope.stacked_functions.layer_norm import stacked_layer_norm
-from creditscope.stacked_functions.linear import linear_backward, stacked_linear
+from creditscope.stacked_functions.layers import linear_backward, stacked_layer_norm, stacked_linear
 
 __all__ = [
     "OneForAll",

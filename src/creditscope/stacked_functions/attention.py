@@ -40,7 +40,7 @@ def is_plain_attention(func: Any, args: tuple, kwargs: Any) -> bool:
 class _InOneKernel(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        from creditscope.stacked_functions._attention_kernels import attention_forward
+        from creditscope.stacked_functions._triton_kernels import attention_forward
 
         q4, k4, v4 = (_tokens_first(t) for t in (q, k, v))
         out, log_sum = attention_forward(q4, k4, v4)
@@ -49,7 +49,7 @@ class _InOneKernel(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, ...]:
-        from creditscope.stacked_functions._attention_kernels import attention_backward
+        from creditscope.stacked_functions._triton_kernels import attention_backward
 
         (delta,) = grad_outputs
         q, k, v, out, log_sum = ctx.saved_tensors

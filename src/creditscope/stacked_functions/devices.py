@@ -47,7 +47,7 @@ def has_triton() -> bool:
         return False
 
     def launch() -> None:
-        from creditscope.stacked_functions._layer_norm_kernels import layer_norm_forward
+        from creditscope.stacked_functions._triton_kernels import layer_norm_forward
 
         row = torch.zeros(1, 1, 2, device="cuda")
         layer_norm_forward(row, row[0], row[0], 1e-5)
@@ -60,7 +60,7 @@ def has_tensor_cores() -> bool:
     """Whether they can be given float32 in parts; older ones take half precision only."""
 
     def launch() -> None:
-        from creditscope.stacked_functions._linear_kernels import rows_by_matrix
+        from creditscope.stacked_functions._triton_kernels import rows_by_matrix
 
         square = torch.zeros(1, 16, 16, device="cuda")
         rows_by_matrix(square, square)
