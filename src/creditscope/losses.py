@@ -24,6 +24,21 @@ class RowErrors:
     """The mask that was given, if any."""
     output: Tensor
     target: Tensor
+    loss_function: RowLoss | None = None
+    """What made the losses (None: cross-entropy)."""
+    of_mean: Tensor | None = None
+    """The gradient of the mean loss by the output, where it was taken as such: to the last bit what autograd gives."""
+
+    @property
+    def gradient(self) -> Tensor:
+        """The gradient of the mean loss by the output."""
+        return self.error / self.count if self.of_mean is None else self.of_mean
+
+    def at(self, output: Tensor) -> "RowErrors":
+        """Errors of the same rows at another output."""
+        if self.loss_function is None:
+            return cross_entropy_errors(output, self.target, self.mask)
+        return row_errors(output, self.target, self.loss_function, self.mask)
 
     @property
     def count(self) -> Tensor | int:
@@ -65,7 +80,18 @@ def row_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask
     if mask is not None:
         losses = losses * mask
         error = error * mask.view(-1, *[1] * (error.ndim - 1))
-    return RowErrors(losses, error, covered, mask, output.detach(), target)
+    return RowErrors(losses, error, covered, mask, output.detach(), target, loss)
+
+
+def losses_per_row(output: Tensor, target: Tensor, loss: RowLoss | None, mask: Tensor | None) -> Tensor:
+    """The loss of every row as a function of the output, to be differentiated; 0 for rows outside the mask."""
+    if mask is not None:  # a row without a label may hold anything
+        target = torch.where(mask.view(-1, *[1] * (target.ndim - 1)), target, 0)
+    if loss is None:
+        losses = -output.log_softmax(-1).gather(-1, target.unsqueeze(-1)).squeeze(-1)
+    else:
+        losses = loss(output, target)
+    return losses if mask is None else losses * mask
 
 
 def cross_entropy_errors(output: Tensor, target: Tensor, mask: Tensor | None = None) -> RowErrors:

@@ -55,6 +55,8 @@ class Forward:
     """Tap names in the order in which they fired."""
     gate: "Gate"
     """Whether a backward crosses taps; only in a watched forward."""
+    tensors: dict[str, Tensor] | None = None
+    """What replaced the net's own parameters or buffers."""
 
 
 class Gate:
@@ -88,17 +90,26 @@ class PassOn(torch.autograd.Function):
         return (grad_outputs[0] if ctx.gate.open else None), None
 
 
-def watch_forward(model: Net, taps: Sequence[str], inputs: Any, tensors: dict | None = None) -> Forward:
+def watch_forward(
+    model: Net,
+    taps: Sequence[str],
+    inputs: Any,
+    tensors: dict | None = None,
+    *,
+    instead: Sequence[Tensor] | None = None,
+) -> Forward:
     """A forward whose states all require grad and stay connected; `tensors` replace parameters or buffers.
 
-    The next module gets a copy, so that one that works in place cannot change what was read.
+    The next module gets a copy, so that one that works in place cannot change what was read; or what it is to have
+    `instead`, per tap, and no gradient then crosses.
     """
 
     gate = Gate()
+    others = dict(zip(taps, instead or (), strict=False))
 
     def keep(h: Tensor, name: str) -> tuple[Tensor, Tensor]:
         h = h if h.requires_grad else h.detach().requires_grad_()
-        return h, PassOn.apply(h, gate)  # pyright: ignore[reportReturnType]
+        return h, others[name].clone() if others else PassOn.apply(h, gate)  # pyright: ignore[reportReturnType]
 
     return _forward(model, taps, inputs, keep, tensors, gate)
 
@@ -109,12 +120,17 @@ def cut_forward(
     inputs: Any,
     *,
     top_gradient: bool = False,
+    instead: Sequence[Tensor] | None = None,
 ) -> Forward:
-    """A forward in stages: no gradient crosses a tap; the last copy asks for one if `top_gradient`."""
-    last = taps[-1]
+    """A forward in stages: no gradient crosses a tap; the last copy asks for one if `top_gradient`.
+
+    With `instead`, one tensor per tap, the next stages get these in place of copies.
+    """
+    last, others = taps[-1], dict(zip(taps, instead or (), strict=False))
 
     def cut(h: Tensor, name: str) -> tuple[Tensor, Tensor]:
-        return h, h.detach().clone().requires_grad_(top_gradient and name == last)
+        handed = others[name] if others else h
+        return h, handed.detach().clone().requires_grad_(top_gradient and name == last)
 
     return _forward(model, taps, inputs, cut)
 
@@ -165,7 +181,7 @@ def _forward(
         )
     if not isinstance(output, Tensor):
         raise CreditscopeError(f"Expected the model to return one tensor, but got {_describe(output)}.")
-    return Forward(inputs, output, [kept[t] for t in taps], [passed[t] for t in taps], tuple(kept), gate or Gate())
+    return Forward(inputs, output, [kept[t] for t in taps], [passed[t] for t in taps], tuple(kept), gate or Gate(), tensors)
 
 
 def gradients_at(

@@ -15,7 +15,6 @@ from creditscope.rules import (
     AppliedTapRule,
     Rule,
     apply_rule,
-    feedback_state,
     make_rule,
 )
 from creditscope.stack import pattern_of
@@ -90,7 +89,7 @@ def _observe(application: Application, rows: int) -> Observation:
 
 
 def _check_determinism(first: Application, second: Application) -> None:
-    ours, theirs = ({**pattern_of(a.applied.net).state_dict(), **feedback_state(a)} for a in (first, second))
+    ours, theirs = ({**pattern_of(a.applied.net).state_dict(), **a.applied.tensors()} for a in (first, second))
     for name, tensor in ours.items():
         assert torch.equal(tensor, theirs[name]), f"Expected the same seed to give the same {name!r}, but it differs."
     credits = zip(_observe(first, ROWS).credits, _observe(second, ROWS).credits, strict=True)

@@ -9,7 +9,6 @@ from trained import train_run
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec
 from creditscope.registry import NETS
-from creditscope.rules import feedback_state
 from creditscope.tasks import load_task
 from creditscope.train.plan import plan_run, plan_runs
 from creditscope.train.run import Run, build_run
@@ -141,7 +140,7 @@ class TestSameStart:
             assert all(torch.equal(p, first[name]) for name, p in own.items()), run.spec.name()
 
     def test_feedback(self, runs):
-        dfa = [feedback_state(run.application) for run in runs if run.spec.rule == "dfa"]
+        dfa = [run.application.applied.tensors() for run in runs if run.spec.rule == "dfa"]
         assert len(dfa) > 4
         assert all(torch.equal(own[name], b) for own in dfa for name, b in dfa[0].items())
 

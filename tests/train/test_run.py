@@ -14,7 +14,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.losses import row_errors
 from creditscope.record import read_record, run_folder
 from creditscope.rng import generator
-from creditscope.rules import apply_rule, feedback_state, rule_class
+from creditscope.rules import apply_rule, rule_class
 from creditscope.tasks import Task, load_task
 from creditscope.tasks.mnist1d import mnist1d
 from creditscope.train.plan import plan_run
@@ -43,7 +43,7 @@ def test_audited_and_unaudited_runs_end_bit_identical(rule, fields):
     assert len(taken) == 4
     for (name, a), (_, b) in zip(audited.tensors().items(), plain.tensors().items(), strict=True):
         assert torch.equal(a, b), name
-    drawn, ended = (feedback_state(run.application).values() for run in (build_run(spec), plain))
+    drawn, ended = (run.application.applied.tensors().values() for run in (build_run(spec), plain))
     moved = [not torch.equal(a, b) for a, b in zip(drawn, ended, strict=True)]
     assert all(moved) if rule in ("grape", "kaft") else not any(moved)
 

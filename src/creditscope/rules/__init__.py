@@ -6,10 +6,29 @@ from typing import Any, TypeVar
 from creditscope.errors import CreditscopeError
 from creditscope.options import resolve_options
 from creditscope.registry import RULES
-from creditscope.rules._apply import Application, AppliedRule, ConversionReport, apply_rule, feedback_state
-from creditscope.rules._rule import CreditContext, LearningContext, Rule, TapRule, TapShapes, WeightRule
-from creditscope.rules._tap_rule import AppliedTapRule
-from creditscope.rules._weight_rule import BY_TAP_RULE, AppliedWeightRule, FeedbackLinear, convert_linears, transport_of
+from creditscope.rules._applied import AppliedRule, Told
+from creditscope.rules._apply import Application, ConversionReport, apply_rule
+from creditscope.rules._layers import (
+    BY_TAP_RULE,
+    FeedbackLinear,
+    WithFeedback,
+    layers_with_feedback,
+    register_feedback,
+    restore,
+    transport_of,
+)
+from creditscope.rules._pass import Pass
+from creditscope.rules._rule import (
+    Credit,
+    CreditContext,
+    Feedback,
+    Layer,
+    LearningContext,
+    Rule,
+    TapRule,
+    TapShapes,
+    WeightRule,
+)
 
 R = TypeVar("R", bound=type[Rule])
 
@@ -72,22 +91,27 @@ __all__ = [
     "BY_TAP_RULE",
     "Application",
     "AppliedRule",
-    "AppliedTapRule",
-    "AppliedWeightRule",
     "ConversionReport",
+    "Credit",
     "CreditContext",
+    "Feedback",
     "FeedbackLinear",
+    "Layer",
     "LearningContext",
+    "Pass",
     "Rule",
     "TapRule",
     "TapShapes",
+    "Told",
     "WeightRule",
+    "WithFeedback",
     "apply_rule",
     "check_rule",
-    "convert_linears",
-    "feedback_state",
+    "layers_with_feedback",
     "make_rule",
+    "register_feedback",
     "register_rule",
+    "restore",
     "rule_class",
     "transport_of",
 ]

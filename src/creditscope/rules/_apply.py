@@ -4,18 +4,19 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from torch.utils._pytree import tree_map
 
 from creditscope.anatomy import Anatomy, examine, node_of, nodes_below
 from creditscope.errors import CreditscopeError, raise_out_of_memory
+from creditscope.losses import row_errors
 from creditscope.record.spec import CreditNorm
+from creditscope.rules._applied import AppliedRule
+from creditscope.rules._layers import transport_of
 from creditscope.rules._rule import Rule, TapRule, WeightRule
 from creditscope.rules._spread import graph_of
-from creditscope.rules._tap_rule import AppliedTapRule
-from creditscope.rules._weight_rule import AppliedWeightRule, transport_of
 from creditscope.taps import leave_untouched, watch_forward
 
-AppliedRule = AppliedTapRule | AppliedWeightRule
 Role = Literal["rule", "exact", "frozen", "unused"]
 TITLES: dict[Role, str] = {
     "rule": "rule-trained",
@@ -82,15 +83,17 @@ def apply_rule(
     """
     anatomy = examine(net, taps, inputs)
     _check_penalty(penalty, anatomy)
+    applied = AppliedRule(rule, net, anatomy, credit_norm=credit_norm, penalty=penalty, batch=batch)
     if isinstance(rule, TapRule):
         if rule.needs_graph:
             graph_of(inputs)
+        _refuse_second_passes(rule, net)
         weight = next(net.parameters())
         drawn = rule.draw_feedback(anatomy.shapes, anatomy.classes, generator)
-        feedback = [b.to(weight.device, weight.dtype if b.is_floating_point() else None) for b in drawn]
-        applied = AppliedTapRule(rule, net, anatomy, feedback, credit_norm, penalty, batch)
-        if rule.learns_feedback:
-            _try_learning(applied, inputs)
+        applied.feedback = tree_map(
+            lambda b: b.to(weight.device, weight.dtype if b.is_floating_point() else None), drawn
+        )
+        _try_rule(applied, inputs)
     elif isinstance(rule, WeightRule):
         if credit_norm != "none":
             raise CreditscopeError(
@@ -100,7 +103,6 @@ def apply_rule(
         transport = transport_of(net)
         if transport is None or transport.rule is not rule:  # a net that was converted before keeps its feedback
             rule.convert(net, anatomy, generator)
-        applied = AppliedWeightRule(rule, net, anatomy, penalty)
     else:
         raise CreditscopeError(f"Expected a rule that is a TapRule or a WeightRule, but got {type(rule).__name__}.")
     for name in _frozen_parameters(anatomy, train_last):
@@ -125,16 +127,39 @@ def _check_penalty(penalty: float, anatomy: Anatomy) -> None:
         )
 
 
-def _try_learning(applied: AppliedTapRule, inputs: Any) -> None:
-    """Refuse a net that feedback cannot be learned on."""
+def _refuse_second_passes(rule: TapRule, net: nn.Module) -> None:
+    """Refuse layers that do not compute the same twice, for a rule that runs the net again within a step."""
+    if not rule.passes and not rule.hands_on:
+        return
+    unlike = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd)
+    other = [name for name, module in net.named_modules() if isinstance(module, unlike)]
+    if other:
+        raise CreditscopeError(
+            f"Expected a net that computes the same twice for rule {rule.name!r}, which runs it again within a step, but "
+            f"{', '.join(other)} {'is' if len(other) == 1 else 'are'} batch norm or nn.Dropout. Use group or layer norm, "
+            "and dropout that hashes (creditscope.nets._dropout)."
+        )
+
+
+def _try_rule(applied: AppliedRule, inputs: Any) -> None:
+    """Refuse a net that a rule cannot run again, or learn on, before anything is trained."""
+    if not applied.rule.passes and not applied.rule.learns_feedback:
+        return
     try:
-        applied.learned(inputs)
+        with leave_untouched(applied.net) as buffers:
+            forward = watch_forward(applied.net, applied.anatomy.taps, inputs, buffers)
+            target = torch.zeros(len(forward.output), dtype=torch.int64, device=forward.output.device)
+            errors = row_errors(forward.output, target, lambda output, _: output.flatten(1).square().mean(1))
+            top = torch.zeros_like(forward.states[-1])
+            if applied.rule.learns_feedback:
+                applied.learned(forward, errors, top)
+            applied.credits(forward, errors, top, "none")
     except (RuntimeError, NotImplementedError) as error:
         raise_out_of_memory(error)
         raise CreditscopeError(
-            f"Expected a net that forward-mode differentiation can go through for rule {applied.rule.name!r}, which "
-            f"learns its feedback by it, but got: {' '.join(str(error).split())[:200]} Batch norm and nn.Dropout in "
-            "training mode and modules that work in place cannot be gone through."
+            f"Expected a net that rule {applied.rule.name!r} can run again and differentiate, but got: "
+            f"{' '.join(str(error).split())[:200]} Modules that work in place, and batch norm and nn.Dropout in training "
+            "mode, cannot be gone through."
         ) from error
 
 
@@ -144,7 +169,7 @@ def _below_feedback(net: nn.Module, anatomy: Anatomy, inputs: Any) -> tuple[set[
         return set(), set()
     with leave_untouched(net) as buffers:
         forward = watch_forward(net, anatomy.taps, inputs, buffers)
-        layers = [n for n in nodes_below([node_of(forward.output)]) if type(n).__name__ == "LinearWithFeedbackBackward"]
+        layers = [n for n in nodes_below([node_of(forward.output)]) if type(n).__name__.endswith("WithFeedbackBackward")]
         below = nodes_below([layer.next_functions[0][0] for layer in layers])
         leaves = {id(node.variable) for node in below if hasattr(node, "variable")}
         taps = {i for i, h in enumerate(forward.states) if node_of(h) in below}
@@ -173,10 +198,3 @@ def _frozen_parameters(anatomy: Anatomy, train_last: int) -> frozenset[str]:
     kept = blocks if train_last < 0 else train_last
     frozen = {name for stage in anatomy.stages[1 : 1 + blocks - kept] for name in stage}
     return frozenset(frozen.difference(anatomy.stages[0], *anatomy.stages[1 + blocks - kept :]))
-
-
-def feedback_state(application: Application) -> dict[str, Tensor]:
-    """A tap rule's feedback by name, to be saved beside the weights (a weight rule's sits in the net's buffers)."""
-    if isinstance(application.applied, AppliedTapRule):
-        return {f"feedback.{i}": b for i, b in enumerate(application.applied.feedback)}
-    return {}

@@ -9,13 +9,16 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from creditscope.anatomy import Anatomy
 from creditscope.errors import CreditscopeError
-from creditscope.rules._learning import advanced
+from creditscope.rules._pass import Forward, advanced
 
 TapShapes = Sequence[tuple[int, ...]]
 """The shape of one row's state at each tap."""
+Feedback = Any
+"""A rule's own tensors: a list or a dictionary of tensors, or of such lists and dictionaries."""
 
 
 class Rule:
@@ -40,6 +43,12 @@ class Rule:
     """Whether it owns feedback matrices."""
     draws_noise: ClassVar[bool] = False
     """Whether its credit is another at every step, on the same rows and weights: judged by the mean of its draws."""
+    rows_interact: ClassVar[bool] = False
+    """Whether a row's credit depends on the other rows of the batch."""
+    learns_feedback: ClassVar[bool] = False
+    """Whether its feedback moves in training."""
+    passes: float = 0.0
+    """What a step costs beyond backprop's: forward passes of the whole net (a backward counts as two); an option may set it."""
     later_options: ClassVar[tuple[str, ...]] = ()
     """Options that came after the first records; at their defaults they are no part of a spec, nor of its name."""
 
@@ -73,8 +82,8 @@ class CreditContext:
     """What the loss compares them with: class labels, one per row."""
     states: Sequence[Tensor]
     """h_0 .. h_L, each (rows, …)."""
-    feedback: Sequence[Tensor]
-    """What `draw_feedback` returned."""
+    feedback: Feedback
+    """What `draw_feedback` returned, as it has been learned since."""
     top_gradient: Tensor | None
     """g_L, the exact gradient at the last tap, if the rule set `needs_top_gradient`."""
     inputs: Any
@@ -85,31 +94,35 @@ class CreditContext:
     """Which token the head reads, if the net has such a token."""
     normalise: Callable[[Tensor], Tensor] = field(default=lambda a: a)
     """The run's credit normalisation, for rules whose credit is made from the credit above (sample-mean: nothing)."""
+    forward: Forward = field(default=None)  # pyright: ignore[reportAssignmentType]
+    """Another pass of the net, `forward(inputs=None, at=None, shift=None)`: with other inputs, states replaced or shifted."""
+    loss: Callable[[Tensor], Tensor] = field(default=None)  # pyright: ignore[reportAssignmentType]
+    """From logits to the run's loss of every row (0 outside the mask), to be differentiated."""
+
+    @property
+    def state_shapes(self) -> list[tuple[int, ...]]:
+        """Shapes (rows, …) of h_0 .. h_L."""
+        return [tuple(h.shape) for h in self.states]
+
+    def push_forward(self, tangents: Sequence[Tensor]) -> Tensor:
+        """From tangents (probes, rows, …), one tensor per tap, to the derivatives of the logits along each of them alone:
+        (taps, probes, rows, classes).
+        """
+        return self.forward.push(tangents)
+
+
+LearningContext = CreditContext
+"""What a rule learns its feedback from: the same, at the weights of the step, before they move."""
 
 
 @dataclass(frozen=True)
-class LearningContext:
-    """All that a rule learns its feedback from, at the weights of one training step, before they move.
+class Credit:
+    """Credit with the states that stages learn at, where those are not the forward's."""
 
-    >>> from creditscope.rules.dfa import DFA
-    >>> class ForgetfulDFA(DFA):
-    ...     learns_feedback = True
-    ...
-    ...     def learn_feedback(self, ctx):
-    ...         return [0.99 * B for B in ctx.feedback]
-    >>> from creditscope.testing import assert_rule
-    >>> assert_rule(ForgetfulDFA)
-    """
-
-    inputs: Any
-    """What the net is called with."""
-    feedback: Sequence[Tensor]
-    """What `draw_feedback` returned, as it has been learned since."""
-    state_shapes: Sequence[tuple[int, ...]]
-    """Shapes (rows, …) of h_0 .. h_L."""
-    push_forward: Callable[[Sequence[Tensor]], Tensor]
-    """From tangents (probes, rows, …), one tensor per tap, to the derivatives of the logits along each of them alone:
-    (taps, probes, rows, classes)."""
+    at_taps: Sequence[Tensor]
+    """a_l."""
+    handed_on: Sequence[Tensor]
+    """What tap l hands to the next stage (and the last one to the head) when they learn."""
 
 
 class TapRule(Rule):
@@ -134,45 +147,81 @@ class TapRule(Rule):
     """Whether it looks at g_L, the exact gradient at the last tap."""
     needs_graph: ClassVar[bool] = False
     """Whether it asks for a graph net, called with node features and an `Adjacency`."""
-    learns_feedback: ClassVar[bool] = False
-    """Whether its feedback moves in training, by `learn_feedback`."""
+    hands_on: bool = False
+    """Whether its credit says at which states stages learn: a `Credit`; an option may set it."""
 
     def exact_taps(self, count: int) -> tuple[int, ...]:
         """Which of the taps 0..count−1 are handed the true gradient."""
         return ()
 
-    def draw_feedback(
-        self, tap_shapes: Sequence[tuple[int, ...]], classes: int, generator: torch.Generator
-    ) -> list[Tensor]:
-        """Feedback tensors, drawn on the CPU from `generator` alone; none by default."""
+    def draw_feedback(self, tap_shapes: TapShapes, classes: int, generator: torch.Generator) -> Feedback:
+        """The rule's own tensors, drawn on the CPU from `generator` alone; none by default."""
         return []
 
-    def learn_feedback(self, ctx: LearningContext) -> Sequence[Tensor]:
-        """New values for all feedback tensors, before the credit of a training step; measuring never learns."""
+    def learn_feedback(self, ctx: LearningContext) -> Feedback:
+        """New values for all of them, from the step's own rows, before its credit is given; measuring never learns."""
         return ctx.feedback
 
-    def redraw(self, feedback: Sequence[Tensor], draw: int) -> Sequence[Tensor]:
+    def redraw(self, feedback: Feedback, draw: int) -> Feedback:
         """The feedback of another draw, for a rule that sets `draws_noise`: counters (int64) that many steps later."""
-        return [advanced(b, draw) if b.dtype == torch.int64 else b for b in feedback]
+        return tree_map(lambda b: advanced(b, draw) if b.dtype == torch.int64 else b, feedback)
 
-    def credit(self, ctx: CreditContext) -> Sequence[Tensor]:
+    def credit(self, ctx: CreditContext) -> Sequence[Tensor] | Credit:
         """One credit tensor per tap, each of the shape of its state, per sample, not divided by the rows."""
         raise CreditscopeError(f"Expected rule {type(self).__name__!r} to define credit(self, ctx), but it does not.")
 
 
-class WeightRule(Rule):
-    """A rule whose credit is what a backward pass delivers through the converted net.
+@dataclass(frozen=True)
+class Layer:
+    """A layer that a weight rule may give feedback."""
 
-    >>> from creditscope.rules import convert_linears
+    name: str
+    weight: Tensor
+    """(out, in), or a kernel (out, in, …); detached."""
+    inputs: int
+    """Numbers that one output is made of."""
+    outputs: int
+    """Numbers that one input goes into."""
+    in_head: bool
+    """Whether it lies after the last tap."""
+
+
+class WeightRule(Rule):
+    """A rule whose credit is what a backward pass delivers through the net, whose layers send δB down instead of δW.
+
     >>> import creditscope as cs
     >>> class SignFeedback(cs.WeightRule):
     ...     label, needs_feedback = "sign feedback", True
     ...
-    ...     def convert(self, net, anatomy, generator):
-    ...         convert_linears(net, self, lambda name, layer: layer.weight.detach().sign())
+    ...     def transport(self, weight, memory):
+    ...         return weight.sign() * weight.abs().mean()
     >>> from creditscope.testing import assert_rule
     >>> assert_rule(SignFeedback)
     """
 
+    follows: ClassVar[bool] = False
+    """Whether the optimiser steps the feedback with its weight's gradient, as it steps the weight."""
+    decay: float | None = None
+    """Weight decay of layers with feedback, and of feedback that follows; None: the run's. An option may set it."""
+
     def convert(self, net: nn.Module, anatomy: Anatomy, generator: torch.Generator) -> None:
-        """Swap modules of `net` in place for ones that own feedback; nothing by default (backprop)."""
+        """Swap layers of `net` in place for ones that own feedback; none for a rule without (backprop)."""
+        from creditscope.rules._layers import convert_layers
+
+        if self.needs_feedback:
+            convert_layers(net, self, anatomy, generator)
+
+    def draw_memory(self, layer: Layer, generator: torch.Generator) -> Tensor | None:
+        """The layer's feedback, of its weight's shape, from `generator` alone; None: the layer stays exact."""
+        return torch.zeros_like(layer.weight, device="cpu")
+
+    def transport(self, weight: Tensor, memory: Tensor) -> Tensor:
+        """B, of the weight's shape, whenever a backward runs (measuring included): the memory itself by default."""
+        return memory
+
+    def learn(self, weight: Tensor, memory: Tensor, noise: Callable[..., Tensor]) -> Tensor:
+        """The memory's new value, once before every training step, if the rule sets `learns_feedback`.
+
+        `noise(shape, place=0)` are the layer's own standard normal numbers of this step.
+        """
+        return memory

@@ -7,16 +7,21 @@ Nature Communications 7 (2016). Activations' derivatives, norms and skips stay e
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from creditscope.anatomy import Anatomy
 from creditscope.errors import one_of
-from creditscope.rules import WeightRule, convert_linears, register_rule
+from creditscope.rules import Layer, WeightRule, register_rule
+
+SCALES = ("unit", "match-init", "init")
 
 
 @register_rule("fa")
 class FA(WeightRule):
-    """δ_x = δ_y B in every Linear; `head` random or exact, feedback `scale` unit (1/√out) or match-init."""
+    """δ_x = δ_y B in every layer; `head` random or exact.
+
+    Feedback `scale` is unit (1/√out), match-init (random at W's own scale), or init: B = W at initialisation, fixed
+    (Cheon et al., "One-time soft alignment enables resilient learning without weight transport", 2025).
+    """
 
     label = "FA"
     formula = "backward pass with B_l for W_lᵀ in every Linear"
@@ -24,17 +29,13 @@ class FA(WeightRule):
 
     def __init__(self, *, head: str = "random", scale: str = "unit"):
         self.head = one_of("head feedback", head, ("random", "exact"))
-        self.scale = one_of("feedback scale", scale, ("unit", "match-init"))
+        self.scale = one_of("feedback scale", scale, SCALES)
 
-    def convert(self, net: nn.Module, anatomy: Anatomy, generator: torch.Generator) -> None:
-        """Feedback for every Linear but, with `head="exact"`, those after the last tap."""
-
-        def draw(name: str, layer: nn.Linear) -> Tensor | None:
-            if self.head == "exact" and f"{name}.weight" in anatomy.stages[-1]:
-                return None
-            std = 1 / math.sqrt(layer.out_features)
-            if self.scale == "match-init":
-                std = float(layer.weight.detach().std())
-            return torch.randn(layer.weight.shape, generator=generator) * std
-
-        convert_linears(net, self, draw)
+    def draw_memory(self, layer: Layer, generator: torch.Generator) -> Tensor | None:
+        """Fixed; none for layers after the last tap, with `head="exact"`."""
+        if self.head == "exact" and layer.in_head:
+            return None
+        if self.scale == "init":
+            return layer.weight.clone()
+        std = 1 / math.sqrt(layer.outputs) if self.scale == "unit" else float(layer.weight.std())
+        return torch.randn(layer.weight.shape, generator=generator) * std

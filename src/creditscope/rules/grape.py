@@ -9,7 +9,7 @@ from torch import Tensor
 
 from creditscope.errors import CreditscopeError
 from creditscope.rules import CreditContext, LearningContext, TapRule, TapShapes, register_rule
-from creditscope.rules._learning import advanced, draw_counter, gaussian_probe
+from creditscope.rules._pass import advanced, draw_counter, gaussian_probe
 from creditscope.rules._spread import feature_count, spread_over_tokens
 
 

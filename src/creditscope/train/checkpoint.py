@@ -12,7 +12,6 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError
-from creditscope.rules import feedback_state
 from creditscope.train.run import Run
 
 NAME = "checkpoint.safetensors"
@@ -59,7 +58,7 @@ def load_checkpoint(path: Path, run: Run) -> Position:
 @torch.no_grad()
 def _restore(run: Run, tensors: dict[str, Tensor]) -> None:
     saved = {name: t for name, t in tensors.items() if not name.startswith(OPTIMISER)}
-    for name, tensor in feedback_state(run.application).items():
+    for name, tensor in run.application.applied.tensors().items():
         tensor.copy_(saved.pop(name))
     assert isinstance(run.net, nn.Module)  # stacks are made from single runs that were restored
     run.net.load_state_dict(saved)

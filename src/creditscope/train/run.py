@@ -4,7 +4,6 @@ This is the *loop* engine, one seed at a time; `stacked.py` trains many at once 
 """
 
 import math
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from creditscope.record.schema import Facts
 from creditscope.record.spec import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator, global_stream
-from creditscope.rules import Application, apply_rule, feedback_state, rule_class
+from creditscope.rules import Application, AppliedRule, apply_rule, layers_with_feedback, rule_class
 from creditscope.stack import Batch, Net, pattern_of
 from creditscope.taps import resolve_taps
 from creditscope.tasks import AnyTask, load_task
@@ -77,7 +76,6 @@ class Run:
     def train_step(self, batch: Batch) -> RowErrors:
         """Feedback that is learned, forward, credit, backward, optimiser."""
         self.optimiser.zero_grad(set_to_none=True)
-        self.application.applied.learn(batch.inputs)
         errors_of = errors_function(self.net, batch.target, mask=batch.mask)
         errors = self.application.applied.backward(batch.inputs, errors_of)
         self.optimiser.step()
@@ -96,7 +94,7 @@ class Run:
     def tensors(self, seed: int = 0) -> dict[str, Tensor]:
         """Weights, buffers and feedback of one seed (by its place among `specs`)."""
         assert isinstance(self.net, nn.Module)
-        return {**self.net.state_dict(), **feedback_state(self.application)}
+        return {**self.net.state_dict(), **self.application.applied.tensors()}
 
     def optimiser_state(self, seed: int = 0) -> dict[int, dict[str, Tensor]]:
         """What the optimiser keeps for each trained parameter of one seed."""
@@ -140,7 +138,7 @@ def build_run(
         best_constant=task.best_constant,
         test_rows=task.test_rows,
     )
-    optimiser = make_optimiser(spec, net, first=application.anatomy.stages[0])
+    optimiser = make_optimiser(spec, application.applied)
     return Run(spec, task, data, net, application, facts, optimiser)
 
 
@@ -149,34 +147,39 @@ def copy_of(tensors: dict[str, nn.Parameter]) -> dict[str, Tensor]:
     return {name: t.detach().clone().requires_grad_() for name, t in tensors.items()}
 
 
-def make_optimiser(
-    spec: RunSpec, net: Net, *, first: Collection[str] = (), captured: bool = False
-) -> torch.optim.Optimizer:
+def make_optimiser(spec: RunSpec, applied: AppliedRule, *, captured: bool = False) -> torch.optim.Optimizer:
     """AdamW (decoupled decay), Adam (decay as an L2 term inside) or plain SGD, at the spec's learning rate.
 
-    `first` names the parameters of the first layer, which alone decay if the spec says so. All are elementwise, so
-    stacked parameters need nothing of their own. On CUDA they are fused; on a CPU not, because there a fused one rounds
-    an element by its place in memory, but each operation is called once for all parameters. `captured` ones read their
-    learning rate from the device, as float32.
+    All are elementwise, so stacked parameters need nothing of their own. On CUDA they are fused; on a CPU not, because
+    there a fused one rounds an element by its place in memory, but each operation is called once for all parameters.
+    `captured` ones read their learning rate from the device, as float32.
     """
     kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
-    trained = {name: p for name, p in net.named_parameters() if p.requires_grad}
-    device = next(iter(trained.values())).device if trained else torch.device("cpu")
+    groups = decay_groups(spec, applied)
+    device = groups[0]["params"][0].device if groups else torch.device("cpu")
     options: dict[str, Any] = {"lr": spec.lr, ("fused" if device.type == "cuda" else "foreach"): True}
     if captured:
         options["lr"] = torch.tensor(spec.lr, device=device)
         if spec.optimiser != "sgd":
             options["capturable"] = True
-    return kinds[spec.optimiser](decay_groups(spec, trained, first), **options)
+    return kinds[spec.optimiser](groups, **options)
 
 
-def decay_groups(spec: RunSpec, trained: Mapping[str, nn.Parameter], first: Collection[str]) -> list[dict[str, Any]]:
-    """Parameters with their weight decay: one group, or those of the first layer and the others, which have none."""
-    if spec.decay_on == "all":
-        return [{"params": list(trained.values()), "weight_decay": spec.weight_decay}]
-    decaying, others = ([p for n, p in trained.items() if (n in first) is wanted] for wanted in (True, False))
-    groups = [(decaying, spec.weight_decay), (others, 0.0)]
-    return [{"params": members, "weight_decay": decay} for members, decay in groups if members]
+def decay_groups(spec: RunSpec, applied: AppliedRule) -> list[dict[str, Any]]:
+    """What is stepped, by weight decay: the run's, of all or of the first layer alone (`decay_on`), or the rule's own.
+
+    Feedback that follows its weight is stepped beside it.
+    """
+    first, follow = applied.anatomy.stages[0], applied.followers()
+    own = getattr(applied.rule, "decay", None)
+    converted = {f"{name}.weight" for name in layers_with_feedback(applied.net)} if own is not None else set()
+    groups: dict[float, list[Tensor]] = {}
+    for name, p in applied.net.named_parameters():
+        if not p.requires_grad:
+            continue
+        decay = own if name in converted else spec.weight_decay if spec.decay_on == "all" or name in first else 0.0
+        groups.setdefault(decay, []).extend([p, *([follow[name]] if name in follow else [])])
+    return [{"params": members, "weight_decay": decay} for decay, members in groups.items()]
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, value: float) -> None:

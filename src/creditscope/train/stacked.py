@@ -18,7 +18,6 @@ from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import LastStep
 from creditscope.nets._dropout import HashDropout
 from creditscope.record.spec import RunSpec
-from creditscope.rules import AppliedTapRule, feedback_state
 from creditscope.stack import Batch, StackedNet
 from creditscope.train.data import EpochPlan
 from creditscope.train.run import Run, copy_of, learning_rate, make_optimiser, set_learning_rate
@@ -152,7 +151,7 @@ class StackedRun(Run):
 
     def _moving(self) -> list[Tensor]:
         """All that a step changes, but for the optimiser's own."""
-        feedback = feedback_state(self.application).values()
+        feedback = self.application.applied.tensors().values()
         return [*self.net.parameters(), *self.net.buffers(), *feedback, self._place, self._loss, self._dropout_step]
 
     @torch.no_grad()
@@ -168,7 +167,7 @@ class StackedRun(Run):
     def tensors(self, seed: int = 0) -> dict[str, Tensor]:
         """Weights, buffers and feedback of one seed."""
         assert isinstance(self.net, StackedNet)
-        feedback = {name: b[seed] for name, b in feedback_state(self.application).items()}
+        feedback = {name: b[seed] for name, b in self.application.applied.tensors().items()}
         return {**self.net.state_of(seed), **feedback}
 
     def optimiser_state(self, seed: int = 0) -> dict[int, dict[str, Tensor]]:
@@ -186,11 +185,7 @@ def stack_runs(runs: Sequence[Run], *, compare: bool = True) -> StackedRun:
     first = runs[0]
     nets = [run.net for run in runs if isinstance(run.net, torch.nn.Module)]
     net, applied = StackedNet.of(nets), first.application.applied
-    if isinstance(applied, AppliedTapRule):
-        each = [feedback_state(run.application).values() for run in runs]
-        applied = replace(applied, net=net, feedback=[torch.stack(b) for b in zip(*each, strict=True)])
-    else:
-        applied = replace(applied, net=net)
+    applied = applied.stacked(net, [run.application.applied for run in runs])
     # a captured optimiser takes its learning rate and bias corrections in float32, which float64 would feel
     capture = first.device.type == "cuda" and first.spec.precision != "float64"
     stacked = StackedRun(
@@ -200,7 +195,7 @@ def stack_runs(runs: Sequence[Run], *, compare: bool = True) -> StackedRun:
         net,
         replace(first.application, applied=applied),
         first.facts,
-        make_optimiser(first.spec, net, first=first.application.anatomy.stages[0], captured=capture),
+        make_optimiser(first.spec, applied, captured=capture),
         members=tuple(run.spec for run in runs),
         capture=capture,
     )
@@ -282,11 +277,10 @@ def _sensitivity(run: Run, gradients: dict[str, Tensor]) -> Tensor:
 def _gradients(run: Run) -> dict[str, Tensor]:
     """What a training step on a few rows would put in `.grad`; a snapshot is tried, too, and all is put back."""
     batch, applied = run.data.sample_batch(), run.application.applied
-    moving = [*run.net.buffers(), *feedback_state(run.application).values()]
+    moving = [*run.net.buffers(), *run.application.applied.tensors().values()]
     kept = [t.clone() for t in moving]
     try:
         run.net.train()
-        applied.learn(batch.inputs)
         applied.backward(batch.inputs, errors_function(run.net, batch.target, mask=batch.mask))
         gradients = {name: p.grad for name, p in run.trained.items() if p.grad is not None}
         run.net.eval()

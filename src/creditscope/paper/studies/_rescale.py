@@ -18,7 +18,6 @@ from creditscope.measure.snapshot import take_snapshots
 from creditscope.nets.resmlp import ResMLP
 from creditscope.record import Provenance, Record, Snapshot
 from creditscope.record.store import WEIGHTS
-from creditscope.rules import feedback_state
 from creditscope.stack import Net
 from creditscope.train.device import choose_device
 from creditscope.train.provenance import begin_provenance, now
@@ -61,7 +60,7 @@ def load_run(record: Record, device: torch.device) -> Run:
     run = build_run(record.spec, device=device)
     assert isinstance(run.net, nn.Module)
     tensors = load_file(record.path / WEIGHTS, device=str(device))
-    for name, own in feedback_state(run.application).items():
+    for name, own in run.application.applied.tensors().items():
         own.copy_(tensors.pop(name))
     run.net.load_state_dict(tensors)
     return run
