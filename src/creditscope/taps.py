@@ -26,16 +26,11 @@ def resolve_taps(model: nn.Module, patterns: str | Sequence[str]) -> tuple[str, 
     ('0', '1')
     """
     names = [name for name, _ in model.named_modules() if name]
-    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
-    if not wanted:
-        raise UnknownNameError("tap", "", names)
-    found: set[str] = set()
+    wanted = [patterns] if isinstance(patterns, str) else [*patterns] or [""]
     for pattern in wanted:
-        hits = {name for name in names if _matches(name, pattern)}
-        if not hits:
+        if not any(_matches(name, pattern) for name in names):
             raise UnknownNameError("tap", pattern, names)
-        found |= hits
-    return tuple(name for name in names if name in found)
+    return tuple(name for name in names if any(_matches(name, pattern) for pattern in wanted))
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -78,13 +73,11 @@ class PassOn(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, gate: Gate) -> Tensor:
-        """The copy."""
         ctx.gate = gate
         return h.clone()
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, None]:
-        """The gradient, or nothing."""
         return (grad_outputs[0] if ctx.gate.open else None), None
 
 
@@ -93,7 +86,6 @@ def watch_forward(model: Net, taps: Sequence[str], inputs: Any, tensors: dict | 
 
     The next module gets a copy, so that one that works in place cannot change what was read.
     """
-
     gate = Gate()
 
     def keep(h: Tensor, name: str) -> tuple[Tensor, Tensor]:
@@ -103,13 +95,7 @@ def watch_forward(model: Net, taps: Sequence[str], inputs: Any, tensors: dict | 
     return _forward(model, taps, inputs, keep, tensors, gate)
 
 
-def cut_forward(
-    model: Net,
-    taps: Sequence[str],
-    inputs: Any,
-    *,
-    top_gradient: bool = False,
-) -> Forward:
+def cut_forward(model: Net, taps: Sequence[str], inputs: Any, *, top_gradient: bool = False) -> Forward:
     """A forward in stages: no gradient crosses a tap; the last copy asks for one if `top_gradient`."""
     last = taps[-1]
 

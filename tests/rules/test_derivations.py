@@ -290,10 +290,7 @@ def test_grape_learns_from_all_tokens_of_a_sample():
         return torch.tensor(pushed)[None, None]
 
     context = LearningContext(
-        inputs=None,
-        feedback=[R.double(), counter],
-        state_shapes=[(ROWS, TOKENS, WIDTH)],
-        push_forward=push_forward,
+        inputs=None, feedback=[R.double(), counter], state_shapes=[(ROWS, TOKENS, WIDTH)], push_forward=push_forward
     )
     found, _ = rule.learn_feedback(context)
     goal = np.einsum("nc,ntd->cd", pushed, probes[0])

@@ -117,8 +117,7 @@ def test_what_would_silently_stay_backprop_is_refused():
 
 
 @pytest.mark.parametrize(
-    "norm",
-    [nn.utils.spectral_norm, nn.utils.parametrizations.spectral_norm, nn.utils.parametrizations.weight_norm],
+    "norm", [nn.utils.spectral_norm, nn.utils.parametrizations.spectral_norm, nn.utils.parametrizations.weight_norm]
 )
 def test_a_weight_that_is_computed_from_others_is_refused(norm):
     """Its feedback layer would train a copy, and the weight itself would stand still."""

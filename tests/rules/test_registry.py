@@ -201,11 +201,7 @@ class TestRunWithAClass:
 
     @pytest.mark.parametrize(
         ("rule", "text"),
-        [
-            (SignDFA(), r"rule_options=\{…\}"),
-            ([typed("Same"), typed("Same")], "'Same'"),
-            (int, "'int'"),
-        ],
+        [(SignDFA(), r"rule_options=\{…\}"), ([typed("Same"), typed("Same")], "'Same'"), (int, "'int'")],
     )
     def test_refused(self, rule, text, tmp_path):
         with pytest.raises(CreditscopeError, match=text):

@@ -9,7 +9,7 @@ from creditscope.registry import RULES
 from creditscope.rules._apply import Application, AppliedRule, ConversionReport, apply_rule, feedback_state
 from creditscope.rules._rule import CreditContext, LearningContext, Rule, TapRule, TapShapes, WeightRule
 from creditscope.rules._tap_rule import AppliedTapRule
-from creditscope.rules._weight_rule import BY_TAP_RULE, AppliedWeightRule, FeedbackLinear, convert_linears, transport_of
+from creditscope.rules._weight_rule import BY_TAP_RULE, FeedbackLinear, convert_linears, transport_of
 
 R = TypeVar("R", bound=type[Rule])
 
@@ -73,7 +73,6 @@ __all__ = [
     "Application",
     "AppliedRule",
     "AppliedTapRule",
-    "AppliedWeightRule",
     "ConversionReport",
     "CreditContext",
     "FeedbackLinear",
