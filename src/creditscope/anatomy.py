@@ -1,7 +1,8 @@
 """A net's anatomy, read off the autograd graph of one forward instead of declared: so it holds for any model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -58,20 +59,22 @@ def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:
             below = nodes_below([root], stop=[n for n in nodes if n is not root])
             leaves = {id(node.variable) for node in below if hasattr(node, "variable")}
             stages.append(tuple(name for key, name in name_of.items() if key in leaves))
-        residual = [False] + [_adds(nodes[i], nodes[i - 1]) for i in range(1, len(nodes))]
+        adds = [below in nodes_below([above], through=_adds_or_copies) for below, above in pairwise(nodes)]
         return Anatomy(
             taps=tuple(taps),
             shapes=tuple(tuple(h.shape[1:]) for h in forward.states),
             classes=forward.output.shape[-1],
             stages=tuple(stages),
-            residual=tuple(residual),
+            residual=(False, *adds),
             rows_interact=_rows_interact(forward),
             class_token=token if isinstance(token := getattr(model, "class_token", None), int) else None,
         )
 
 
-def nodes_below(roots: Sequence[Any], stop: Sequence[Any] = ()) -> set[Any]:
-    """Graph nodes that a backward from `roots` reaches without crossing one of `stop`; the roots are among them."""
+def nodes_below(
+    roots: Sequence[Any], stop: Sequence[Any] = (), through: Callable[[Any], bool] = lambda node: True
+) -> set[Any]:
+    """Graph nodes that a backward from `roots` reaches without crossing `stop`, or what it may not go `through`."""
     found: set[Any] = set()
     todo = [r for r in roots if r is not None]
     while todo:
@@ -79,27 +82,18 @@ def nodes_below(roots: Sequence[Any], stop: Sequence[Any] = ()) -> set[Any]:
         if node in found or node in stop:
             continue
         found.add(node)
-        todo.extend(child for child, _ in node.next_functions if child is not None)
+        if through(node):
+            todo.extend(child for child, _ in node.next_functions if child is not None)
     return found
+
+
+def _adds_or_copies(node: Any) -> bool:
+    return type(node).__name__.startswith(("AddBackward", "PassOnBackward"))
 
 
 def node_of(h: Tensor) -> Any:
     """The graph node that a tensor comes from."""
     return h.grad_fn if h.grad_fn is not None else torch.autograd.graph.get_gradient_edge(h).node
-
-
-def _adds(root: Any, below: Any) -> bool:
-    """Whether `below` reaches `root` through additions and copies alone."""
-    todo, seen = [root], set()
-    while todo:
-        node = todo.pop()
-        if node is below:
-            return True
-        if node in seen or not type(node).__name__.startswith(("AddBackward", "PassOnBackward")):
-            continue
-        seen.add(node)
-        todo.extend(child for child, _ in node.next_functions if child is not None)
-    return False
 
 
 def _rows_interact(forward: Forward) -> bool:

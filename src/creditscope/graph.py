@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from creditscope.errors import UnknownNameError
+from creditscope.errors import one_of
 
 
 class Adjacency:
@@ -21,8 +21,7 @@ class Adjacency:
         """Â = D̃^{-1/2}(A + I)D̃^{-1/2} ("symmetric") or D̃^{-1}(A + I) ("row") of a SciPy 0/1 matrix A."""
         import scipy.sparse as sp
 
-        if how not in ("symmetric", "row"):
-            raise UnknownNameError("normalisation", how, ("symmetric", "row"))
+        one_of("normalisation", how, ("symmetric", "row"))
         looped = (adjacency + sp.eye_array(adjacency.shape[0], format="csr")).tocsr()
         degree = np.asarray(looped.sum(axis=1)).ravel()
         if how == "row":
@@ -43,18 +42,16 @@ class Adjacency:
         return Adjacency(self.transposed, self.matrix)
 
     def to(self, *args: Any) -> "Adjacency":
-        """On another device or in another number format."""
         matrix = self.matrix.to(*args)
         return Adjacency(matrix, matrix if self.transposed is self.matrix else self.transposed.to(*args))
 
     def double(self) -> "Adjacency":
-        """In float64."""
         return self.to(torch.float64)
 
 
 def _to_torch(matrix: Any, dtype: torch.dtype) -> Tensor:
-    parts = (torch.from_numpy(np.asarray(a)) for a in (matrix.indptr, matrix.indices, matrix.data))
-    pointers, indices, values = parts
+    held = (matrix.indptr, matrix.indices, matrix.data)
+    pointers, indices, values = (torch.from_numpy(np.asarray(a)) for a in held)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse")  # torch calls its CSR tensors beta
         return torch.sparse_csr_tensor(
@@ -67,28 +64,23 @@ class SparseProduct(torch.autograd.Function):
 
     @staticmethod
     def forward(h: Tensor, adjacency: Adjacency) -> Tensor:
-        """Â h."""
         return adjacency.matrix @ h
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        """Keep Â."""
         ctx.adjacency = inputs[1]
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None]:
-        """Âᵀ δ."""
         (delta,) = grad_outputs
         return SparseProduct.apply(delta, ctx.adjacency.flipped), None  # pyright: ignore[reportReturnType]
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Tensor:
-        """Â ḣ."""
         return SparseProduct.apply(grad_inputs[0], ctx.adjacency)  # pyright: ignore[reportReturnType]
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
-        """All seeds in one product."""
         h, adjacency = args
         h = h.movedim(in_dims[0], 1)
         nodes, seeds, features = h.shape

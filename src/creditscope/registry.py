@@ -16,6 +16,7 @@ import secrets
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -183,23 +184,17 @@ class Registry:
             )
         file = Path(path)
         if not file.is_file():
-            raise CreditscopeError(
-                f"Expected a Python file with the {self.kind} {attribute!r}, but {path!r} does not exist. "
-                "Is the path right?"
-            )
+            raise CreditscopeError(f"Expected a file with the {self.kind} {attribute!r}, but {path!r} does not exist.")
         module, check = _run_file(file.resolve(), file.read_bytes()), self._in_package("check")
-
-        def fits(name: str, thing: Any) -> bool:
-            try:
-                return isinstance(thing, type) and check(name, thing) is None
-            except CreditscopeError:
-                return False
-
         if not hasattr(module, attribute):
-            there = ", ".join(name for name, thing in vars(module).items() if fits(name, thing))
+            there = []
+            for other, thing in vars(module).items():
+                with suppress(CreditscopeError):
+                    if isinstance(thing, type) and check(other, thing) is None:
+                        there.append(other)
             raise CreditscopeError(
                 f"Expected {file} to define a {self.kind} class {attribute!r}, but got nothing of that name. "
-                f"{self.kind.capitalize()} classes there: {there or 'none'}."
+                f"{self.kind.capitalize()} classes there: {', '.join(there) or 'none'}."
             )
         thing = getattr(module, attribute)
         check(attribute, thing)
@@ -235,18 +230,20 @@ def _packaged(own: str) -> dict[str, str]:
 
 def _folder(package: str) -> Path | None:
     """Where a package lies, if it is there and can be found; only the packages above it are imported."""
+    wrong = ""
     try:
         found = importlib.util.find_spec(package) if package else None
+        if found and found.submodule_search_locations:
+            return Path(found.submodule_search_locations[0])
+        if found:
+            wrong = f"got a module. Name one thing in it: {package}:Thing."
+    except ModuleNotFoundError:
+        pass
     except Exception as error:  # of a package above it: one that is broken shall not cost all others
-        if not isinstance(error, ModuleNotFoundError):
-            warnings.warn(f"Expected a package {package} with entries, but it fails: {error!r}.", stacklevel=2)
-        found = None
-    if found and not found.submodule_search_locations:
-        warnings.warn(
-            f"Expected a package {package} with entries, but got a module. Name one thing in it: {package}:Thing.",
-            stacklevel=2,
-        )
-    return Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else None
+        wrong = f"it fails: {error!r}."
+    if wrong:
+        warnings.warn(f"Expected a package {package} with entries, but {wrong}", stacklevel=2)
+    return None
 
 
 def _is_registered(node: ast.AST) -> bool:

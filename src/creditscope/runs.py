@@ -99,14 +99,6 @@ def run(
     specs = plan_runs(rules=rules, seeds=choose_seeds(seeds), **compared, **fields)
     problems: list[str] = []
     with choose_progress(quiet=quiet) as progress:
-        records = run_all(
-            specs,
-            Path(out) / "records",
-            readers=[progress.read],
-            problems=problems,
-            jobs=jobs,
-            time_limit=time_limit,
-            device=device,
-            engine=engine,
-        )
+        where = {"jobs": jobs, "time_limit": time_limit, "device": device, "engine": engine}
+        records = run_all(specs, Path(out) / "records", readers=[progress.read], problems=problems, **where)
     return Runs(records, tuple(problems))

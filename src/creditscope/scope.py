@@ -114,8 +114,7 @@ class Scope:
         facts = self._gather(application, target if mask is None else target[mask])
         if self._facts is not None and self._facts.weights != facts.weights:
             raise CreditscopeError(
-                "Expected the same trainable parameters at every snapshot, but some were frozen or freed since "
-                "the first. Start a new watch."
+                "Expected the same trainable parameters at every snapshot, but some were frozen or freed. Watch anew."
             )
         self._facts = facts
         applied, noise = application.applied, noise and tier != "quick"
@@ -132,16 +131,9 @@ class Scope:
             labelled = self._labelled(inputs, target, mask)
             return subjects_of(self.model, applied, [self.seed], **given, **labelled, initial=began)
 
+        last = self.initial is not None and tier != "quick"
         (taken,) = complete_snapshots(
-            taken,
-            seen,
-            facts,
-            self.model,
-            seeds=[self.seed],
-            subjects=subjects,
-            tier=tier,
-            ends=False,
-            last=self.initial is not None and tier != "quick",
+            taken, seen, facts, self.model, seeds=[self.seed], subjects=subjects, tier=tier, ends=False, last=last
         )
         taken = replace(taken, untrained=self._is_untrained(first=told and epoch == 0))
         self.snapshots.append(taken)
@@ -168,17 +160,6 @@ class Scope:
         """Write the snapshots so far as a record, for `creditscope audit` and `creditscope report` on that folder.
 
         A later call replaces what an earlier one wrote.
-
-        >>> import tempfile, torch
-        >>> import creditscope as cs
-        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 3))
-        >>> scope = cs.watch(model, taps="0")
-        >>> taken = scope.snapshot(torch.randn(20, 4), torch.arange(20) % 3, tier="quick")
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = scope.save(f"{folder}/mine")
-        ...     (record,) = cs.load_records(path)
-        >>> record.snapshots == (taken,)
-        True
         """
         (record,) = self.records
         whole = replace(record.provenance, status="complete", finished=now())
@@ -190,16 +171,7 @@ class Scope:
         return audit(self.records, **options)
 
     def plot(self):
-        """Credit and gradient sizes per tap, and accuracy (else the loss) over snapshots, as a matplotlib Figure.
-
-        >>> import torch
-        >>> import creditscope as cs
-        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 3))
-        >>> scope = cs.watch(model, taps="0")
-        >>> taken = scope.snapshot(torch.randn(20, 4), torch.arange(20) % 3, tier="quick")
-        >>> [ax.get_xlabel() for ax in scope.plot().axes]
-        ['tap', 'tap', 'epoch']
-        """
+        """Credit and gradient sizes per tap, and accuracy (else the loss) over snapshots, as a matplotlib Figure."""
         from creditscope import plots
 
         known = any(snapshot.accuracy is not None for snapshot in self.snapshots)
@@ -223,8 +195,7 @@ class Scope:
             raise CreditscopeError(f"Expected an epoch from 0 on, but got {epoch}.")
         if last is not None and index(epoch) <= last:
             raise CreditscopeError(
-                f"Expected an epoch after {last}, that of the last snapshot, but got {epoch}. "
-                "Start a new watch for another training."
+                f"Expected an epoch after {last}, the last snapshot's, but got {epoch}. Watch anew for a new training."
             )
         return index(epoch)
 
@@ -232,8 +203,7 @@ class Scope:
         """Refuse targets that the default loss cannot be taken of."""
         if mask is not None and (mask.dtype != torch.bool or mask.shape != target.shape[:1]):
             raise CreditscopeError(
-                f"Expected a mask of one bool per row, {len(target)} of them, but got {mask.dtype} of shape "
-                f"{tuple(mask.shape)}."
+                f"Expected a mask of {len(target)} bools, one a row, but got {mask.dtype} of shape {tuple(mask.shape)}."
             )
         if self.loss is not None:
             return
@@ -271,8 +241,7 @@ class Scope:
         facts |= {"stem_tap": self.stem, "precision": precision, "trainer": False}
         known = gather_facts(self.rule, application, **facts)
         if isinstance(self.rule, TapRule):  # the model was trained otherwise: nothing here is this rule's doing
-            label = f"{known.rule.label}, measured only"
-            known = replace(known, rule=replace(known.rule, label=label))
+            known = replace(known, rule=replace(known.rule, label=f"{known.rule.label}, measured only"))
         return known
 
 

@@ -45,7 +45,7 @@ def as_arguments(inputs: Any) -> tuple:
 
 
 class StackedNet:
-    """One net as the pattern, and the tensors of all seeds by name."""
+    """One net as the pattern, and the tensors of all seeds by the names they have in it."""
 
     def __init__(self, net: nn.Module, parameters: dict[str, nn.Parameter], buffers: dict[str, Tensor]):
         self.net, self._parameters, self._buffers = net, parameters, buffers
@@ -80,19 +80,15 @@ class StackedNet:
         return torch.vmap(function, in_dims=in_dims)(given, *stacked)
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Stacked parameters, by the names they have in the net."""
         return iter(self._parameters.items())
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """Stacked buffers, likewise."""
         return iter(self._buffers.items())
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Without their names."""
         return iter(self._parameters.values())
 
     def buffers(self) -> Iterator[Tensor]:
-        """Without their names."""
         return iter(self._buffers.values())
 
     def state_of(self, seed: int) -> dict[str, Tensor]:
@@ -108,11 +104,9 @@ class StackedNet:
         self._buffers |= dict.fromkeys(names, tensor)
 
     def train(self, mode: bool = True) -> None:
-        """Training mode, as of a module."""
         self.net.train(mode)
 
     def eval(self) -> None:
-        """Evaluation mode, as of a module."""
         self.net.eval()
 
 

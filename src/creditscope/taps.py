@@ -26,16 +26,11 @@ def resolve_taps(model: nn.Module, patterns: str | Sequence[str]) -> tuple[str, 
     ('0', '1')
     """
     names = [name for name, _ in model.named_modules() if name]
-    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
-    if not wanted:
-        raise UnknownNameError("tap", "", names)
-    found: set[str] = set()
+    wanted = [patterns] if isinstance(patterns, str) else [*patterns] or [""]
     for pattern in wanted:
-        hits = {name for name in names if _matches(name, pattern)}
-        if not hits:
+        if not any(_matches(name, pattern) for name in names):
             raise UnknownNameError("tap", pattern, names)
-        found |= hits
-    return tuple(name for name in names if name in found)
+    return tuple(name for name in names if any(_matches(name, pattern) for pattern in wanted))
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -80,13 +75,11 @@ class PassOn(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, gate: Gate) -> Tensor:
-        """The copy."""
         ctx.gate = gate
         return h.clone()
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, None]:
-        """The gradient, or nothing."""
         return (grad_outputs[0] if ctx.gate.open else None), None
 
 
@@ -103,7 +96,6 @@ def watch_forward(
     The next module gets a copy, so that one that works in place cannot change what was read; or what it is to have
     `instead`, per tap, and no gradient then crosses.
     """
-
     gate = Gate()
     others = dict(zip(taps, instead or (), strict=False))
 

@@ -10,13 +10,7 @@ from creditscope.measure.observation import Observation, observe
 from creditscope.nets.resmlp import ResMLP
 from creditscope.nets.vit import ViT
 from creditscope.rng import generator, global_stream
-from creditscope.rules import (
-    Application,
-    AppliedTapRule,
-    Rule,
-    apply_rule,
-    make_rule,
-)
+from creditscope.rules import Application, Rule, apply_rule, make_rule
 from creditscope.stack import pattern_of
 from creditscope.taps import resolve_taps
 
@@ -52,15 +46,19 @@ def assert_rule(rule: str | type[Rule] | Rule, *, tokens: bool = True) -> None:
 def _check_on(net: TriedNet, rule: str | type[Rule] | Rule) -> None:
     before = torch.get_rng_state()
     first, second = _apply(net, make_rule(rule)), _apply(net, make_rule(rule))
-    _check_determinism(first, second)
-    seen = _observe(first, ROWS)
-    _check_finite(seen)
+    seen = _check_credit(first, second)
     if first.applied.rule.draws_noise:
         _check_noise(first, seen)
     else:
-        _check_per_sample(seen, _observe(first, ROWS // 2))
-    _check_exact_taps(first, seen)
-    _check_gradients(first)
+        for tap, (a, b) in enumerate(zip(seen.credits, _observe(first, ROWS // 2).credits, strict=True)):
+            assert torch.allclose(a[: len(b)], b, rtol=1e-4, atol=1e-6), (
+                f"Expected credit per sample at tap {tap}: a row's credit must not depend on the number of rows, "
+                "but it does. Do not divide by the rows; training does."
+            )
+    _backward(first)
+    for name, parameter in first.applied.net.named_parameters():
+        assert parameter.grad is not None, f"Expected a gradient for {name!r}, but got none."
+        assert torch.isfinite(parameter.grad).all(), f"Expected a finite gradient for {name!r}, but got NaN."
     _check_frozen(_apply(net, make_rule(rule), train_last=0))
     assert torch.equal(before, torch.get_rng_state()), (
         "Expected the global random stream to stay untouched, but the rule drew from it; use the generator it is given."
@@ -83,23 +81,29 @@ def _apply(net_class: TriedNet, rule: Rule, *, train_last: int = -1) -> Applicat
     return apply_rule(rule, net, taps, _data(net_class)[0], generator(0, "feedback"), train_last=train_last)
 
 
-def _observe(application: Application, rows: int) -> Observation:
-    x, y = _data(type(pattern_of(application.applied.net)))
+def _observe(application: Application, rows: int = ROWS) -> Observation:
+    x, y = _data(type(application.applied.net))
     return observe(application.applied.net, application.applied, x[:rows], y[:rows], noise=False)
 
 
-def _check_determinism(first: Application, second: Application) -> None:
+def _backward(application: Application) -> None:
+    x, y = _data(type(application.applied.net))
+    application.applied.backward(x, lambda output: row_errors(output, y))
+
+
+def _check_credit(first: Application, second: Application) -> Observation:
+    """The same feedback and credit twice; finite, and exact where it is said to be."""
     ours, theirs = ({**pattern_of(a.applied.net).state_dict(), **a.applied.tensors()} for a in (first, second))
     for name, tensor in ours.items():
         assert torch.equal(tensor, theirs[name]), f"Expected the same seed to give the same {name!r}, but it differs."
-    credits = zip(_observe(first, ROWS).credits, _observe(second, ROWS).credits, strict=True)
-    for tap, (a, b) in enumerate(credits):
+    seen = _observe(first)
+    for tap, (a, b) in enumerate(zip(seen.credits, _observe(second).credits, strict=True)):
         assert torch.equal(a, b), f"Expected the same credit twice at tap {tap}, but it differs; is something drawn?"
-
-
-def _check_finite(seen: Observation) -> None:
-    for tap, a in enumerate(seen.credits):
         assert torch.isfinite(a).all(), f"Expected finite credit at tap {tap}, but got NaN or infinity."
+        assert tap not in first.exact_taps or torch.allclose(a, seen.exact[tap], rtol=1e-4, atol=1e-7), (
+            f"Expected the exact gradient at tap {tap}, which exact_taps names, but the credit differs from it."
+        )
+    return seen
 
 
 def _check_noise(application: Application, seen: Observation) -> None:
@@ -107,40 +111,13 @@ def _check_noise(application: Application, seen: Observation) -> None:
     assert isinstance(applied, AppliedTapRule), "Expected a tap rule where draws_noise is set, but got a weight rule."
     after = {"redraw": applied.rule.redraw(applied.feedback, 1), "a step of learn_feedback": applied.feedback}
     if applied.rule.learns_feedback:
-        after["a step of learn_feedback"] = applied.learned(_data(type(pattern_of(applied.net)))[0])
+        after["a step of learn_feedback"] = applied.learned(_data(type(applied.net))[0])
     for what, feedback in after.items():
-        drawn = _observe(replace(application, applied=replace(applied, feedback=list(feedback))), ROWS)
+        drawn = _observe(replace(application, applied=replace(applied, feedback=list(feedback))))
         assert any(not torch.equal(*pair) for pair in zip(drawn.credits, seen.credits, strict=True)), (
             f"Expected other credit after {what} of a rule that sets draws_noise, but it is the same. Keep a counter "
             "among the feedback, and set learns_feedback."
         )
-
-
-def _check_per_sample(whole: Observation, half: Observation) -> None:
-    for tap, (a, b) in enumerate(zip(whole.credits, half.credits, strict=True)):
-        assert torch.allclose(a[: len(b)], b, rtol=1e-4, atol=1e-6), (
-            f"Expected credit per sample at tap {tap}: a row's credit must not depend on the number of rows, "
-            "but it does. Do not divide by the rows; training does."
-        )
-
-
-def _check_exact_taps(application: Application, seen: Observation) -> None:
-    for tap in application.exact_taps:
-        assert torch.allclose(seen.credits[tap], seen.exact[tap], rtol=1e-4, atol=1e-7), (
-            f"Expected the exact gradient at tap {tap}, which exact_taps names, but the credit differs from it."
-        )
-
-
-def _backward(application: Application) -> None:
-    x, y = _data(type(pattern_of(application.applied.net)))
-    application.applied.backward(x, lambda output: row_errors(output, y))
-
-
-def _check_gradients(application: Application) -> None:
-    _backward(application)
-    for name, parameter in application.applied.net.named_parameters():
-        assert parameter.grad is not None, f"Expected a gradient for {name!r}, but got none."
-        assert torch.isfinite(parameter.grad).all(), f"Expected a finite gradient for {name!r}, but got NaN."
 
 
 def _check_frozen(application: Application) -> None:

@@ -85,22 +85,30 @@ class ByHand:
         return found
 
 
+def chain(top, feedback, normalise=lambda a: a):
+    """a_L, and a_l = B_l a_{l+1} below, with every link normalised."""
+    credit = [top]
+    for b in reversed(feedback):
+        credit.insert(0, normalise(credit[0]) @ b.numpy().T)
+    return credit
+
+
 def credit_by_hand(rule, hand, applied, net):
     true = [hand.parameters[f"blocks.{i}.w.weight"] for i in range(DEPTH)]
     exact = hand.backward(true, hand.parameters["head.weight"])
     if rule == "bp":
         return exact
     if rule == "dfa":
-        B = [b.numpy() for b in applied.feedback]
-        return [np.repeat((hand.e @ b.T)[:, None], hand.tokens, axis=1) for b in B]
+        return [np.repeat((hand.e @ b.numpy().T)[:, None], hand.tokens, axis=1) for b in applied.feedback]
     if rule == "block_fa":
-        B = [b.numpy() for b in applied.feedback]
-        credit = [exact[-1]]
-        for b in reversed(B):
-            credit.insert(0, credit[0] @ b.T)
-        return credit
+        return chain(exact[-1], applied.feedback)
     fixed = {n: m.feedback.numpy() for n, m in net.named_modules() if isinstance(m, FeedbackLinear)}
     return hand.backward([fixed[f"blocks.{i}.w"] for i in range(DEPTH)], fixed["head"])
+
+
+def assert_gradients(net, expected):
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(net.get_parameter(name).grad.numpy(), gradient, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 def build(rule, tokens, **options):
@@ -120,8 +128,7 @@ def test_rule_matches_the_derivation(rule, tokens):
     net, applied, x, y, hand = build(rule, tokens)
     applied.backward(x, lambda output: row_errors(output, y))
     expected = credit_by_hand(rule, hand, applied, net)
-    for name, gradient in hand.weight_gradients(expected).items():
-        np.testing.assert_allclose(net.get_parameter(name).grad.numpy(), gradient, rtol=1e-9, atol=1e-12, err_msg=name)
+    assert_gradients(net, hand.weight_gradients(expected))
     seen = observe(net, applied, x, y)
     exact = credit_by_hand("bp", hand, applied, net)
     for tap in range(DEPTH + 1):
@@ -141,19 +148,15 @@ def test_normalised_credit_with_penalty(rule, how, tokens):
         over = None if how == "batch" else (1, 2)
         return a / (np.sqrt((a**2).mean(axis=over, keepdims=True)) + 1e-6)
 
-    raw = credit_by_hand(rule, hand, applied, net)
-    if rule == "block_fa":  # every link of the chain is normalised
-        raw = [raw[-1]]
-        for b in reversed([b.numpy() for b in applied.feedback]):
-            raw.insert(0, normalise(raw[0]) @ b.T)
+    plain = raw = credit_by_hand(rule, hand, applied, net)
+    if rule == "block_fa":
+        raw = chain(plain[-1], applied.feedback, normalise)
     told = [normalise(a) for a in raw]
     for i in range(1, DEPTH + 1):
         told[i] = told[i] + 2 * penalty * (hand.h[i] - hand.h[i - 1])
     applied.backward(x, lambda output: row_errors(output, y))
-    for name, gradient in hand.weight_gradients(told).items():
-        np.testing.assert_allclose(net.get_parameter(name).grad.numpy(), gradient, rtol=1e-9, atol=1e-12, err_msg=name)
+    assert_gradients(net, hand.weight_gradients(told))
     seen = observe(net, applied, x, y)
-    plain = credit_by_hand(rule, hand, applied, net)
     np.testing.assert_allclose(seen.credits[0].numpy(), plain[0].reshape(seen.states[0].shape), rtol=1e-9)
     told = {**seen.exact_weights, **seen.rule_weights}
     assert told.keys() == dict(net.named_parameters()).keys()
@@ -209,34 +212,19 @@ def test_feedback_scales_are_as_stated():
     assert abs(float(second.var()) - 1 / 50) < 0.002
 
 
-class Maps(nn.Module):
-    """Convolutions that keep height and width, of different numbers of channels; the head reads all of the last map."""
-
-    def __init__(self):
-        super().__init__()
-        self.stem = nn.Conv2d(1, 2, 3, padding=1)
-        self.blocks = nn.ModuleList([nn.Conv2d(2, 5, 3, padding=1), nn.Conv2d(5, 3, 1)])
-        self.head = nn.Linear(3 * 4 * 6, CLASSES)
-
-    def forward(self, x):
-        h = self.stem(x)
-        for block in self.blocks:
-            h = block(h.tanh())
-        return self.head(h.flatten(1))
-
-
 def test_block_fa_sends_credit_back_through_channels_alike_at_every_place():
     """a_l[n, :, y, x] = B_l a_{l+1}[n, :, y, x], place by place; W plays no part in B's shape."""
     torch.manual_seed(0)
-    net, x, y = Maps().double(), torch.randn(ROWS, 1, 4, 6).double(), torch.randint(CLASSES, (ROWS,))
-    taps = resolve_taps(net, ["stem", "blocks.*"])
-    applied = apply_rule(rule_class("block_fa")(), net, taps, x, generator(0, "feedback")).applied
+    maps = (nn.Conv2d(1, 2, 3, padding=1), nn.Conv2d(2, 5, 3, padding=1), nn.Conv2d(5, 3, 1))
+    net = nn.Sequential(*maps, nn.Flatten(), nn.Linear(3 * 4 * 6, CLASSES)).double()
+    x, y = torch.randn(ROWS, 1, 4, 6).double(), torch.randint(CLASSES, (ROWS,))
+    applied = apply_rule(rule_class("block_fa")(), net, ("0", "1", "2"), x, generator(0, "feedback")).applied
     seen = observe(net, applied, x, y)
     B = [b.numpy() for b in applied.feedback]
     assert [b.shape for b in B] == [(2, 5), (5, 3)]
     logits = net(x).detach().numpy()
     p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    top = ((p - np.eye(CLASSES)[y.numpy()]) @ net.head.weight.detach().numpy()).reshape(ROWS, 3, 4, 6)
+    top = ((p - np.eye(CLASSES)[y.numpy()]) @ net[-1].weight.detach().numpy()).reshape(ROWS, 3, 4, 6)
 
     expected = [top]
     for b in reversed(B):
@@ -256,19 +244,15 @@ def test_the_chain_of_a_class_token_is_normalised_at_every_link(tokens):
     top[:, place] = 100 * rng.normal(size=(ROWS, WIDTH))
     B = rng.normal(size=(DEPTH, WIDTH, WIDTH))
     unused = torch.zeros(ROWS, CLASSES)
-    found = rule_class("block_fa")(tokens=tokens).credit(
-        CreditContext(
-            error=unused,
-            output=unused,
-            target=unused,
-            states=[torch.zeros(ROWS, TOKENS, WIDTH).double()] * (DEPTH + 1),
-            feedback=[torch.tensor(b) for b in B],
-            top_gradient=torch.tensor(top),
-            inputs=None,
-            class_token=place,
-            normalise=lambda a: a / a.square().mean(dim=1, keepdim=True).sqrt(),
-        )
+    seen = {"error": unused, "output": unused, "target": unused, "inputs": None, "class_token": place}
+    context = CreditContext(
+        **seen,
+        states=[torch.zeros(ROWS, TOKENS, WIDTH).double()] * (DEPTH + 1),
+        feedback=[torch.tensor(b) for b in B],
+        top_gradient=torch.tensor(top),
+        normalise=lambda a: a / a.square().mean(dim=1, keepdim=True).sqrt(),
     )
+    found = rule_class("block_fa")(tokens=tokens).credit(context)
     np.testing.assert_array_equal(found[-1], top)
     above = top[:, place]
     for tap in reversed(range(DEPTH)):
@@ -290,10 +274,7 @@ def test_grape_learns_from_all_tokens_of_a_sample():
         return torch.tensor(pushed)[None, None]
 
     context = LearningContext(
-        inputs=None,
-        feedback=[R.double(), counter],
-        state_shapes=[(ROWS, TOKENS, WIDTH)],
-        push_forward=push_forward,
+        inputs=None, feedback=[R.double(), counter], state_shapes=[(ROWS, TOKENS, WIDTH)], push_forward=push_forward
     )
     found, _ = rule.learn_feedback(context)
     goal = np.einsum("nc,ntd->cd", pushed, probes[0])
@@ -303,34 +284,15 @@ def test_grape_learns_from_all_tokens_of_a_sample():
     np.testing.assert_allclose(found, after / np.linalg.norm(after, axis=0), rtol=1e-6)
 
 
-class SharedBlock(nn.Module):
-    def __init__(self, inner):
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, h):
-        return h + torch.tanh(self.inner(h))
-
-
-class Tied(nn.Module):
-    """Two blocks that share one matrix, and a stem tied to the head."""
-
-    def __init__(self):
-        super().__init__()
-        self.stem = nn.Linear(5, 5, bias=False)
-        self.inner = nn.Linear(5, 5)
-        self.a, self.b = SharedBlock(self.inner), SharedBlock(self.inner)
-        self.head = nn.Linear(5, 5, bias=False)
-        self.head.weight = self.stem.weight
-
-    def forward(self, x):
-        return self.head(self.b(self.a(self.stem(x))))
-
-
 def test_shared_parameters_are_measured_as_they_are_trained():
-    net, x, y = Tied().double(), torch.randn(9, 5).double(), torch.randint(5, (9,))
-    applied = apply_rule(rule_class("dfa")(), net, ("stem", "a", "b"), x, generator(0, "f")).applied
+    """Two blocks that share one layer, and a stem tied to the head."""
+    net, x, y = TanhNet(), torch.randn(9, WIDTH).double(), torch.randint(WIDTH, (9,))
+    net.stem, net.head = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(2))
+    net.blocks[1].w, net.head.weight = net.blocks[0].w, net.stem.weight
+    taps = resolve_taps(net.double(), ["stem", "blocks.*"])
+    applied = apply_rule(rule_class("dfa")(), net, taps, x, generator(0, "f")).applied
     applied.backward(x, lambda output: row_errors(output, y))
     seen = observe(net, applied, x, y)
+    assert len(seen.rule_weights) == 3
     for name, p in net.named_parameters():
         torch.testing.assert_close(seen.rule_weights[name] / 9, p.grad)

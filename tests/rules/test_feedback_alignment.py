@@ -1,4 +1,4 @@
-"""FA: equal to backprop when feedback is the weights; the conversion reports and refuses."""
+"""FA: one forward serves credit and reference; the conversion reports and refuses."""
 
 import pytest
 import torch
@@ -6,7 +6,6 @@ from torch import nn
 
 import creditscope as cs
 from creditscope.errors import CreditscopeError
-from creditscope.losses import row_errors
 from creditscope.measure.observation import observe
 from creditscope.nets.resmlp import ResMLP
 from creditscope.rng import generator
@@ -25,18 +24,6 @@ def small_net() -> tuple[ResMLP, torch.Tensor, torch.Tensor]:
 def converted(net, x, **options):
     taps = resolve_taps(net, ["stem", "blocks.*"])
     return apply_rule(rule_class("fa")(**options), net, taps, x, generator(0, "feedback"))
-
-
-def test_random_feedback_is_not_backprop_below_the_head():
-    net, x, y = small_net()
-    nn.functional.cross_entropy(net(x), y).backward()
-    exact = {name: p.grad.clone() for name, p in net.named_parameters()}
-    net.zero_grad()
-    application = converted(net, x)
-    application.applied.backward(x, lambda output: row_errors(output, y))
-    for name, p in net.named_parameters():
-        apart = float((p.grad - exact[name]).norm() / exact[name].norm())
-        assert (apart < 1e-5) == name.startswith("head"), name
 
 
 def test_one_forward_serves_credit_and_reference():
@@ -117,8 +104,7 @@ def test_what_would_silently_stay_backprop_is_refused():
 
 
 @pytest.mark.parametrize(
-    "norm",
-    [nn.utils.spectral_norm, nn.utils.parametrizations.spectral_norm, nn.utils.parametrizations.weight_norm],
+    "norm", [nn.utils.spectral_norm, nn.utils.parametrizations.spectral_norm, nn.utils.parametrizations.weight_norm]
 )
 def test_a_weight_that_is_computed_from_others_is_refused(norm):
     """Its feedback layer would train a copy, and the weight itself would stand still."""

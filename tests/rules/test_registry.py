@@ -96,33 +96,31 @@ def test_register_and_look_up():
     assert SignDFA.name == "sign_dfa_for_test"
 
 
+ZEROS = """
+import creditscope as cs
+class Zeros(cs.TapRule):
+    \"\"\"Credit of zeros.\"\"\"
+    def credit(self, ctx):
+        return [h * 0 for h in ctx.states]
+"""
+
+
 def test_rule_from_a_file(tmp_path):
     file = tmp_path / "mine.py"
-    file.write_text(
-        "import creditscope as cs\n"
-        "class Mine(cs.TapRule):\n"
-        "    def credit(self, ctx):\n"
-        "        return [h * 0 for h in ctx.states]\n"
-    )
-    assert rule_class(f"{file}:Mine").name == "Mine"
-    first = RULES.source(f"{file}:Mine")
-    file.write_text(file.read_text() + "# edited\n")
-    assert RULES.source(f"{file}:Mine") != first
+    file.write_text(ZEROS)
+    assert rule_class(f"{file}:Zeros").name == "Zeros"
+    first = RULES.source(f"{file}:Zeros")
+    file.write_text(ZEROS + "# edited\n")
+    assert RULES.source(f"{file}:Zeros") != first
 
 
 def test_rule_of_another_package(tmp_path, monkeypatch):
     """Found by its entry point, without an import of ours; workers find it, too."""
-    (tmp_path / "outside.py").write_text(
-        "import creditscope as cs\n"
-        "class Zero(cs.TapRule):\n"
-        '    """Credit of zeros."""\n'
-        "    def credit(self, ctx):\n"
-        "        return [h * 0 for h in ctx.states]\n"
-    )
+    (tmp_path / "outside.py").write_text(ZEROS)
     about = tmp_path / "outside-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[creditscope.rules]\nzero_from_outside = outside:Zero\n")
+    (about / "entry_points.txt").write_text("[creditscope.rules]\nzero_from_outside = outside:Zeros\n")
     monkeypatch.setattr(RULES, "_registered", dict(RULES._registered))
     with pytest.raises(CreditscopeError, match="but got 'zero_from_outside'"):
         rule_class("zero_from_outside")
@@ -165,8 +163,8 @@ class TestAnyWayToNameARule:
 
 def typed(name: str) -> type[cs.TapRule]:
     """A rule without readable source, as typed into a prompt."""
-    space = {"__name__": "nowhere", "cs": cs}
-    exec(f"class {name}(cs.TapRule):\n    def credit(self, ctx):\n        return [h * 0 for h in ctx.states]\n", space)
+    space = {"__name__": "nowhere"}
+    exec(ZEROS.replace("Zeros", name), space)
     return space[name]
 
 
@@ -201,11 +199,7 @@ class TestRunWithAClass:
 
     @pytest.mark.parametrize(
         ("rule", "text"),
-        [
-            (SignDFA(), r"rule_options=\{…\}"),
-            ([typed("Same"), typed("Same")], "'Same'"),
-            (int, "'int'"),
-        ],
+        [(SignDFA(), r"rule_options=\{…\}"), ([typed("Same"), typed("Same")], "'Same'"), (int, "'int'")],
     )
     def test_refused(self, rule, text, tmp_path):
         with pytest.raises(CreditscopeError, match=text):
@@ -275,19 +269,10 @@ class TestNetOfAFile:
 
 def test_a_rule_file_may_use_dataclasses_and_its_own_folder(tmp_path):
     (tmp_path / "helper_for_rule.py").write_text("SCALE = 2.0\n")
-    (tmp_path / "mine.py").write_text(
-        "from __future__ import annotations\n"
-        "from dataclasses import dataclass\n"
-        "import creditscope as cs\n"
-        "from helper_for_rule import SCALE\n"
-        "@dataclass\n"
-        "class Note:\n"
-        "    text: str = 'x'\n"
-        "class Mine(cs.TapRule):\n"
-        "    def credit(self, ctx):\n"
-        "        return [SCALE * h for h in ctx.states]\n"
-    )
-    assert rule_class(f"{tmp_path / 'mine.py'}:Mine").name == "Mine"
+    head = "from __future__ import annotations\nfrom dataclasses import dataclass\nfrom helper_for_rule import SCALE\n"
+    note = "@dataclass\nclass Note:\n    text: str = 'x'\n"
+    (tmp_path / "mine.py").write_text(head + note + ZEROS)
+    assert rule_class(f"{tmp_path / 'mine.py'}:Zeros").name == "Zeros"
     (tmp_path / "broken.py").write_text("def :\n")
     with pytest.raises(CreditscopeError, match="it failed: SyntaxError"):
         rule_class(f"{tmp_path / 'broken.py'}:Mine")
