@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from creditscope.measure.fresh_feedback import fresh_credits, fresh_streams, has_feedback
-from creditscope.measure.functional_net import Twin
+from creditscope.measure.fresh_feedback import fresh_credits, fresh_streams
+from creditscope.measure.functional_net import Twin, mapped
 from creditscope.measure.nulls import turned_rows
 from creditscope.measure.numerics import flat_rows
 from creditscope.measure.weights import Direction, turned_weight
@@ -36,7 +36,7 @@ class Slope:
     """Size of the largest state that a move changes."""
 
     def best(self, directions: Sequence[Tensor]) -> Tensor:
-        """The largest decrease over all step sizes along minus each direction; see `_best_decreases`."""
+        """The largest decrease over all step sizes along minus each direction; 0 if none helps, NaN for none."""
         chunk = max(1, self.twin.together(self.entries) // len(SIZES))
         parts = [directions[i : i + chunk] for i in range(0, len(directions), chunk)]
         return torch.cat([self._best_of_few(part) for part in parts])
@@ -44,13 +44,27 @@ class Slope:
     def _best_of_few(self, directions: Sequence[Tensor]) -> Tensor:
         sizes = torch.tensor(SIZES, dtype=self.base.dtype, device=self.base.device)
         moves = torch.stack([_of_length(direction, self.start) for direction in directions])
-        means = self.twin.over(
+        means = mapped(
             lambda move, t: self.twin.mean_of(self.losses(self.start - t * move)),
             moves.repeat_interleave(len(sizes), 0),
             sizes.repeat(len(moves)),
-            entries=self.entries,
+            chunk=self.twin.together(self.entries),
         )
-        return _best_decreases(self.base - means.view(len(moves), len(sizes)))
+        decrease = self.base - means.view(len(moves), len(sizes))
+        best = torch.where(decrease.isnan(), -torch.inf, decrease).amax(-1).clamp(min=0)
+        return torch.where(decrease.isnan().all(-1), torch.nan, best)
+
+    def shares(self, exact: Tensor, *groups: Sequence[Tensor]) -> list[Tensor]:
+        """Of every group of directions, their decreases over that of the gradient; NaN if it cannot go down itself."""
+        reference = self.best([exact])
+
+        def share(directions: Sequence[Tensor]) -> Tensor:
+            if not directions:
+                return _unknown(self.base)
+            decrease = reference if directions[0] is exact else self.best(directions)
+            return torch.where(reference > 0, decrease / reference, torch.nan)
+
+        return [share(directions) for directions in groups]
 
 
 def measure_descent(twin: Twin) -> dict[str, Tensor]:
@@ -61,20 +75,17 @@ def measure_descent(twin: Twin) -> dict[str, Tensor]:
     them; credit that is the gradient has none. The other, for a rule with feedback, is the credit of fresh draws of it.
     """
     base, stream = twin.mean_of(twin.losses()).detach(), generator(twin.subject.seed, "rotations")
-    own, null, drawn_anew = [], [], []
-    redrawn = has_feedback(twin.subject)
-    streams = fresh_streams(twin.subject, FRESH_MOVES if redrawn else 0)
-    fresh = fresh_credits(twin.subject, twin.seen, streams) if redrawn else [()] * len(twin.seen.states)
+    streams = fresh_streams(twin.subject, FRESH_MOVES)
+    fresh = fresh_credits(twin.subject, twin.seen, streams) if streams else [()] * len(twin.seen.states)
+    found = []
     for tap, (h, a, g) in enumerate(zip(twin.seen.states, twin.seen.credits, twin.seen.exact, strict=True)):
-        slope, credit = Slope(twin, base, h, twin.from_tap(tap), h.numel()), flat_rows(a)
-        reference = slope.best([g])
-        own.append(_share(reference if a is g else slope.best([a]), reference))
-        turned = [turned_rows(credit, stream).view_as(a) for _ in range(0 if a is g else DESCENT_TURNS)]
-        null.append(_share(slope.best(turned), reference) if turned else _unknown(base))
-        drawn_anew += [_share(slope.best(list(fresh[tap])), reference)] if redrawn else []
-    found = {"descent": torch.cat(own), **_mean_and_sd("descent_null", null)}
-    found["descent_turns"] = torch.tensor(DESCENT_TURNS).to(base.device)
-    return found | (_mean_and_sd("fresh_descent", drawn_anew) if redrawn else {})
+        turned = [turned_rows(flat_rows(a), stream).view_as(a) for _ in range(0 if a is g else DESCENT_TURNS)]
+        slope = Slope(twin, base, h, twin.from_tap(tap), h.numel())
+        found.append(slope.shares(g, [a], turned, list(fresh[tap])))
+    own, null, drawn_anew = zip(*found, strict=True)
+    measured = {"descent": torch.cat(own), **_mean_and_sd("descent_null", null)}
+    measured["descent_turns"] = torch.tensor(DESCENT_TURNS).to(base.device)
+    return measured | (_mean_and_sd("fresh_descent", drawn_anew) if streams else {})
 
 
 def measure_stage_descent(twin: Twin) -> dict[str, Tensor]:
@@ -86,22 +97,19 @@ def measure_stage_descent(twin: Twin) -> dict[str, Tensor]:
     base, seen, subject = twin.mean_of(twin.losses()).detach(), twin.seen, twin.subject
     turns = 0 if subject.applied.rule.approximates == "gradient" else DESCENT_TURNS
     stream = generator(subject.seed, "turned weights")
-    own, null = [], []
+    told, found = {**seen.exact_weights, **seen.rule_weights}, []
     for tap, stage in enumerate(subject.applied.anatomy.stages[:-1]):
         weights = {name: subject.tensors[name] for name in stage if name in seen.exact_weights}
         if not weights:
-            own.append(_unknown(base)[:1])
-            null.append(_unknown(base))
+            found.append((_unknown(base)[:1], _unknown(base)))
             continue
-        slope = _weight_slope(twin, base, tap, weights)
-        reference = slope.best([_joined(seen.exact_weights, weights)])
-        told = {**seen.exact_weights, **seen.rule_weights}
-        by_rule = bool(weights.keys() & seen.rule_weights)
-        own.append(_share(slope.best([_joined(told, weights)]) if by_rule else reference, reference))
+        exact = _joined(seen.exact_weights, weights)
+        own = _joined(told, weights) if weights.keys() & seen.rule_weights else exact
         turned = [{name: turned_weight(told[name], stream) for name in weights} for _ in range(turns)]
-        null.append(_share(slope.best([_joined(t, weights) for t in turned]), reference) if turned else _unknown(base))
-    found = {"descent_stage": torch.cat(own)}
-    return found | _mean_and_sd("descent_stage_null", null) if turns else found
+        slope = _weight_slope(twin, base, tap, weights)
+        found.append(slope.shares(exact, [own], [_joined(one, weights) for one in turned]))
+    own, null = zip(*found, strict=True)
+    return {"descent_stage": torch.cat(own)} | (_mean_and_sd("descent_stage_null", null) if turns else {})
 
 
 def _weight_slope(twin: Twin, base: Tensor, stage: int, weights: Mapping[str, Tensor]) -> Slope:
@@ -124,24 +132,12 @@ def _unknown(like: Tensor) -> Tensor:
     return torch.full((2,), torch.nan, dtype=like.dtype, device=like.device)
 
 
-def _mean_and_sd(name: str, values: list[Tensor]) -> dict[str, Tensor]:
+def _mean_and_sd(name: str, values: Sequence[Tensor]) -> dict[str, Tensor]:
     """Over what was drawn, at every tap; ddof 1."""
     return {name: torch.stack([x.mean() for x in values]), f"{name}_sd": torch.stack([x.std() for x in values])}
 
 
 def _of_length(direction: Tensor, state: Tensor) -> Tensor:
     """The direction as long as the state; entries that are not finite do not move. NaN if it is zero."""
-    finite = direction.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-    unit = Direction.of(finite)
+    unit = Direction.of(direction.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0))
     return (unit.scaled / unit.length * Direction.of(state).norm).view_as(direction)
-
-
-def _best_decreases(decrease: Tensor) -> Tensor:
-    """The largest over step sizes, the last axis; 0 if none helps, NaN if there is no direction."""
-    best = torch.where(decrease.isnan(), -torch.inf, decrease).amax(-1).clamp(min=0)
-    return torch.where(decrease.isnan().all(-1), torch.nan, best)
-
-
-def _share(decrease: Tensor, reference: Tensor) -> Tensor:
-    """A decrease over that of the reference; NaN if the reference itself cannot go down."""
-    return torch.where(reference > 0, decrease / reference, torch.nan)

@@ -49,35 +49,24 @@ class Subject:
 
     @property
     def taps(self) -> tuple[str, ...]:
-        """Names, in the order of all lists per tap."""
         return self.applied.anatomy.taps
 
     @property
     def trained(self) -> list[str]:
-        """Names of the parameters that are trained."""
         return [name for name, p in self.net.named_parameters() if p.requires_grad]
 
 
 def subjects_of(net: Net, applied: AppliedRule, seeds: Sequence[int], **shared: Any) -> list[Subject]:
     """One subject per seed of a stack, or the one of a net; `shared` are the fields that do not differ."""
-    pattern = pattern_of(net)
-    if not isinstance(net, StackedNet):
-        return [Subject(pattern, _tensors(net), applied, seeds[0], **shared)]
-    found = []
-    for place, seed in enumerate(seeds):
+    pattern, found = pattern_of(net), []
+    for place, seed in enumerate(seeds) if isinstance(net, StackedNet) else [(..., seeds[0])]:
+        tensors = {name: p.detach()[place] for name, p in net.named_parameters()}
+        tensors |= {name: b.detach()[place].clone() for name, b in net.named_buffers()}
         own = replace(applied, net=pattern)
         if isinstance(own, AppliedTapRule):
             own = replace(own, feedback=[b[place] for b in own.feedback])
-        found.append(Subject(pattern, _tensors(net, place), own, seed, **shared))
+        found.append(Subject(pattern, tensors, own, seed, **shared))
     return found
-
-
-def _tensors(net: Net, place: int | None = None) -> dict[str, Tensor]:
-    def own(tensor: Tensor) -> Tensor:
-        return tensor.detach() if place is None else tensor.detach()[place]
-
-    buffers = {name: own(b).clone() for name, b in net.named_buffers()}
-    return {**{name: own(p) for name, p in net.named_parameters()}, **buffers}
 
 
 def feedback_names(net: Net) -> dict[str, str]:
@@ -147,16 +136,11 @@ class Twin:
         return held if same else {}
 
     def mean_of(self, losses: Tensor) -> Tensor:
-        """Their mean over the rows that the loss speaks of."""
         return losses.sum(-1) / self.seen.errors.count
 
     def together(self, entries: int) -> int:
         """How many changed states, of so many entries each, go into one call."""
         return together(self.seen.output.device, entries)
-
-    def over(self, function: Callable[..., Tensor], *stacked: Tensor, entries: int) -> Tensor:
-        """`function` of every slice of what is stacked; `entries` is the size of the state that it changes."""
-        return mapped(function, *stacked, chunk=self.together(entries))
 
 
 Tensors = TypeVar("Tensors", Tensor, tuple[Tensor, ...])
@@ -273,7 +257,7 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        """Nothing is kept."""
+        pass
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:

@@ -81,6 +81,11 @@ def mean_where(values: Tensor, keep: Tensor) -> Tensor:
     return torch.where(keep, values, 0).sum(-1) / keep.sum(-1)
 
 
+def mean_cosine(a: UnitRows, g: UnitRows) -> Tensor:
+    """The mean over rows that both have."""
+    return mean_where((a.unit * g.unit).sum(-1), a.keep & g.keep)
+
+
 def quartiles_where(values: Tensor, keep: Tensor) -> Tensor:
     """Lower quartile, median and upper quartile over rows of the values kept, first axis; NaN if none is.
 

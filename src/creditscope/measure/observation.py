@@ -101,17 +101,23 @@ def fitted_rows(errors: RowErrors) -> tuple[Tensor, Tensor]:
 
 def observation_of_seed(seen: Observation, seed: int) -> Observation:
     """One seed's share of what was seen of a stack, by its place; views, not copies."""
-    return with_tensors(seen, tree_map(lambda t: t[seed], stacked_tensors(seen)))
+    return _with_tensors(seen, tree_map(lambda t: t[seed], _stacked_tensors(seen)))
 
 
-def stacked_tensors(seen: Observation) -> dict[str, Any]:
+def map_seeds(function: Callable, seen: Observation, *stacked: Any) -> Any:
+    """`function` of each seed's share of what was seen, and of what else is stacked (None stays None), by `vmap`."""
+    in_dims = (0, *(None if argument is None else 0 for argument in stacked))
+    mapped = torch.vmap(lambda tensors, *own: function(_with_tensors(seen, tensors), *own), in_dims=in_dims)
+    return mapped(_stacked_tensors(seen), *stacked)
+
+
+def _stacked_tensors(seen: Observation) -> dict[str, Any]:
     """All that has a seed axis: not the notes, nor the mask, nor what was not measured."""
     observed = {name: v for name, v in vars(seen).items() if name not in ("errors", "notes") and v is not None}
     return {"errors": {name: v for name, v in vars(seen.errors).items() if name != "mask"}, "observed": observed}
 
 
-def with_tensors(seen: Observation, tensors: dict[str, Any]) -> Observation:
-    """The observation with these in place of what has a seed axis: one seed's share of `stacked_tensors`."""
+def _with_tensors(seen: Observation, tensors: dict[str, Any]) -> Observation:
     return replace(seen, errors=replace(seen.errors, **tensors["errors"]), **tensors["observed"])
 
 

@@ -7,8 +7,8 @@ For isotropic v the products ⟨a, v⟩ and ⟨g, v⟩ correlate as a and g do, 
 import torch
 from torch import Tensor
 
-from creditscope.measure.fresh_feedback import fresh_credits, fresh_streams, has_feedback
-from creditscope.measure.functional_net import Twin
+from creditscope.measure.fresh_feedback import fresh_credits, fresh_streams
+from creditscope.measure.functional_net import Twin, mapped
 from creditscope.measure.numerics import flat_rows, row_norms
 from creditscope.record.schema import FRESH_MOVES
 from creditscope.rng import generator
@@ -29,21 +29,20 @@ def measure_rho(twin: Twin) -> dict[str, Tensor]:
     rule with feedback, the credit of fresh draws of it, of which mean and sd (ddof 1) are given.
     """
     states = twin.seen.states
-    by_shape: dict[torch.Size, list[int]] = {}
-    for tap, h in enumerate(states):
-        by_shape.setdefault(h.shape, []).append(tap)
     judged = [torch.stack(pair) for pair in zip(twin.seen.credits, twin.seen.exact, strict=True)]
-    if has_feedback(twin.subject):
-        fresh = fresh_credits(twin.subject, twin.seen, fresh_streams(twin.subject, FRESH_MOVES))
+    if streams := fresh_streams(twin.subject, FRESH_MOVES):
+        fresh = fresh_credits(twin.subject, twin.seen, streams)
         judged = [torch.cat(both) for both in zip(judged, fresh, strict=True)]
     found = {}
     with torch.no_grad():
         base = twin.losses()
-        for taps in by_shape.values():
-            found |= _correlations(twin, taps, judged, base)
+        for shape in dict.fromkeys(h.shape for h in states):
+            found |= _correlations(twin, [tap for tap, h in enumerate(states) if h.shape == shape], judged, base)
     own, exact, *fresh = torch.stack([found[tap] for tap in range(len(states))]).unbind(-1)
-    null = {"fresh_rho": torch.stack(fresh).mean(0), "fresh_rho_sd": torch.stack(fresh).std(0)} if fresh else {}
-    return {"rho": own, "rho_exact": exact, **null}
+    measured = {"rho": own, "rho_exact": exact}
+    if fresh:
+        measured |= {"fresh_rho": torch.stack(fresh).mean(0), "fresh_rho_sd": torch.stack(fresh).std(0)}
+    return measured
 
 
 def _correlations(twin: Twin, taps: list[int], judged: list[Tensor], base: Tensor) -> dict[int, Tensor]:
@@ -62,7 +61,7 @@ def _correlations(twin: Twin, taps: list[int], judged: list[Tensor], base: Tenso
         for tap in taps:
             h = twin.seen.states[tap]
             moves = v * _sizes(h, joint)
-            change = twin.over(lambda move, h=h, tap=tap: losses[tap](h + move), moves, entries=first.numel()) - base
+            change = mapped(lambda move, h=h, tap=tap: losses[tap](h + move), moves, chunk=chunk) - base
             told[tap].append(_products(judged[tap], moves, joint))
             done[tap].append(change.sum(-1) if joint else change)
     found = {}
@@ -96,9 +95,7 @@ def _unit(v: Tensor, joint: bool) -> Tensor:
 def _sizes(h: Tensor, joint: bool) -> Tensor:
     """ε of every row, (rows, 1, …), or of the whole state."""
     norms = row_norms(flat_rows(h))
-    if joint:
-        return STEP * row_norms(norms)
-    return STEP * norms.view(-1, *[1] * (h.ndim - 1))
+    return STEP * (row_norms(norms) if joint else norms.view(-1, *[1] * (h.ndim - 1)))
 
 
 def pearson(x: Tensor, y: Tensor) -> Tensor:
@@ -107,11 +104,6 @@ def pearson(x: Tensor, y: Tensor) -> Tensor:
     >>> round(float(pearson(torch.tensor([1e-30, 2e-30, 4e-30]), torch.tensor([1e8, 2e8, 4e8]))), 4)
     1.0
     """
-    x, y = (_scaled(t.double().flatten()) for t in (x, y))
+    x, y = (t - t.mean() for t in (x.double().flatten(), y.double().flatten()))
+    x, y = x / x.abs().amax(), y / y.abs().amax()
     return (x * y).sum() / (x.norm() * y.norm())
-
-
-def _scaled(x: Tensor) -> Tensor:
-    """Deviations from the mean, over the largest in size."""
-    x = x - x.mean()
-    return x / x.abs().amax()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from creditscope.measure.alignment import compare_rows
 from creditscope.measure.numerics import flat_rows, median_where, quartiles_where, row_norms, unit_rows, usable
-from creditscope.measure.observation import Observation, fitted_rows, stacked_tensors, with_tensors
+from creditscope.measure.observation import Observation, fitted_rows, map_seeds
 from creditscope.measure.weights import Direction, gradient_sizes, measure_update, plain_norm
 from creditscope.record.schema import Facts, LayerMeasures, Snapshot, TapMeasures, WeightMeasures
 
@@ -50,24 +50,15 @@ def take_snapshots(
     `scalars` are numbers on the device (accuracy, training loss) and `layers` the measures of `measure_layers`, which
     travel with the rest.
     """
+
+    def measure(seen: Observation, last: dict[str, Any] | None, scalars: dict[str, Tensor]) -> list[Measured]:
+        return _measure(seen, facts, LastStep(**last) if last else None, scalars)
+
+    given = vars(last_step) if last_step else None, dict(scalars or {})
     with torch.autocast(seen.output.device.type, enabled=False):
-        measure = _measure if seen.seeds is None else _measure_stack
-        measured = measure(seen, facts, last_step, dict(scalars or {}))
+        measured = measure(seen, *given) if seen.seeds is None else map_seeds(measure, seen, *given)
         hosts = to_host([*measured, layers or {}], seeds=seen.seeds)
     return [_snapshot(host, seen, epoch=epoch, step=step) for host in hosts]
-
-
-def _measure_stack(
-    seen: Observation, facts: Facts, last_step: LastStep | None, scalars: dict[str, Tensor]
-) -> list[Measured]:
-    """`_measure` of all seeds together."""
-
-    def one_seed(tensors: dict[str, Any], last: dict[str, Any] | None, scalars: dict[str, Tensor]) -> list[Measured]:
-        return _measure(with_tensors(seen, tensors), facts, LastStep(**last) if last else None, scalars)
-
-    last = vars(last_step) if last_step else None
-    in_dims = (0, 0 if last else None, 0)
-    return torch.vmap(one_seed, in_dims=in_dims)(stacked_tensors(seen), last, scalars)
 
 
 def _measure(seen: Observation, facts: Facts, last_step: LastStep | None, scalars: dict[str, Tensor]) -> list[Measured]:
