@@ -15,11 +15,10 @@ from torch.overrides import TorchFunctionMode
 
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowLoss, errors_function
-from creditscope.measure.observation import Observation, double, doubled_inputs, observe_forward
+from creditscope.measure.observation import Observation, double, observe_forward, watch_in
 from creditscope.rules import AppliedRule, AppliedTapRule, FeedbackLinear
 from creditscope.stack import Batch, Net, StackedNet, call_net, pattern_of
 from creditscope.stacked_functions import OneForAll, is_plain_attention, stacked_attention
-from creditscope.taps import watch_forward
 
 TOGETHER = {"cpu": 2**18, "cuda": 2**24}
 """Entries of a state that are changed in one go: what stays in a CPU's cache, what fills a GPU."""
@@ -139,7 +138,6 @@ class Twin:
         return losses.sum(-1) / self.seen.errors.count
 
     def together(self, entries: int) -> int:
-        """How many changed states, of so many entries each, go into one call."""
         return together(self.seen.output.device, entries)
 
 
@@ -172,8 +170,8 @@ def make_twin(subject: Subject) -> Twin:
         raise_out_of_memory(error)
         twin = _observed(subject)
         kind = str(twin.seen.output.dtype).removeprefix("torch.")
-        note = f"rho and descent measured in {kind}: the net and its rule do not run in float64 ({error})"
-        return replace(twin, note=note[:300])
+        why = f"the net and its rule do not run in float64 ({error})"
+        return replace(twin, note=f"rho and descent measured in {kind}: {why}"[:300])
 
 
 def first_rows(subject: Subject, rows: int) -> Subject:
@@ -190,16 +188,14 @@ def _doubled(subject: Subject) -> Subject:
     if isinstance(applied, AppliedTapRule):
         applied = replace(applied, feedback=[double(b) for b in applied.feedback])
     tensors = {name: double(t) for name, t in subject.tensors.items()}
-    return replace(subject, tensors=tensors, applied=applied, inputs=doubled_inputs(subject.inputs))
+    return replace(subject, tensors=tensors, applied=applied, inputs=double(subject.inputs))
 
 
 def _observed(subject: Subject) -> Twin:
     net, applied, tensors = subject.net, subject.applied, subject.tensors
     parameters = {name: tensors[name].detach().clone().requires_grad_() for name in subject.trained}
-    forward = watch_forward(net, subject.taps, subject.inputs, {**tensors, **parameters})
-    wanted = next(t.dtype for t in tensors.values() if t.is_floating_point())
-    if forward.output.dtype != wanted:
-        raise CreditscopeError(f"Expected a forward that stays in float64, but it casts to {forward.output.dtype}.")
+    precision = next(t.dtype for t in tensors.values() if t.is_floating_point())
+    forward = watch_in(precision, net, subject.taps, subject.inputs, {**tensors, **parameters})
     errors = errors_function(net, subject.target, subject.loss, subject.mask)(forward.output)
     return Twin(subject, observe_forward(net, applied, forward, errors, parameters))
 

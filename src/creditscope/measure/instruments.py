@@ -17,13 +17,12 @@ from torch import Tensor
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.measure.ablation import measure_rewind, measure_skips
 from creditscope.measure.alignment import measure_common, measure_drift, measure_permuted, measure_reading
-from creditscope.measure.descent import measure_descent, measure_stage_descent
 from creditscope.measure.fresh_feedback import measure_draws, measure_fresh
 from creditscope.measure.functional_net import Subject, Twin, feedback_names, first_rows, make_twin
+from creditscope.measure.moves import measure_descent, measure_rho, measure_stage_descent
 from creditscope.measure.numerics import UnitRows, flat_rows
 from creditscope.measure.observation import Observation, fitted_rows, map_seeds, observation_of_seed, random_state
 from creditscope.measure.probe import measure_probe
-from creditscope.measure.rho import measure_rho
 from creditscope.measure.snapshot import to_host
 from creditscope.measure.weights import Products, measure_feedback_angles, measure_stages, measure_weight_z
 from creditscope.record.schema import DESCENT_ROWS, Facts, Snapshot
