@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from creditscope.auditing import Audit, audit
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowLoss
+from creditscope.measure.ablation import check_initial, fingerprint, is_at
 from creditscope.measure.functional_net import Subject, subjects_of
-from creditscope.measure.initial import check_initial, fingerprint, is_at
 from creditscope.measure.instruments import complete_snapshots
 from creditscope.measure.observation import gather_facts, observe
 from creditscope.measure.probe import spread_rows

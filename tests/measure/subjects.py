@@ -20,13 +20,18 @@ def make_net(*, depth: int = 3, width: int = 16, steps: int = 40, terminal_norm:
     net = ResMLP((8,), 4, depth=depth, width=width, terminal_norm=terminal_norm)
     x = torch.randn(1024, 8)
     y = (x[:, 0] > 0).long() + 2 * (x[:, 1] * x[:, 2] > 0).long()
+    learn(net, x, y, steps)
+    return net, x, y
+
+
+def learn(net: nn.Module, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
+    """Backprop with Adam; no gradient is left."""
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)
     for _ in range(steps):
         optimiser.zero_grad()
         nn.functional.cross_entropy(net(x), y).backward()
         optimiser.step()
     optimiser.zero_grad()
-    return net, x, y
 
 
 def rescaled(net: ResMLP, factor: float) -> ResMLP:
@@ -47,16 +52,8 @@ def make_subject(net, x, y, rule="dfa", *, taps=("stem", "blocks.*"), seed=0, **
     chosen = rule_class(rule)(**options) if isinstance(rule, str) else rule
     application = apply_rule(chosen, net, resolve_taps(net, list(taps)), x[:8], generator(seed, "feedback"))
     halves = (Batch(x[::2], y[::2]), Batch(x[1::2], y[1::2]))
-    (subject,) = subjects_of(
-        net,
-        application.applied,
-        [seed],
-        inputs=x,
-        target=y,
-        probe=lambda: halves,
-        test=lambda: [Batch(x, y)],
-    )
-    return subject
+    rows = {"inputs": x, "target": y, "probe": lambda: halves, "test": lambda: [Batch(x, y)]}
+    return subjects_of(net, application.applied, [seed], **rows)[0]
 
 
 def seen_of(subject: Subject):

@@ -1,17 +1,26 @@
-"""Ablation: accuracy with one block put back to where it began, or left out; whether the net depends on the block."""
+"""Ablation: accuracy with one block put back to where it began, or left out; whether the net depends on the block.
+
+And where the training of a watched model began: the tensors that a user kept, or what little is remembered of them.
+"""
 
 import copy
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import is_lazy
 
 from creditscope.errors import CreditscopeError
 from creditscope.measure.functional_net import Subject, replaced_states
 from creditscope.stack import Batch, call_net
+from creditscope.text import first_few
 
 FIRST_STATISTICS = {"running_mean": 0, "running_var": 1, "num_batches_tracked": 0}
+NAMED = 4
+"""Missing parameters that a refusal names."""
+KEEP = "Keep copy.deepcopy(model.state_dict()) of this model before it is trained."
 
 
 @torch.no_grad()
@@ -25,10 +34,9 @@ def measure_rewind(subject: Subject) -> dict[str, Tensor]:
     """
     if subject.initial is None or subject.test is None:
         return {}
-    nothing = torch.full((len(subject.taps),), torch.nan, dtype=torch.float64, device=subject.target.device)
     names = {stage: own for stage in range(1, len(subject.taps)) if (own := _tensors_of(subject, stage))}
     norms = _batch_norms(subject.net)
-    found = {name: nothing.clone() for name in ("rewind", *["rewind_refit"] * bool(norms))}
+    found = {name: _nothing(subject) for name in ("rewind", *["rewind_refit"] * bool(norms))}
     if not names:
         return found
     began, batches = subject.initial(), list(subject.test())
@@ -43,6 +51,11 @@ def measure_rewind(subject: Subject) -> dict[str, Tensor]:
         if rows is not None:
             found["rewind_refit"][stage] = _accuracy(other, _refitted(other, tensors, rows), batches)
     return found
+
+
+def _nothing(subject: Subject) -> Tensor:
+    """A number per tap, none of them known."""
+    return torch.full((len(subject.taps),), torch.nan, dtype=torch.float64, device=subject.target.device)
 
 
 def _tensors_of(subject: Subject, stage: int) -> list[str]:
@@ -70,12 +83,9 @@ def _owner(name: str) -> str:
 
 
 def _accuracy(net: nn.Module, tensors: Mapping[str, Tensor], batches: Sequence[Batch]) -> Tensor:
-    return torch.cat([_right(net, tensors, batch) for batch in batches]).double().mean()
-
-
-def _right(net: nn.Module, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-    """Which of the rows that count are classified rightly."""
-    return batch.only_scored(call_net(net, batch.inputs, tensors).argmax(-1) == batch.target)
+    """The share of rows that count that are classified rightly."""
+    right = [b.only_scored(call_net(net, b.inputs, tensors).argmax(-1) == b.target) for b in batches]
+    return torch.cat(right).double().mean()
 
 
 def _batch_norms(net: nn.Module) -> dict[str, _BatchNorm]:
@@ -103,21 +113,54 @@ def measure_skips(subject: Subject) -> dict[str, Tensor]:
     if subject.test is None:
         raise CreditscopeError("Expected class labels, but got a loss of another kind.")
     anatomy, names = subject.applied.anatomy, subject.taps
-    found = torch.full((len(names),), torch.nan, dtype=torch.float64, device=subject.target.device)
-    batches: list[Batch] = []
+    found, batches, kept = _nothing(subject), list(subject.test()) if any(anatomy.residual) else [], []
+
+    def keep(h: Tensor) -> Tensor:
+        kept[:] = [h.clone()]  # the stage may work in place
+        return h
+
     for tap, adds in enumerate(anatomy.residual):
-        if not adds or anatomy.shapes[tap] != anatomy.shapes[tap - 1]:
-            continue
-        batches = batches or list(subject.test())
-        right = []
-        for batch in batches:
-            kept: list[Tensor] = []
-
-            def keep(h: Tensor, kept: list[Tensor] = kept) -> Tensor:
-                kept.append(h.clone())  # the stage may work in place
-                return h
-
-            with replaced_states(subject.net, {names[tap - 1]: keep, names[tap]: lambda h, kept=kept: kept[0]}):
-                right.append(_right(subject.net, subject.tensors, batch))
-        found[tap] = torch.cat(right).double().mean()
+        if adds and anatomy.shapes[tap] == anatomy.shapes[tap - 1]:
+            with replaced_states(subject.net, {names[tap - 1]: keep, names[tap]: lambda h: kept[0]}):
+                found[tap] = _accuracy(subject.net, subject.tensors, batches)
     return {"skip_one": found}
+
+
+def check_initial(model: nn.Module, initial: Any) -> None:
+    """Refuse what is not a copy of all parameters of the model; buffers may be missing."""
+    if not isinstance(initial, Mapping):
+        raise CreditscopeError(f"Expected initial to be a state dict, but got a {type(initial).__name__}. {KEEP}")
+    missing = [name for name, _ in model.named_parameters() if name not in initial]
+    if missing:
+        raise CreditscopeError(
+            f"Expected initial to hold every parameter of the model, but it lacks {first_few(missing, NAMED)}. {KEEP}"
+        )
+    for name, p in model.named_parameters():
+        kept = initial[name]
+        found = f"shape {tuple(kept.shape)}" if isinstance(kept, Tensor) else f"a {type(kept).__name__}"
+        if found != f"shape {tuple(p.shape)}":
+            raise CreditscopeError(
+                f"Expected initial to hold {name} as a tensor of shape {tuple(p.shape)}, but got {found}. {KEEP}"
+            )
+        if kept.data_ptr() == p.data_ptr() and p.numel():
+            raise CreditscopeError(
+                "Expected initial to be a copy of what training began with, but got the tensors of the model itself, "
+                f"which training changes. {KEEP}"
+            )
+
+
+def is_at(model: nn.Module, initial: Mapping[str, Tensor]) -> bool:
+    """Whether all that is trained is as it was."""
+    trained = ((name, p.detach()) for name, p in model.named_parameters() if p.requires_grad)
+    return all(torch.equal(p, initial[name].to(p)) for name, p in trained)
+
+
+@torch.no_grad()
+def fingerprint(model: nn.Module) -> dict[str, tuple[float, float]]:
+    """Sum and norm of every parameter that is trained, in float64: the same only if no step was taken in between."""
+    trained = ((name, p) for name, p in model.named_parameters() if p.requires_grad and p.is_floating_point())
+    return {
+        name: (float(p.sum(dtype=torch.float64)), float(torch.linalg.vector_norm(p, dtype=torch.float64)))
+        for name, p in trained
+        if not is_lazy(p) and not p.is_meta
+    }

@@ -1,31 +1,28 @@
-"""What a tap is told (credit a) against what it should be told (gradient g)."""
+"""What a tap is told (credit a) against what it should be told (gradient g), and controls by a batch's own rows."""
+
+import math
 
 import torch
 from torch import Tensor
 
-from creditscope.measure.nulls import (
-    FEW_FEATURES,
-    NORMAL_POINT,
-    by_place,
-    cross_moment_square,
-    cross_moment_square_from_grams,
-    places_and_features,
-    rotation_null_sd,
-    rotation_quantile,
-)
+from creditscope.measure.nulls import FEW_FEATURES, NORMAL_POINT, by_place, places_and_features, rotation_quantile
 from creditscope.measure.numerics import (
     UnitRows,
     angles,
     drop_rows_,
+    mean_cosine,
     mean_where,
     median_where,
     relative_sizes,
     unit_rows,
     usable,
 )
+from creditscope.record.schema import Facts
 
 RANK_ROWS = 256
 """Participation ratios are taken over at most this many rows."""
+DRIFT_ROWS = 128
+"""Rows of a batch in `batch_drift`, as published."""
 
 
 def measure_alignment(a: Tensor, g: Tensor, shape: tuple[int, ...] = ()) -> dict[str, Tensor]:
@@ -49,7 +46,7 @@ def compare_rows(
     cos = mean_where(cosines, keep)
     size_a, size_g = relative_sizes(norm_a, has_a), relative_sizes(norm_g, has_g)
     inner, lengths = (cosines * size_a * size_g).sum(-1), size_a.norm(dim=-1) * size_g.norm(dim=-1)
-    squares, rank_a, rank_g = _second_moments(unit_a, unit_g, size_a, size_g)
+    squares, (rank_a, rank_g) = _second_moments(unit_a, unit_g, size_a, size_g)
     null = _null(unit_a, unit_g, size_a, size_g, squares, keep.sum(-1), lengths, shape)
     return {
         "cos": cos,
@@ -71,14 +68,14 @@ def _null(
     g: Tensor,
     size_a: Tensor,
     size_g: Tensor,
-    squares: tuple[Tensor, Tensor],
+    squares: list[Tensor],
     rows: Tensor,
     lengths: Tensor,
     shape: tuple[int, ...],
 ) -> dict[str, Tensor]:
     """The null of `cos`, of `cos_F`, and the 99 % point of the first: the wider of the two forms."""
     whole = a.shape[-1]
-    sd, sd_F = (rotation_null_sd(x, n, whole) for x, n in zip(squares, (rows, lengths), strict=True))
+    sd, sd_F = (square.sqrt() / n / whole**0.5 for square, n in zip(squares, (rows, lengths), strict=True))
     q99 = rotation_quantile(_moment(a, g, rows), sd) if whole < FEW_FEATURES else NORMAL_POINT * sd
     places, d = places_and_features(shape)
     if places > 1:
@@ -96,28 +93,25 @@ def _moment(a: Tensor, g: Tensor, over: Tensor) -> Tensor:
     return g.mT @ a / over[..., None, None]
 
 
-def _second_moments(
-    a: Tensor, g: Tensor, size_a: Tensor, size_g: Tensor
-) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
+def _second_moments(a: Tensor, g: Tensor, size_a: Tensor, size_g: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     """‖Σ ĝ_i â_iᵀ‖²_F of unit rows and of rows at their sizes, and the ranks of credit and gradient.
 
-    They come from n×n or d×d products, whichever are smaller.
+    By the d×d products, or where n is smaller by the n×n Gram matrices: Σ_ij (â_i·â_j)(ĝ_i·ĝ_j).
     """
     n, d = a.shape[-2:]
     few = min(n, RANK_ROWS)
+    pairs = (a, size_a), (g, size_g)
     if n <= d:
-        grams = [a @ a.mT, g @ g.mT]
-        sized = [
-            gram * size[..., None] * size[..., None, :] for gram, size in zip(grams, (size_a, size_g), strict=True)
-        ]
-        squares = cross_moment_square_from_grams(*grams), cross_moment_square_from_grams(*sized)
+        grams = [x @ x.mT for x, _ in pairs]
+        sized = [gram * s[..., None] * s[..., None, :] for gram, (_, s) in zip(grams, pairs, strict=True)]
+        squares = [(x * y).sum((-2, -1)).clamp(min=0) for x, y in (grams, sized)]
         moments = [gram[..., :few, :few] for gram in sized]
     else:
-        rows = [units * size[..., None] for units, size in ((a, size_a), (g, size_g))]
-        squares = cross_moment_square(a, g), cross_moment_square(*rows)
+        rows = [units * size[..., None] for units, size in pairs]
+        squares = [(y.mT @ x).square().sum((-2, -1)) for x, y in ((a, g), rows)]
         first = [x[..., :few, :] for x in rows]
         moments = [x.mT @ x if d <= few else x @ x.mT for x in first]
-    return squares, participation_ratio(moments[0]), participation_ratio(moments[1])
+    return squares, [participation_ratio(moment) for moment in moments]
 
 
 def participation_ratio(moment: Tensor) -> Tensor:
@@ -131,8 +125,67 @@ def measure_reading(credits: list[UnitRows], gradients: list[UnitRows]) -> dict[
     Mean over rows of cos(a_l, g_{l−1}) at tap l; NaN at tap 0 and where the two states differ in size.
     """
     nothing = torch.full_like(credits[0].size[0], torch.nan)
-    found = [nothing]
-    for a, g in zip(credits[1:], gradients[:-1], strict=True):
-        alike = a.unit.shape == g.unit.shape
-        found.append(mean_where((a.unit * g.unit).sum(-1), a.keep & g.keep) if alike else nothing)
-    return {"cos_input": torch.stack(found)}
+    pairs = zip(credits[1:], gradients[:-1], strict=True)
+    found = [mean_cosine(a, g) if a.unit.shape == g.unit.shape else nothing for a, g in pairs]
+    return {"cos_input": torch.stack([nothing, *found])}
+
+
+def measure_common(gradients: list[UnitRows], credits: list[UnitRows]) -> dict[str, Tensor]:
+    """`common_share` of gradient and credit at every tap."""
+    sides = {"common": gradients, "common_a": credits}
+    return {name: torch.stack([common_share(rows) for rows in taps]) for name, taps in sides.items()}
+
+
+def common_share(rows: UnitRows) -> Tensor:
+    """(‖Σx‖² − Σ‖x‖²) / ((n−1) Σ‖x‖²): the mean product of two different rows over their mean square.
+
+    1 if all rows are alike, about 0 if they have nothing in common, −1/(n−1) if they cancel; it does not depend on n.
+
+    >>> round(float(common_share(UnitRows.of(torch.ones(5, 3)))), 4)
+    1.0
+    """
+    total = (rows.size.unsqueeze(-2) @ rows.unit).squeeze(-2).square().sum(-1)
+    squares, n = rows.size.square().sum(-1), rows.keep.sum(-1)
+    return torch.where(n > 1, (total - squares) / ((n - 1) * squares), torch.nan)
+
+
+def measure_drift(gradients: list[UnitRows], facts: Facts) -> dict[str, Tensor]:
+    """`batch_drift` at every tap; NaN of a graph, which is one batch."""
+    if facts.rows_interact:
+        return {"drift": torch.full_like(torch.stack([g.size[0] for g in gradients]), torch.nan)}
+    return {"drift": torch.stack([batch_drift(g) for g in gradients])}
+
+
+def batch_drift(rows: UnitRows, *, batch: int = DRIFT_ROWS) -> Tensor:
+    """Mean pairwise cosine of the mean rows of consecutive whole batches; NaN if there are fewer than two.
+
+    It grows with the batch, which is why `common_share` is the one to judge by.
+    """
+    count = rows.size.shape[-1] // batch
+    if count < 2:
+        return rows.size.new_full(rows.size.shape[:-1], math.nan)
+    weighted = (rows.unit * rows.size.unsqueeze(-1))[..., : count * batch, :]
+    means = UnitRows.of(weighted.unflatten(-2, (count, batch)).sum(-2))
+    k = means.keep.sum(-1)
+    return torch.where(k > 1, (means.unit.sum(-2).square().sum(-1) - k) / (k * (k - 1)), torch.nan)
+
+
+def measure_permuted(gradients: list[UnitRows], credits: list[UnitRows], keys: Tensor) -> dict[str, Tensor]:
+    """`permuted_cosine` at every tap."""
+    pairs = zip(credits, gradients, strict=True)
+    return {"permuted_cos": torch.stack([permuted_cosine(a, g, keys) for a, g in pairs])}
+
+
+def permuted_cosine(a: UnitRows, g: UnitRows, keys: Tensor) -> Tensor:
+    """Mean over rows i of cos(a_π(i), g_i), with π the cycle through the usable rows in the order of `keys` (rows,).
+
+    π has no fixed point, and rows without credit or gradient take no part; NaN if fewer than two are left.
+    """
+    keep = a.keep & g.keep
+    count = keep.sum(-1, keepdim=True)
+    order = torch.where(keep, keys, torch.inf).argsort(dim=-1)  # usable rows first, in a random order
+    place = torch.arange(keep.shape[-1], device=keep.device)
+    following = order.gather(-1, torch.remainder(place + 1, count.clamp(min=1)).expand(order.shape))
+    told, wanted = (torch.take_along_dim(x, i[..., None], -2) for x, i in ((a.unit, following), (g.unit, order)))
+    mean = torch.where(place < count, (told * wanted).sum(-1), 0).sum(-1) / count.squeeze(-1)
+    return torch.where(count.squeeze(-1) > 1, mean, torch.nan)

@@ -1,19 +1,21 @@
-"""Fresh feedback: what credit would be worth if all of a rule's feedback were drawn anew.
+"""Credit drawn anew: by fresh feedback, or by a rule's own next draws, where it draws noise in every step.
 
-The rule's own cosine less this one is the alignment that training acquired; the rest, any feedback would have had.
+The rule's own cosine less that of fresh feedback is the alignment that training acquired; the rest, any feedback would
+have had. The weights have not learnt from the draws of the next steps either: they know nothing of them.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from creditscope.anatomy import Anatomy
+from creditscope.measure.alignment import measure_alignment
 from creditscope.measure.functional_net import Subject, feedback_names, mapped, together
-from creditscope.measure.numerics import UnitRows, flat_rows, mean_where
+from creditscope.measure.numerics import UnitRows, flat_rows, mean_cosine
 from creditscope.measure.observation import Observation
 from creditscope.measure.weights import Direction
+from creditscope.record.schema import OWN_DRAWS
 from creditscope.rng import generator
 from creditscope.rules import AppliedTapRule, CreditContext, FeedbackLinear, WeightRule
 from creditscope.stack import StackedNet
@@ -27,40 +29,37 @@ Take = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 
 def measure_fresh(subject: Subject, seen: Observation, gradients: Sequence[UnitRows]) -> dict[str, Tensor]:
     """Mean and sd (ddof 1) over draws of the cosine per tap; nothing for a rule without feedback."""
-    if not has_feedback(subject):
+    streams = fresh_streams(subject, FRESH_DRAWS)
+    if not streams:
         return {}
-    cos = fresh_cosines(subject, seen, gradients, fresh_streams(subject, FRESH_DRAWS))
+    cos = fresh_cosines(subject, seen, gradients, streams)
     return {"fresh_cos": cos.mean(0), "fresh_sd": cos.std(0), "fresh_draws": torch.tensor(FRESH_DRAWS).to(cos.device)}
 
 
-def has_feedback(subject: Subject) -> bool:
-    """Whether there is anything to draw anew."""
-    applied = subject.applied
-    return bool(applied.feedback if isinstance(applied, AppliedTapRule) else feedback_names(subject.net))
-
-
 def fresh_streams(subject: Subject, draws: int) -> list[torch.Generator]:
-    """Where the first so many draws come from."""
-    return [generator(subject.seed, "fresh feedback", draw) for draw in range(draws)]
+    """Where the first so many draws come from; none for a rule without feedback."""
+    applied = subject.applied
+    has_feedback = applied.feedback if isinstance(applied, AppliedTapRule) else feedback_names(subject.net)
+    return [generator(subject.seed, "fresh feedback", draw) for draw in range(draws if has_feedback else 0)]
 
 
 def fresh_cosines(
     subject: Subject, seen: Observation, gradients: Sequence[UnitRows], streams: Sequence[torch.Generator]
 ) -> Tensor:
     """Cosine at every tap with the feedback that each stream gives, (draws, taps); the gradients are the given ones."""
-    (found,) = _of_fresh(subject, seen, streams, lambda credits: [mean_cosines(credits, gradients)])
-    return found
+
+    def cosines(credits: Sequence[Tensor]) -> list[Tensor]:
+        pairs = zip(credits, gradients, strict=True)
+        return [torch.stack([mean_cosine(UnitRows.of(flat_rows(a)), g) for a, g in pairs])]
+
+    return fresh_credits(subject, seen, streams, cosines)[0]
 
 
-def fresh_credits(subject: Subject, seen: Observation, streams: Sequence[torch.Generator]) -> list[Tensor]:
-    """The credit that the feedback of each stream gives at every tap, each (draws, *state)."""
-    return _of_fresh(subject, seen, streams, list)
-
-
-def _of_fresh(subject: Subject, seen: Observation, streams: Sequence[torch.Generator], take: Take) -> list[Tensor]:
-    """What `take` makes of the credits at all taps, for each draw, stacked over draws."""
-    entries = sum(h.numel() for h in seen.states)
-    chunk = together(seen.output.device, entries)
+def fresh_credits(
+    subject: Subject, seen: Observation, streams: Sequence[torch.Generator], take: Take = list
+) -> list[Tensor]:
+    """The credit that the feedback of each stream gives at every tap, (draws, *state); or what `take` makes of it."""
+    chunk = together(seen.output.device, sum(h.numel() for h in seen.states))
     applied, anatomy = subject.applied, subject.applied.anatomy
     if isinstance(applied, AppliedTapRule):
         drawn = [applied.rule.draw_feedback(anatomy.shapes, anatomy.classes, stream) for stream in streams]
@@ -121,51 +120,99 @@ def _weight_rule(subject: Subject, seen: Observation, drawn: Sequence[dict[str, 
     return [torch.stack(one) for one in zip(*taken, strict=True)]
 
 
-def mean_cosines(credits: Sequence[Tensor], gradients: Sequence[UnitRows]) -> Tensor:
-    """`cos` of every tap: the mean over rows that have both credit and gradient."""
-    found = []
-    for a, g in zip(credits, gradients, strict=True):
-        own = UnitRows.of(flat_rows(a))
-        found.append(mean_where((own.unit * g.unit).sum(-1), own.keep & g.keep))
-    return torch.stack(found)
-
-
 def _redrawn_weights(subject: Subject, streams: Sequence[torch.Generator]) -> list[dict[str, Tensor]]:
     """The feedback of all converted layers by buffer name, once for each stream.
 
     The rule converts a copy of the net as it is now. A matrix keeps the size it has: only its entries are new, even if
     the rule scales feedback by weights that have grown since.
     """
-    applied = subject.applied
-    rule = copy.deepcopy(applied.rule)
+    rule, scratch = copy.deepcopy(subject.applied.rule), copy.deepcopy(subject.net)
     assert isinstance(rule, WeightRule)
-    scratch = copy.deepcopy(subject.net)
     with torch.no_grad():
         for name, parameter in scratch.named_parameters():
             parameter.copy_(subject.tensors[name])
-    return [_resized(_converted_anew(scratch, rule, applied.anatomy, stream), subject) for stream in streams]
+    found = []
+    for stream in streams:
+        _make_plain(scratch)
+        rule.convert(scratch, subject.applied.anatomy, stream)
+        names = feedback_names(scratch).values()
+        found.append({name: _resized(scratch.get_buffer(name), subject.tensors[name]) for name in names})
+    return found
 
 
-def _converted_anew(net: nn.Module, rule: WeightRule, anatomy: Anatomy, stream: torch.Generator) -> dict[str, Tensor]:
+def _make_plain(net: nn.Module) -> None:
+    """Ordinary layers in place of converted ones."""
     plain: dict[nn.Module, nn.Linear] = {}
     for name, layer in list(net.named_modules(remove_duplicate=False)):
         if isinstance(layer, FeedbackLinear):
-            parent, _, child = name.rpartition(".")
-            setattr(net.get_submodule(parent), child, plain.setdefault(layer, _plain_linear(layer)))
-    rule.convert(net, anatomy, stream)
-    return {name: net.get_buffer(name) for name in feedback_names(net).values()}
+            linear = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None, device="meta")
+            linear.weight, linear.bias = layer.weight, layer.bias
+            net.set_submodule(name, plain.setdefault(layer, linear))
 
 
-def _plain_linear(layer: FeedbackLinear) -> nn.Linear:
-    linear = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None, device="meta")
-    linear.weight, linear.bias = layer.weight, layer.bias
-    return linear
+def _resized(fresh: Tensor, own: Tensor) -> Tensor:
+    unit, size = Direction.of(fresh.to(own)), Direction.of(own).norm
+    return (unit.scaled * (size / unit.length)).view_as(fresh)
 
 
-def _resized(drawn: dict[str, Tensor], subject: Subject) -> dict[str, Tensor]:
-    resized = {}
-    for name, fresh in drawn.items():
-        own = subject.tensors[name]
-        unit, size = Direction.of(fresh.to(own)), Direction.of(own).norm
-        resized[name] = (unit.scaled * (size / unit.length)).view_as(fresh)
-    return resized
+def measure_draws(subject: Subject, seen: Observation) -> dict[str, Tensor]:
+    """β of a rule's own draws, its standard error and null, and their share of noise; nothing if it draws none."""
+    applied = subject.applied
+    if not isinstance(applied, AppliedTapRule) or not applied.rule.draws_noise:
+        return {}
+    taps = [Draws(g) for g in seen.exact]
+    for credits in own_credits(subject, applied, seen, OWN_DRAWS):
+        for tap, a in zip(taps, credits, strict=True):
+            tap.add(a)
+    beta = torch.stack([torch.stack(tap.betas) for tap in taps], 1)
+    return {
+        "beta": beta.mean(0),
+        "beta_se": beta.std(0) / len(beta) ** 0.5,
+        "beta_null_sd": torch.stack([tap.null_sd for tap in taps]),
+        "draw_noise": torch.stack([tap.noise for tap in taps]),
+    }
+
+
+def own_credits(subject: Subject, applied: AppliedTapRule, seen: Observation, draws: int) -> Iterator[list[Tensor]]:
+    """The credit at every tap by each of the next draws, on what was seen."""
+    for draw in range(1, draws + 1):
+        feedback = applied.rule.redraw(applied.feedback, draw)
+        yield [one.squeeze(0) for one in of_feedback(subject, applied, seen, [feedback], list)]
+
+
+class Draws:
+    """Draws of the credit at one tap, one after the other, in float64 and in units of the gradient's largest entry.
+
+    Only their running mean is kept. Their spread is summed with it, so that none of it is lost where it is small.
+    """
+
+    def __init__(self, gradient: Tensor):
+        gradient = gradient.double()
+        largest = gradient.abs().amax()
+        self.unit = torch.where(largest == 0, 1.0, largest)
+        self.gradient = gradient / self.unit
+        self.betas: list[Tensor] = []
+        """⟨a, g⟩/‖g‖² over all rows, of every draw; NaN without a gradient."""
+        self.mean = torch.zeros_like(gradient)
+        self.spread = self.square = gradient.new_zeros(())
+
+    def add(self, credit: Tensor) -> None:
+        a = credit.double() / self.unit
+        self.betas.append((a * self.gradient).sum() / self.gradient.square().sum())
+        before = a - self.mean
+        self.mean = self.mean + before / len(self.betas)
+        self.spread = self.spread + (before * (a - self.mean)).sum()
+        self.square = self.square + a.square().sum()
+
+    @property
+    def null_sd(self) -> Tensor:
+        """Of ⟨ā, g⟩/‖g‖² under a random rotation of ā: that of their cosine, times ‖ā‖/‖g‖."""
+        mean, gradient = flat_rows(self.mean), flat_rows(self.gradient)
+        null = measure_alignment(mean, gradient, tuple(self.gradient.shape[1:]))["null_sd_F"]
+        return null * mean.norm() / gradient.norm()
+
+    @property
+    def noise(self) -> Tensor:
+        """Σ_k ‖a_k − ā‖²/(K − 1) over the mean of ‖a_k‖²; NaN without credit."""
+        draws = len(self.betas)
+        return self.spread / (draws - 1) / (self.square / draws)

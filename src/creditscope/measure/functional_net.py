@@ -15,11 +15,10 @@ from torch.overrides import TorchFunctionMode
 
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowLoss, errors_function
-from creditscope.measure.observation import Observation, double, doubled_inputs, observe_forward
+from creditscope.measure.observation import Observation, double, observe_forward, watch_in
 from creditscope.rules import AppliedRule, AppliedTapRule, FeedbackLinear
 from creditscope.stack import Batch, Net, StackedNet, call_net, pattern_of
 from creditscope.stacked_functions import OneForAll, is_plain_attention, stacked_attention
-from creditscope.taps import watch_forward
 
 TOGETHER = {"cpu": 2**18, "cuda": 2**24}
 """Entries of a state that are changed in one go: what stays in a CPU's cache, what fills a GPU."""
@@ -49,35 +48,24 @@ class Subject:
 
     @property
     def taps(self) -> tuple[str, ...]:
-        """Names, in the order of all lists per tap."""
         return self.applied.anatomy.taps
 
     @property
     def trained(self) -> list[str]:
-        """Names of the parameters that are trained."""
         return [name for name, p in self.net.named_parameters() if p.requires_grad]
 
 
 def subjects_of(net: Net, applied: AppliedRule, seeds: Sequence[int], **shared: Any) -> list[Subject]:
     """One subject per seed of a stack, or the one of a net; `shared` are the fields that do not differ."""
-    pattern = pattern_of(net)
-    if not isinstance(net, StackedNet):
-        return [Subject(pattern, _tensors(net), applied, seeds[0], **shared)]
-    found = []
-    for place, seed in enumerate(seeds):
+    pattern, found = pattern_of(net), []
+    for place, seed in enumerate(seeds) if isinstance(net, StackedNet) else [(..., seeds[0])]:
+        tensors = {name: p.detach()[place] for name, p in net.named_parameters()}
+        tensors |= {name: b.detach()[place].clone() for name, b in net.named_buffers()}
         own = replace(applied, net=pattern)
         if isinstance(own, AppliedTapRule):
             own = replace(own, feedback=[b[place] for b in own.feedback])
-        found.append(Subject(pattern, _tensors(net, place), own, seed, **shared))
+        found.append(Subject(pattern, tensors, own, seed, **shared))
     return found
-
-
-def _tensors(net: Net, place: int | None = None) -> dict[str, Tensor]:
-    def own(tensor: Tensor) -> Tensor:
-        return tensor.detach() if place is None else tensor.detach()[place]
-
-    buffers = {name: own(b).clone() for name, b in net.named_buffers()}
-    return {**{name: own(p) for name, p in net.named_parameters()}, **buffers}
 
 
 def feedback_names(net: Net) -> dict[str, str]:
@@ -147,16 +135,10 @@ class Twin:
         return held if same else {}
 
     def mean_of(self, losses: Tensor) -> Tensor:
-        """Their mean over the rows that the loss speaks of."""
         return losses.sum(-1) / self.seen.errors.count
 
     def together(self, entries: int) -> int:
-        """How many changed states, of so many entries each, go into one call."""
         return together(self.seen.output.device, entries)
-
-    def over(self, function: Callable[..., Tensor], *stacked: Tensor, entries: int) -> Tensor:
-        """`function` of every slice of what is stacked; `entries` is the size of the state that it changes."""
-        return mapped(function, *stacked, chunk=self.together(entries))
 
 
 Tensors = TypeVar("Tensors", Tensor, tuple[Tensor, ...])
@@ -188,8 +170,8 @@ def make_twin(subject: Subject) -> Twin:
         raise_out_of_memory(error)
         twin = _observed(subject)
         kind = str(twin.seen.output.dtype).removeprefix("torch.")
-        note = f"rho and descent measured in {kind}: the net and its rule do not run in float64 ({error})"
-        return replace(twin, note=note[:300])
+        why = f"the net and its rule do not run in float64 ({error})"
+        return replace(twin, note=f"rho and descent measured in {kind}: {why}"[:300])
 
 
 def first_rows(subject: Subject, rows: int) -> Subject:
@@ -206,16 +188,14 @@ def _doubled(subject: Subject) -> Subject:
     if isinstance(applied, AppliedTapRule):
         applied = replace(applied, feedback=[double(b) for b in applied.feedback])
     tensors = {name: double(t) for name, t in subject.tensors.items()}
-    return replace(subject, tensors=tensors, applied=applied, inputs=doubled_inputs(subject.inputs))
+    return replace(subject, tensors=tensors, applied=applied, inputs=double(subject.inputs))
 
 
 def _observed(subject: Subject) -> Twin:
     net, applied, tensors = subject.net, subject.applied, subject.tensors
     parameters = {name: tensors[name].detach().clone().requires_grad_() for name in subject.trained}
-    forward = watch_forward(net, subject.taps, subject.inputs, {**tensors, **parameters})
-    wanted = next(t.dtype for t in tensors.values() if t.is_floating_point())
-    if forward.output.dtype != wanted:
-        raise CreditscopeError(f"Expected a forward that stays in float64, but it casts to {forward.output.dtype}.")
+    precision = next(t.dtype for t in tensors.values() if t.is_floating_point())
+    forward = watch_in(precision, net, subject.taps, subject.inputs, {**tensors, **parameters})
     errors = errors_function(net, subject.target, subject.loss, subject.mask)(forward.output)
     return Twin(subject, observe_forward(net, applied, forward, errors, parameters))
 
@@ -273,7 +253,7 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        """Nothing is kept."""
+        pass
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:

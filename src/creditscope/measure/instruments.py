@@ -7,7 +7,7 @@ compares the trained net with the untrained one, and is taken after training at 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -16,23 +16,13 @@ from torch import Tensor
 
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.measure.ablation import measure_rewind, measure_skips
-from creditscope.measure.alignment import measure_reading
-from creditscope.measure.controls import measure_common, measure_drift, measure_permuted
-from creditscope.measure.descent import measure_descent, measure_stage_descent
-from creditscope.measure.fresh_feedback import measure_fresh
+from creditscope.measure.alignment import measure_common, measure_drift, measure_permuted, measure_reading
+from creditscope.measure.fresh_feedback import measure_draws, measure_fresh
 from creditscope.measure.functional_net import Subject, Twin, feedback_names, first_rows, make_twin
+from creditscope.measure.moves import measure_descent, measure_rho, measure_stage_descent
 from creditscope.measure.numerics import UnitRows, flat_rows
-from creditscope.measure.observation import (
-    Observation,
-    fitted_rows,
-    observation_of_seed,
-    random_state,
-    stacked_tensors,
-    with_tensors,
-)
-from creditscope.measure.own_draws import measure_draws
+from creditscope.measure.observation import Observation, fitted_rows, map_seeds, observation_of_seed, random_state
 from creditscope.measure.probe import measure_probe
-from creditscope.measure.rho import measure_rho
 from creditscope.measure.snapshot import to_host
 from creditscope.measure.weights import Products, measure_feedback_angles, measure_stages, measure_weight_z
 from creditscope.record.schema import DESCENT_ROWS, Facts, Snapshot
@@ -45,32 +35,21 @@ Cost = Literal["cheap", "dear", "late", "last"]
 Measured = dict[str, Tensor]
 
 
+@dataclass
 class Needs:
     """What instruments are made from: of one net, or, inside `vmap` and without a subject, of one seed of a stack.
 
     Each is computed when it is first asked for, and once.
     """
 
-    def __init__(
-        self,
-        seen: Observation,
-        facts: Facts,
-        *,
-        keys: Tensor,
-        feedback: Mapping[str, tuple[Tensor, Tensor]],
-        subject: Subject | None = None,
-    ):
-        self.seen, self.facts, self._subject = seen, facts, subject
-        self.keys = keys
-        """One random number per row: the order in which rows hand on their credit when it is permuted."""
-        self.feedback = feedback
-        """Weight and feedback of every converted layer, by the name of the weight."""
-
-    @property
-    def subject(self) -> Subject:
-        """The net, to be run again."""
-        assert self._subject is not None
-        return self._subject
+    seen: Observation
+    facts: Facts
+    keys: Tensor
+    """One random number per row: the order in which rows hand on their credit when it is permuted."""
+    feedback: Mapping[str, tuple[Tensor, Tensor]]
+    """Weight and feedback of every converted layer, by the name of the weight."""
+    subject: Any = None
+    """The net, to be run again: a `Subject`."""
 
     @cached_property
     def gradient_rows(self) -> list[UnitRows]:
@@ -80,20 +59,14 @@ class Needs:
 
     @cached_property
     def credit_rows(self) -> list[UnitRows]:
-        """a at every tap."""
         return [UnitRows.of(flat_rows(a)) for a in self.seen.credits]
 
     @cached_property
-    def rule_gradients(self) -> list[tuple[Tensor, Tensor | None]]:
-        """BP's gradient of every trained weight, and the rule's where it is not the same."""
-        seen = self.seen
-        told = {w.name: seen.rule_weights.get(w.name) if w.role == "rule" else None for w in self.facts.weights}
-        return [(seen.exact_weights[name], a) for name, a in told.items()]
-
-    @cached_property
     def weight_products(self) -> list[Products]:
-        """What the cosines of weight gradients are made of."""
-        return [Products.exact(g) if a is None else Products.of(a, g) for g, a in self.rule_gradients]
+        """What the cosines of weight gradients are made of: BP's, and the rule's where it is not the same."""
+        exact, ruled = self.seen.exact_weights, self.seen.rule_weights
+        told = {w.name: ruled.get(w.name) if w.role == "rule" else None for w in self.facts.weights}
+        return [Products.exact(exact[name]) if a is None else Products.of(a, exact[name]) for name, a in told.items()]
 
     @cached_property
     def feedback_pairs(self) -> list[tuple[Tensor, Tensor] | None]:
@@ -139,7 +112,6 @@ class Instrument:
     """What of a snapshot holds the measurement already, if something does."""
 
     def take(self, needs: Needs) -> Measured:
-        """The measurement; what it needs is computed if it was not yet."""
         return self.measure(*(getattr(needs, name) for name in self.needs))
 
 
@@ -167,56 +139,40 @@ INSTRUMENTS = (
 )
 
 
-@dataclass
-class Fields:
-    """What instruments add to a snapshot."""
-
-    taps: dict[str, Any] = field(default_factory=dict)
-    weights: dict[str, Any] = field(default_factory=dict)
-    snapshot: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, instrument: Instrument, found: dict[str, Any]) -> None:
-        """One instrument's numbers, on the host: a series is one of taps or weights, a single number the snapshot's."""
-        for name, value in found.items():
-            group = getattr(self, instrument.of) if isinstance(value, tuple) else self.snapshot
-            group[name] = value
-
-    def added_to(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with these fields filled."""
-        weights = snapshot.weights and replace(snapshot.weights, **self.weights)
-        taps = replace(snapshot.taps, **self.taps)
-        return replace(snapshot, taps=taps, weights=weights, notes=(*snapshot.notes, *self.notes), **self.snapshot)
-
-
 def instruments_due(tier: Tier, *, ends: bool, last: bool) -> list[Instrument]:
     """Those that a snapshot takes; `ends` is true before the first and after the `last` training step."""
-    late: tuple[Cost, ...] = ("late",) if last else ()
-    costs: dict[Tier, tuple[Cost, ...]] = {
-        "quick": ("cheap",) if last else (),
-        "standard": ("cheap", "dear", *late) if ends else ("cheap",),
-        "full": ("cheap", "dear", "late"),
+    due: dict[Cost, bool] = {
+        "cheap": tier != "quick" or last,
+        "dear": tier == "full" or (tier == "standard" and ends),
+        "late": tier == "full" or (tier == "standard" and ends and last),
+        "last": last,
     }
-    due = (*costs[tier], *(("last",) if last else ()))
-    return [instrument for instrument in INSTRUMENTS if instrument.cost in due]
+    return [instrument for instrument in INSTRUMENTS if due[instrument.cost]]
 
 
-def measure_battery(needs: Needs, due: Sequence[Instrument], fields: Fields) -> None:
-    """Fill the fields of one net; an instrument that cannot be used on it gives None, and a note says why."""
-    measured: list[tuple[Instrument, Measured]] = []
+def _added(snapshot: Snapshot, instrument: Instrument, found: Mapping[str, Any]) -> Snapshot:
+    """The snapshot with an instrument's numbers: a series is one of taps or weights, a single number its own."""
+    series = {name: value for name, value in found.items() if isinstance(value, tuple)}
+    group = getattr(snapshot, instrument.of)
+    single = {name: value for name, value in found.items() if name not in series}
+    return replace(snapshot, **{instrument.of: group and replace(group, **series)}, **single)
+
+
+def measure_battery(snapshot: Snapshot, needs: Needs, due: Sequence[Instrument]) -> Snapshot:
+    """The snapshot of one net completed; an instrument that cannot be used on it gives None, and a note says why."""
+    notes, measured = list(snapshot.notes), []
     for instrument in due:
         try:
             measured.append((instrument, _take(instrument, needs)))
         except (RuntimeError, TypeError, ValueError, NotImplementedError, CreditscopeError) as error:
             raise_out_of_memory(error)
-            fields.notes.append(f"{instrument.name} not measured: {error}"[:300])
+            notes.append(f"{instrument.name} not measured: {error}"[:300])
             count = len(needs.facts.taps if instrument.of == "taps" else needs.facts.weights)
-            fields.add(instrument, dict.fromkeys(instrument.fields, (None,) * count))
-    if measured:
-        (host,) = to_host([found for _, found in measured])
-        for (instrument, _), found in zip(measured, host, strict=True):
-            fields.add(instrument, found)
-    fields.notes += needs.notes
+            snapshot = _added(snapshot, instrument, dict.fromkeys(instrument.fields, (None,) * count))
+    (host,) = to_host([found for _, found in measured])
+    for (instrument, _), found in zip(measured, host, strict=True):
+        snapshot = _added(snapshot, instrument, found)
+    return replace(snapshot, notes=(*notes, *needs.notes))
 
 
 def _take(instrument: Instrument, needs: Needs) -> Measured:
@@ -231,21 +187,20 @@ def _take(instrument: Instrument, needs: Needs) -> Measured:
     return found
 
 
+@torch.no_grad()
 def _measure_stack(
-    seen: Observation, facts: Facts, keys: Tensor, feedback: dict[str, tuple[Tensor, Tensor]], due: Sequence[Instrument]
-) -> list[Fields]:
-    """The cheap fields of all seeds of a stack at once."""
+    taken: Sequence[Snapshot], due: Sequence[Instrument], seen: Observation, facts: Facts, *stacked: Any
+) -> list[Snapshot]:
+    """The cheap instruments of all seeds of a stack at once; `stacked` are their keys and feedback."""
 
-    def one_seed(tensors: dict[str, Any], keys: Tensor, feedback: dict[str, tuple[Tensor, Tensor]]) -> list[Measured]:
-        needs = Needs(with_tensors(seen, tensors), facts, keys=keys, feedback=feedback)
+    def one_seed(seen: Observation, *own: Any) -> list[Measured]:
+        needs = Needs(seen, facts, *own)
         return [instrument.take(needs) for instrument in due]
 
-    with torch.no_grad():
-        measured = torch.vmap(one_seed)(stacked_tensors(seen), keys, feedback)
-    found = [Fields() for _ in keys]
-    for fields, host in zip(found, to_host(measured, seeds=len(keys)), strict=True):
+    found = list(taken)
+    for place, host in enumerate(to_host(map_seeds(one_seed, seen, *stacked), seeds=len(taken))):
         for instrument, values in zip(due, host, strict=True):
-            fields.add(instrument, values)
+            found[place] = _added(found[place], instrument, values)
     return found
 
 
@@ -270,33 +225,25 @@ def complete_snapshots(
     due = [instrument for instrument in instruments_due(tier, ends=ends, last=last) if not instrument.held(taken[0])]
     if not due:
         return list(taken)
-    keys = torch.stack([_keys(seed, seen) for seed in seeds]).to(seen.output.device)
-    cheap, dear = ([i for i in due if i.cost in costs] for costs in (("cheap",), ("dear", "late", "last")))
+    rows, found, left = seen.errors.loss.shape[-1], list(taken), due
+    drawn = [torch.rand(rows, generator=generator(seed, "permutation"), dtype=torch.float64) for seed in seeds]
+    keys = torch.stack(drawn).to(seen.output.device)
+    cheap, dear = ([i for i in due if (i.cost == "cheap") is wanted] for wanted in (True, False))
     with leave_untouched(net):
         nets = subjects() if dear else [None] * len(seeds)
-        if isinstance(net, StackedNet):
-            feedback = _feedback(net)
-            try:
-                found, left = _measure_stack(seen, facts, keys, feedback, cheap), dear
-            except (RuntimeError, NotImplementedError) as error:  # an instrument that cannot be mapped: seed by seed
-                raise_out_of_memory(error)
-                found, left = [Fields() for _ in keys], due
-            for place, (subject, fields) in enumerate(zip(nets, found, strict=True)):
-                before_seed()
-                own = observation_of_seed(seen, place)
-                held = {name: (w[place], b[place]) for name, (w, b) in feedback.items()}
-                needs = Needs(own, facts, keys=keys[place], feedback=held, subject=subject)
-                measure_battery(needs, left, fields)
-        else:
-            found = [Fields()]
-            needs = Needs(seen, facts, keys=keys[0], feedback=_feedback(net), subject=nets[0])
-            measure_battery(needs, due, found[0])
-    return [fields.added_to(snapshot) for fields, snapshot in zip(found, taken, strict=True)]
-
-
-def _keys(seed: int, seen: Observation) -> Tensor:
-    rows = seen.errors.loss.shape[-1]
-    return torch.rand(rows, generator=generator(seed, "permutation"), dtype=torch.float64)
+        feedback = _feedback(net)
+        if not isinstance(net, StackedNet):
+            return [measure_battery(taken[0], Needs(seen, facts, keys[0], feedback, nets[0]), due)]
+        try:
+            found, left = _measure_stack(taken, cheap, seen, facts, keys, feedback), dear
+        except (RuntimeError, NotImplementedError) as error:  # an instrument that cannot be mapped: seed by seed
+            raise_out_of_memory(error)
+        for place, subject in enumerate(nets):
+            before_seed()
+            held = {name: (w[place], b[place]) for name, (w, b) in feedback.items()}
+            needs = Needs(observation_of_seed(seen, place), facts, keys[place], held, subject)
+            found[place] = measure_battery(found[place], needs, left)
+    return found
 
 
 def _feedback(net: Net) -> dict[str, tuple[Tensor, Tensor]]:

@@ -46,62 +46,29 @@ def measure_layers(
             f"Expected pre_activations to name {len(taps) + 1} modules, one for each tap and one for the output, but "
             f"got {', '.join(names)}."
         )
+    seeds = (net.seeds,) if isinstance(net, StackedNet) else ()
+
+    def joined(values: Sequence[Tensor]) -> Tensor:
+        """One value per layer as the last axis; what all seeds share is repeated."""
+        return torch.stack([value.expand(seeds) for value in values], dim=-1)
+
     with leave_untouched(net) as buffers, exactly(net):
-        found = {"z_grad": _joined(net, _gradient_norms(net, names, inputs, target, mask, buffers))}
+        forward = watch_forward(net, names, inputs, buffers)
+        errors = errors_function(net, target, mask=mask)(forward.output)
+        gradients = torch.autograd.grad(forward.output, forward.states, errors.error)
+        found = {"z_grad": joined([row_norms(g.flatten(-2)) / errors.count for g in gradients])}
+        del forward, gradients
         states = _states(net, taps, inputs, buffers)
-        found["rms"] = _joined(net, [_rms(h.double()) for h in states])
-        found["dispersion"] = _joined(net, [_dispersion(h.double()) for h in states])
+        found["rms"] = joined([_rms(h.double()) for h in states])
+        found["dispersion"] = joined([_rms(_centred(h.double())) for h in states])
         if probe is not None:
             known, unknown = (
                 states if batch.inputs is inputs else _states(net, taps, batch.inputs, buffers) for batch in probe
             )
-            found["probe"] = _joined(net, _probe(known, unknown, *probe))
+            found["probe"] = joined(_probe(known, unknown, *probe))
             rows = torch.tensor(len(probe[1].only_scored(probe[1].target)))
-            found["probe_rows"] = _joined(net, [rows.to(target.device)])[..., 0]
+            found["probe_rows"] = joined([rows.to(target.device)])[..., 0]
     return found
-
-
-def _gradient_norms(
-    net: Net, names: Sequence[str], inputs: Any, target: Tensor, mask: Tensor | None, buffers: dict[str, Tensor]
-) -> list[Tensor]:
-    """‖∂L/∂Z_l‖ of every layer."""
-    forward = watch_forward(net, names, inputs, buffers)
-    errors = errors_function(net, target, mask=mask)(forward.output)
-    gradients = torch.autograd.grad(forward.output, forward.states, errors.error)
-    return [row_norms(g.flatten(-2)) / errors.count for g in gradients]
-
-
-def _joined(net: Net, values: Sequence[Tensor]) -> Tensor:
-    """One value per layer as the last axis; what all seeds share is repeated."""
-    seeds = (net.seeds,) if isinstance(net, StackedNet) else ()
-    return torch.stack([value.expand(seeds) for value in values], dim=-1)
-
-
-def _rms(h: Tensor) -> Tensor:
-    """√(mean of all entries squared) of (…, rows, features)."""
-    flat = h.flatten(-2)
-    return row_norms(flat) / flat.shape[-1] ** 0.5
-
-
-def _dispersion(h: Tensor) -> Tensor:
-    """The same of h minus its mean over rows."""
-    return _rms(h - h.mean(-2, keepdim=True))
-
-
-def _probe(states: Sequence[Tensor], others: Sequence[Tensor], train: Batch, test: Batch) -> list[Tensor]:
-    """Probe accuracy of every layer, trained on some rows and tested on others; layers of one width go together."""
-    pairs = [(_counted(h, train), _counted(h_test, test)) for h, h_test in zip(states, others, strict=True)]
-    y, y_test = (batch.only_scored(batch.target) for batch in (train, test))
-    classes = states[-1].shape[-1]
-    found: dict[int, Tensor] = {}
-    for width in {h.shape[-1] for h in states}:
-        layers = [i for i, h in enumerate(states) if h.shape[-1] == width]
-        x, x_test = (torch.cat([pairs[i][k].flatten(0, -3) for i in layers]) for k in (0, 1))
-        parts = zip(x.split(TOGETHER), x_test.split(TOGETHER), strict=True)
-        accuracy = torch.cat([probe_accuracies(a, y, b, y_test, classes) for a, b in parts])
-        counts = [prod(pairs[i][0].shape[:-2]) for i in layers]
-        found |= dict(zip(layers, accuracy.split(counts), strict=True))
-    return [found[i].view(states[i].shape[:-2]) for i in range(len(states))]
 
 
 def _states(net: Net, taps: Sequence[str], inputs: Any, buffers: dict[str, Tensor]) -> list[Tensor]:
@@ -111,7 +78,31 @@ def _states(net: Net, taps: Sequence[str], inputs: Any, buffers: dict[str, Tenso
     return [as_arguments(inputs)[0], *(h.detach() for h in forward.states), forward.output.detach()]
 
 
-def _counted(h: Tensor, batch: Batch) -> Tensor:
-    """Those of the rows that count, at least (problems, rows, features)."""
-    h = batch.only_scored(h, dim=-2)
-    return h if h.ndim > 2 else h.unsqueeze(0)
+def _rms(h: Tensor) -> Tensor:
+    """√(mean of all entries squared) of (…, rows, features)."""
+    flat = h.flatten(-2)
+    return row_norms(flat) / flat.shape[-1] ** 0.5
+
+
+def _centred(h: Tensor) -> Tensor:
+    return h - h.mean(-2, keepdim=True)
+
+
+def _probe(states: Sequence[Tensor], others: Sequence[Tensor], train: Batch, test: Batch) -> list[Tensor]:
+    """Probe accuracy of every layer, trained on some rows and tested on others; layers of one width go together."""
+    y, y_test = (batch.only_scored(batch.target) for batch in (train, test))
+    classes, found = states[-1].shape[-1], {}
+    for width in {h.shape[-1] for h in states}:
+        layers = [i for i, h in enumerate(states) if h.shape[-1] == width]
+        x, x_test = (_problems([of[i] for i in layers], batch) for of, batch in ((states, train), (others, test)))
+        parts = zip(x.split(TOGETHER), x_test.split(TOGETHER), strict=True)
+        accuracy = torch.cat([probe_accuracies(a, y, b, y_test, classes) for a, b in parts])
+        counts = [prod(states[i].shape[:-2]) for i in layers]
+        found |= dict(zip(layers, accuracy.split(counts), strict=True))
+    return [found[i].view(states[i].shape[:-2]) for i in range(len(states))]
+
+
+def _problems(states: Sequence[Tensor], batch: Batch) -> Tensor:
+    """The rows that count, (problems, rows, features): one problem for each layer and seed."""
+    counted = [batch.only_scored(h, dim=-2) for h in states]
+    return torch.cat([h.reshape(-1, *h.shape[-2:]) for h in counted])

@@ -65,21 +65,6 @@ def _simulated_rotations(d: int, device: torch.device) -> Tensor:
     return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[:, None, :]).to(device)
 
 
-def rotation_null_sd(square: Tensor, rows: Tensor, features: int) -> Tensor:
-    """Null sd of a mean cosine over `rows` rows from `square` = ‖Σ ĝ_i â_iᵀ‖²_F: ‖M‖_F / √d."""
-    return square.sqrt() / rows / features**0.5
-
-
-def cross_moment_square(a: Tensor, g: Tensor) -> Tensor:
-    """‖Σ ĝ_i â_iᵀ‖²_F of unit rows, both (…, n, d), by the d×d matrix; rows left out must be zero in both."""
-    return (g.mT @ a).square().sum((-2, -1))
-
-
-def cross_moment_square_from_grams(gram_a: Tensor, gram_g: Tensor) -> Tensor:
-    """The same from the n×n Gram matrices ââᵀ and ĝĝᵀ: Σ_ij (â_i·â_j)(ĝ_i·ĝ_j); smaller where n < d."""
-    return (gram_a * gram_g).sum((-2, -1)).clamp(min=0)
-
-
 def turned_rows(x: Tensor, generator: torch.Generator) -> Tensor:
     """x R for rows x (n, d) and a Haar rotation R, shared by all rows; drawn on the CPU.
 

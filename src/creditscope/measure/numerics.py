@@ -60,13 +60,11 @@ def relative_sizes(norms: Tensor, keep: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class UnitRows:
-    """Rows as directions and sizes over the largest; rows that cannot be used are zero in both."""
+    """Rows as directions (…, rows, features) and sizes over the largest; those not kept are zero in both."""
 
     unit: Tensor
-    """(…, rows, features)"""
     size: Tensor
     keep: Tensor
-    """Which rows can be used, (…, rows)."""
 
     @classmethod
     def of(cls, x: Tensor, among: Tensor | None = None) -> "UnitRows":
@@ -81,6 +79,11 @@ def mean_where(values: Tensor, keep: Tensor) -> Tensor:
     return torch.where(keep, values, 0).sum(-1) / keep.sum(-1)
 
 
+def mean_cosine(a: UnitRows, g: UnitRows) -> Tensor:
+    """The mean over rows that both have."""
+    return mean_where((a.unit * g.unit).sum(-1), a.keep & g.keep)
+
+
 def quartiles_where(values: Tensor, keep: Tensor) -> Tensor:
     """Lower quartile, median and upper quartile over rows of the values kept, first axis; NaN if none is.
 
@@ -89,14 +92,13 @@ def quartiles_where(values: Tensor, keep: Tensor) -> Tensor:
     keep = keep & ~values.isnan()
     ordered = torch.where(keep, values, torch.nan).sort(dim=-1).values  # NaN last
     top = keep.sum(-1, keepdim=True) - 1
-    return torch.stack([_between(ordered, level * top) for level in QUARTILES])
 
+    def between(rank: Tensor) -> Tensor:
+        below = rank.floor().clamp(min=0)  # no rank is below 0
+        low, high = (ordered.gather(-1, i.long()).squeeze(-1) for i in (below, rank.ceil().clamp(min=0)))
+        return torch.lerp(low, high, (rank - below).squeeze(-1).to(ordered.dtype))
 
-def _between(ordered: Tensor, rank: Tensor) -> Tensor:
-    """The value at a rank (…, 1) of ordered values, which may lie between two; none below rank 0."""
-    below = rank.floor().clamp(min=0)
-    low, high = (ordered.gather(-1, i.long()).squeeze(-1) for i in (below, rank.ceil().clamp(min=0)))
-    return torch.lerp(low, high, (rank - below).squeeze(-1).to(ordered.dtype))
+    return torch.stack([between(level * top) for level in QUARTILES])
 
 
 def median_where(values: Tensor, keep: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ def observe(
         del forward
         if noise:
             _set_random_state(net, stream)
-            _add_float64(observation, net, applied, inputs, errors_of, drew_on_cuda)
+            _add_float64(observation, net, applied.anatomy.taps, inputs, errors_of, drew_on_cuda)
     return observation
 
 
@@ -101,17 +101,23 @@ def fitted_rows(errors: RowErrors) -> tuple[Tensor, Tensor]:
 
 def observation_of_seed(seen: Observation, seed: int) -> Observation:
     """One seed's share of what was seen of a stack, by its place; views, not copies."""
-    return with_tensors(seen, tree_map(lambda t: t[seed], stacked_tensors(seen)))
+    return _with_tensors(seen, tree_map(lambda t: t[seed], _stacked_tensors(seen)))
 
 
-def stacked_tensors(seen: Observation) -> dict[str, Any]:
+def map_seeds(function: Callable, seen: Observation, *stacked: Any) -> Any:
+    """`function` of each seed's share of what was seen, and of what else is stacked (None stays None), by `vmap`."""
+    in_dims = (0, *(None if argument is None else 0 for argument in stacked))
+    mapped = torch.vmap(lambda tensors, *own: function(_with_tensors(seen, tensors), *own), in_dims=in_dims)
+    return mapped(_stacked_tensors(seen), *stacked)
+
+
+def _stacked_tensors(seen: Observation) -> dict[str, Any]:
     """All that has a seed axis: not the notes, nor the mask, nor what was not measured."""
     observed = {name: v for name, v in vars(seen).items() if name not in ("errors", "notes") and v is not None}
     return {"errors": {name: v for name, v in vars(seen.errors).items() if name != "mask"}, "observed": observed}
 
 
-def with_tensors(seen: Observation, tensors: dict[str, Any]) -> Observation:
-    """The observation with these in place of what has a seed axis: one seed's share of `stacked_tensors`."""
+def _with_tensors(seen: Observation, tensors: dict[str, Any]) -> Observation:
     return replace(seen, errors=replace(seen.errors, **tensors["errors"]), **tensors["observed"])
 
 
@@ -138,46 +144,37 @@ def exactly(net: Net):
 
 
 def _add_float64(
-    observation: Observation,
-    net: Net,
-    applied: AppliedRule,
-    inputs: Any,
-    errors_of: Callable[[Tensor], RowErrors],
-    drew_on_cuda: bool,
+    seen: Observation, net: Net, taps: Sequence[str], inputs: Any, errors_of: Callable, drew_on_cuda: bool
 ) -> None:
-    if observation.errors.loss.dtype == torch.float64:
-        observation.notes.append("g_noise not measured: the net is in float64 already")
+    """The exact gradient at every tap with weights, buffers and inputs in float64; or a note why there is none."""
+    if seen.errors.loss.dtype == torch.float64:
+        seen.notes.append("g_noise not measured: the net is in float64 already")
     elif drew_on_cuda:
-        observation.notes.append("g_noise not measured: random layers on CUDA draw other masks in float64")
+        seen.notes.append("g_noise not measured: random layers on CUDA draw other masks in float64")
     else:
         try:
             with exactly(net):
-                observation.exact64 = float64_gradients(net, applied.anatomy.taps, inputs, errors_of)
+                tensors = {n: double(t.detach()) for n, t in (*net.named_parameters(), *net.named_buffers())}
+                forward = watch_in(torch.float64, net, taps, double(inputs), tensors)
+                seen.exact64 = gradients_at(forward.states, forward.output, errors_of(forward.output).error)
         except (RuntimeError, TypeError, CreditscopeError) as error:
             if isinstance(net, StackedNet):
                 raise_out_of_memory(error)  # fewer seeds at once will have room
-            observation.notes.append(f"g_noise not measured: the net does not run in float64 ({error})"[:300])
+            seen.notes.append(f"g_noise not measured: the net does not run in float64 ({error})"[:300])
 
 
-def float64_gradients(
-    net: Net, taps: Sequence[str], inputs: Any, errors_of: Callable[[Tensor], RowErrors]
-) -> list[Tensor]:
-    """The exact gradient at every tap with weights, buffers and inputs in float64; raises if the net cannot."""
-    tensors = {n: double(t.detach()) for n, t in (*net.named_parameters(), *net.named_buffers())}
-    forward = watch_forward(net, taps, doubled_inputs(inputs), tensors)
-    if forward.output.dtype != torch.float64:
+def watch_in(dtype: torch.dtype, net: Net, taps: Sequence[str], inputs: Any, tensors: dict[str, Tensor]) -> Forward:
+    """A watched forward with tensors of a precision, which it must not leave."""
+    forward = watch_forward(net, taps, inputs, tensors)
+    if forward.output.dtype != dtype:
         raise CreditscopeError(f"Expected a forward that stays in float64, but it casts to {forward.output.dtype}.")
-    errors = errors_of(forward.output)
-    return gradients_at(forward.states, forward.output, errors.error)
-
-
-def doubled_inputs(inputs: Any) -> Any:
-    """What a net is called with, in float64."""
-    return tuple(map(double, inputs)) if isinstance(inputs, tuple) else double(inputs)
+    return forward
 
 
 def double(value: Any) -> Any:
     """Floating tensors in float64, others as copies, so that a forward that counts (BatchNorm) counts in the copy."""
+    if isinstance(value, tuple):
+        return tuple(map(double, value))
     if isinstance(value, Tensor) and not value.is_floating_point():
         return value.clone()
     return value.double() if hasattr(value, "double") else value

@@ -3,10 +3,9 @@
 Multinomial logistic regression with scikit-learn's default penalty (C = 1), fitted in float64 where the states lie. The
 problem is convex, so this is the solution that scikit-learn finds, without a transfer to the host.
 
-A single probe is fitted by L-BFGS. Many small ones at once, one per layer and seed, walk in step: the curvature of
-−log p_y in the logits is at most ½ (Böhning 1992), whatever the weights, and steps with the inverse of that bound need
-neither a line search nor a learning rate. They are accelerated (Nesterov), and a problem whose momentum points uphill
-starts anew (O'Donoghue & Candès 2015).
+A single probe is fitted by L-BFGS. Many small ones, one per layer and seed, walk in step: the curvature of −log p_y in
+the logits is at most ½ (Böhning 1992), so steps with the inverse of that bound need neither a line search nor a
+learning rate. They are accelerated (Nesterov); where momentum points uphill it starts anew (O'Donoghue & Candès 2015).
 """
 
 import torch
@@ -22,10 +21,8 @@ ROWS = 2048
 """Rows to train on, and rows to test on, at most."""
 FEATURES = 4096
 """States with more features are averaged over tokens (or places of an image) first."""
-ITERATIONS = 100
-"""Of a single probe."""
-STEPS = 1000
-"""Of many at once."""
+ITERATIONS, STEPS = 100, 1000
+"""Of a single probe, and of many at once."""
 CHECK_EVERY = 20
 TOLERANCE = 1e-5
 """Largest entry of the mean gradient at which one of them is solved; it stays there, whatever the others do."""
@@ -63,14 +60,8 @@ def fit_logistic(x: Tensor, y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
     rows, features = x.shape
     truth = torch.nn.functional.one_hot(y, classes).to(x)
     weight, bias = (x.new_zeros(shape, requires_grad=True) for shape in ((features, classes), (classes,)))
-    optimiser = torch.optim.LBFGS(
-        [weight, bias],
-        max_iter=ITERATIONS,
-        history_size=10,
-        tolerance_grad=1e-4,
-        tolerance_change=1e-7,
-        line_search_fn="strong_wolfe",
-    )
+    limits = {"max_iter": ITERATIONS, "history_size": 10, "tolerance_grad": 1e-4, "tolerance_change": 1e-7}
+    optimiser = torch.optim.LBFGS([weight, bias], line_search_fn="strong_wolfe", **limits)
 
     @torch.no_grad()
     def loss() -> Tensor:
@@ -145,14 +136,13 @@ def spread_rows(count: int) -> Tensor:
 
 def _states(subject: Subject, batch: Batch) -> list[Tensor]:
     """The states at all taps, one vector per row."""
+
+    def features(h: Tensor) -> Tensor:
+        flat = h.flatten(1)
+        if flat.shape[1] <= FEATURES or h.ndim < 3:
+            return flat
+        return h.mean(1) if h.ndim == 3 else h.flatten(2).mean(-1)  # tokens (T, d), images (channels, …)
+
     with torch.no_grad():
         forward = watch_forward(subject.net, subject.taps, batch.inputs, subject.tensors)
-    return [_features(h.detach()) for h in forward.states]
-
-
-def _features(h: Tensor) -> Tensor:
-    """One vector per row; wide ones averaged over all but features: tokens (T, d) first, images (channels, …) last."""
-    flat = h.flatten(1)
-    if flat.shape[1] <= FEATURES or h.ndim < 3:
-        return flat
-    return h.mean(1) if h.ndim == 3 else h.flatten(2).mean(-1)
+    return [features(h.detach()) for h in forward.states]

@@ -1,8 +1,8 @@
 """Turn an observation into a snapshot: every measurement on the device, then one transfer to the host."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from creditscope.measure.alignment import compare_rows
 from creditscope.measure.numerics import flat_rows, median_where, quartiles_where, row_norms, unit_rows, usable
-from creditscope.measure.observation import Observation, fitted_rows, stacked_tensors, with_tensors
+from creditscope.measure.observation import Observation, fitted_rows, map_seeds
 from creditscope.measure.weights import Direction, gradient_sizes, measure_update, plain_norm
 from creditscope.record.schema import Facts, LayerMeasures, Snapshot, TapMeasures, WeightMeasures
 
 Measured = dict[str, Tensor]
-Tensors = Sequence[Tensor]
+Host = dict[str, Any]
 TOGETHER = 2**21
 """Entries of a state above which taps are measured one by one: more would cost memory and gain nothing."""
 OVERFLOWED = 1e30
@@ -50,89 +50,66 @@ def take_snapshots(
     `scalars` are numbers on the device (accuracy, training loss) and `layers` the measures of `measure_layers`, which
     travel with the rest.
     """
+
+    def measure(seen: Observation, last: dict[str, Any] | None, scalars: dict[str, Tensor]) -> list[Measured]:
+        return _measure(seen, facts, LastStep(**last) if last else None, scalars)
+
+    given, rows = (vars(last_step) if last_step else None, dict(scalars or {})), seen.errors.loss.shape[-1]
     with torch.autocast(seen.output.device.type, enabled=False):
-        measure = _measure if seen.seeds is None else _measure_stack
-        measured = measure(seen, facts, last_step, dict(scalars or {}))
+        measured = measure(seen, *given) if seen.seeds is None else map_seeds(measure, seen, *given)
         hosts = to_host([*measured, layers or {}], seeds=seen.seeds)
-    return [_snapshot(host, seen, epoch=epoch, step=step) for host in hosts]
-
-
-def _measure_stack(
-    seen: Observation, facts: Facts, last_step: LastStep | None, scalars: dict[str, Tensor]
-) -> list[Measured]:
-    """`_measure` of all seeds together."""
-
-    def one_seed(tensors: dict[str, Any], last: dict[str, Any] | None, scalars: dict[str, Tensor]) -> list[Measured]:
-        return _measure(with_tensors(seen, tensors), facts, LastStep(**last) if last else None, scalars)
-
-    last = vars(last_step) if last_step else None
-    in_dims = (0, 0 if last else None, 0)
-    return torch.vmap(one_seed, in_dims=in_dims)(stacked_tensors(seen), last, scalars)
+    return [_snapshot(*host, notes=tuple(seen.notes), rows=rows, epoch=epoch, step=step) for host in hosts]
 
 
 def _measure(seen: Observation, facts: Facts, last_step: LastStep | None, scalars: dict[str, Tensor]) -> list[Measured]:
     """Measurements per tap, per tap on the class token, per weight, and single ones; all on the device."""
     e_norms, fitted = fitted_rows(seen.errors)
-    taps = _taps(seen.states, seen.exact, seen.credits, seen.exact64, e_norms, ~fitted)
-    token = {} if facts.class_token is None else _class_token(seen, facts.class_token, e_norms, ~fitted)
+    taps = _taps(seen, e_norms, ~fitted)
+    token = {} if facts.class_token is None else _taps(_at_token(seen, facts.class_token), e_norms, ~fitted)
     weights = _weights(seen, last_step) if seen.exact_weights else {}
     counts = {"rows_covered": seen.errors.covered.sum(), "rows_fitted": fitted.sum()}
     single = _gamma(taps, facts) | counts | {"loss": seen.errors.mean_loss} | scalars
     return [taps, token, weights, single | ({"step_error": last_step.error} if last_step else {})]
 
 
-def _snapshot(host: list[dict[str, Any]], seen: Observation, epoch: int, step: int) -> Snapshot:
-    taps, token, weights, single, layers = host
+def _snapshot(taps: Host, token: Host, weights: Host, single: Host, layers: Host, **others: Any) -> Snapshot:
     return Snapshot(
-        epoch=epoch,
-        step=step,
-        rows=seen.errors.loss.shape[-1],
         taps=TapMeasures(**taps),
         class_token=TapMeasures(**token) if token else None,
         weights=WeightMeasures(**weights) if weights else None,
         layers=LayerMeasures(**layers) if layers else None,
-        notes=tuple(seen.notes),
         **single,
+        **others,
     )
 
 
-def _taps(
-    states: Tensors, exact: Tensors, credits: Tensors, exact64: Tensors | None, e_norms: Tensor, unfitted: Tensor
-) -> Measured:
+def _taps(seen: Observation, e_norms: Tensor, unfitted: Tensor) -> Measured:
     """Every per-tap measurement; taps of equal shape are measured together, as long as they are small.
 
     `e_norms` is ‖e‖ of every row, and `unfitted` says which rows have a gradient worth measuring.
     """
     groups: dict[Any, list[int]] = {}
-    for tap, h in enumerate(states):
+    for tap, h in enumerate(seen.states):
         groups.setdefault(h.shape if h.numel() <= TOGETHER else tap, []).append(tap)
-    found: list[Measured] = []
+    found: dict[int, Measured] = {}
     for taps in groups.values():
-        h, g, a = (torch.stack([flat_rows(x[t]) for t in taps]) for x in (states, exact, credits))
+        h, g, a = (torch.stack([flat_rows(x[t]) for t in taps]) for x in (seen.states, seen.exact, seen.credits))
         unit_g, g_norms = unit_rows(g)
         g_norms = g_norms * unfitted
-        measured = measure_scale(h, g_norms, e_norms) | compare_rows(
-            *unit_rows(a), unit_g, g_norms, tuple(states[taps[0]].shape[1:])
-        )
-        if exact64 is None:
+        measured = measure_scale(h, g_norms, e_norms)
+        measured |= compare_rows(*unit_rows(a), unit_g, g_norms, tuple(seen.states[taps[0]].shape[1:]))
+        if seen.exact64 is None:
             measured["g_noise"] = g.new_full((len(taps),), math.nan)
         else:
-            g64 = torch.stack([flat_rows(exact64[t]) for t in taps])
-            measured["g_noise"] = measure_noise(g, g64, unfitted)
-        found.append(measured)
-    place = {tap: (i, j) for i, taps in enumerate(groups.values()) for j, tap in enumerate(taps)}
-    places = [place[tap] for tap in range(len(place))]
-    return {key: torch.stack([found[i][key][j] for i, j in places]) for key in found[0]}
+            measured["g_noise"] = measure_noise(g, torch.stack([flat_rows(seen.exact64[t]) for t in taps]), unfitted)
+        found |= {tap: {key: values[i] for key, values in measured.items()} for i, tap in enumerate(taps)}
+    return {key: torch.stack([found[tap][key] for tap in range(len(found))]) for key in found[0]}
 
 
-def _class_token(seen: Observation, token: int, e_norms: Tensor, unfitted: Tensor) -> Measured:
-    """The per-tap measurements of one token alone."""
-
-    def alone(tensors: Tensors) -> list[Tensor]:
-        return [t[:, token] for t in tensors]
-
-    exact64 = None if seen.exact64 is None else alone(seen.exact64)
-    return _taps(alone(seen.states), alone(seen.exact), alone(seen.credits), exact64, e_norms, unfitted)
+def _at_token(seen: Observation, token: int) -> Observation:
+    """What was seen at one token alone."""
+    names = [name for name in ("states", "exact", "credits", "exact64") if getattr(seen, name) is not None]
+    return replace(seen, **{name: [t[:, token] for t in getattr(seen, name)] for name in names})
 
 
 def _weights(seen: Observation, last: LastStep | None) -> Measured:
@@ -165,7 +142,7 @@ def _gamma(taps: Measured, facts: Facts) -> Measured:
     }
 
 
-def to_host(groups: list[Measured], seeds: int | None = None) -> list[list[dict[str, Any]]]:
+def to_host(groups: list[Measured], seeds: int | None = None) -> list[list[Host]]:
     """Every tensor as plain numbers, in one transfer, one list of groups per seed (one list if there is no such axis).
 
     Counts and flags become int, NaN and infinity None.
@@ -194,18 +171,11 @@ def measure_scale(h: Tensor, g_norms: Tensor, e_norms: Tensor) -> dict[str, Tens
     h is (…, rows, features), the norms are (…, rows).
     """
     h_norms = row_norms(h)
-    h_low, h_mid, h_high = quartiles_where(h_norms, h_norms.isfinite())
-    g_low, g_mid, g_high = quartiles_where(g_norms, usable(g_norms))
-    return {
-        "h_norm": h_mid,
-        "h_norm_q25": h_low,
-        "h_norm_q75": h_high,
-        "h_rms": row_norms(h_norms) / (h.shape[-2] * h.shape[-1]) ** 0.5,
-        "g_norm": g_mid,
-        "g_norm_q25": g_low,
-        "g_norm_q75": g_high,
-        "g_rel": median_where(g_norms / e_norms * h_norms, usable(g_norms) & usable(e_norms)),
-    }
+    g_rel = median_where(g_norms / e_norms * h_norms, usable(g_norms) & usable(e_norms))
+    found = {"h_rms": row_norms(h_norms) / (h.shape[-2] * h.shape[-1]) ** 0.5, "g_rel": g_rel}
+    for name, norms, keep in (("h_norm", h_norms, h_norms.isfinite()), ("g_norm", g_norms, usable(g_norms))):
+        found[f"{name}_q25"], found[name], found[f"{name}_q75"] = quartiles_where(norms, keep)
+    return found
 
 
 def measure_noise(g: Tensor, g64: Tensor, keep: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 Weights differ in shape, so they are measured one by one; every gradient is read as few times as possible.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,7 +24,6 @@ class Direction:
 
     @classmethod
     def of(cls, vector: Tensor) -> "Direction":
-        """Split a gradient of any shape."""
         flat = vector.detach().reshape(-1)
         low, high = torch.aminmax(flat)
         largest = torch.maximum(-low, high)
@@ -33,11 +32,10 @@ class Direction:
 
     @property
     def norm(self) -> Tensor:
-        """‖x‖."""
         return self.length * self.largest
 
     def cosine(self, other: "Direction") -> Tensor:
-        """Cosine with another; NaN where one has no direction."""
+        """NaN where one has no direction."""
         inner = (self.scaled * other.scaled).sum()  # `dot` of a single seed rounds differently from that of many
         return inner / (self.length * other.length)
 
@@ -93,7 +91,6 @@ class Products:
 
     @classmethod
     def of(cls, a: Tensor, g: Tensor) -> "Products":
-        """Of two gradients of the same shape."""
         directions = Direction.of(a), Direction.of(g)
         first, second = (_output_first(d.scaled.view(a.shape)) for d in directions)
         outputs, inputs = first.shape
@@ -121,17 +118,16 @@ def stage_alignment(weights: Sequence[Products]) -> tuple[Tensor, Tensor]:
 
     The null turns every weight's gradient on its own. NaN where none of them has a gradient.
     """
-    a, g = (torch.stack([d.largest.double() for d in of]) for of in _sides(weights))
+
+    def gather(read: Callable[[Products], Tensor]) -> Tensor:
+        return torch.stack([read(p).double() for p in weights])
+
+    a, g = gather(lambda p: p.a.largest), gather(lambda p: p.g.largest)
     a, g = (x / torch.where(x.amax() > 0, x.amax(), 1.0) for x in (a, g))
-    lengths_a, lengths_g = (torch.stack([d.length.double() for d in of]) for of in _sides(weights))
-    inner = (a * g * torch.stack([p.inner.double() for p in weights])).sum()
-    variance = ((a * g).square() * torch.stack([p.variance.double() for p in weights])).sum()
-    size = (a * lengths_a).norm() * (g * lengths_g).norm()
+    inner = (a * g * gather(lambda p: p.inner)).sum()
+    variance = ((a * g).square() * gather(lambda p: p.variance)).sum()
+    size = (a * gather(lambda p: p.a.length)).norm() * (g * gather(lambda p: p.g.length)).norm()
     return inner / size, variance.sqrt() / size
-
-
-def _sides(weights: Sequence[Products]) -> tuple[list[Direction], list[Direction]]:
-    return [p.a for p in weights], [p.g for p in weights]
 
 
 def _output_first(x: Tensor) -> Tensor:
@@ -143,16 +139,14 @@ def _output_first(x: Tensor) -> Tensor:
 
 def turned_weight(x: Tensor, generator: torch.Generator) -> Tensor:
     """A weight's gradient turned on its output side by a Haar rotation; drawn on the CPU."""
-    matrix = _output_first(x)
-    turned = turned_rows(matrix.mT, generator).mT
-    return turned.mT.reshape(x.shape) if x.ndim == 3 and x.shape[0] == 1 else turned.reshape(x.shape)
+    turned = turned_rows(_output_first(x).mT, generator)
+    return (turned if x.ndim == 3 and x.shape[0] == 1 else turned.mT).reshape(x.shape)
 
 
 def weight_angle(weight: Tensor, feedback: Tensor) -> Tensor:
     """Angle in degrees of a weight and its feedback, as vectors; NaN where one has no direction."""
-    w, b = Direction.of(weight), Direction.of(feedback)
-    units = [(d.scaled / d.length).unsqueeze(0) for d in (w, b)]
-    return angles(units[0], units[1], (units[0] * units[1]).sum(-1)).squeeze(0)
+    w, b = ((d.scaled / d.length).unsqueeze(0) for d in map(Direction.of, (weight, feedback)))
+    return angles(w, b, (w * b).sum(-1)).squeeze(0)
 
 
 def measure_weight_z(products: list[Products]) -> dict[str, Tensor]:
@@ -165,12 +159,11 @@ def measure_stages(products: list[Products], facts: Facts) -> dict[str, Tensor]:
     if not products:
         return {}
     nothing = torch.full_like(products[0].inner, torch.nan, dtype=torch.float64)
-    by_stage = [
-        [p for p, weight in zip(products, facts.weights, strict=True) if weight.stage == tap]
-        for tap in range(len(facts.taps))
-    ]
-    found = [stage_alignment(own) if own else (nothing, nothing) for own in by_stage]
-    cos, sd = zip(*found, strict=True)
+    by_stage: list[list[Products]] = [[] for _ in facts.taps]
+    for p, weight in zip(products, facts.weights, strict=True):
+        if 0 <= weight.stage < len(by_stage):
+            by_stage[weight.stage].append(p)
+    cos, sd = zip(*(stage_alignment(own) if own else (nothing, nothing) for own in by_stage), strict=True)
     return {"stage_cos": torch.stack(cos), "stage_null_sd": torch.stack(sd)}
 
 
