@@ -4,7 +4,7 @@ This is the *loop* engine, one seed at a time; `stacked.py` trains many at once 
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,6 @@ class Run:
 
     @property
     def engine(self) -> str:
-        """What provenance calls it."""
         return "loop"
 
     @property
@@ -50,7 +49,6 @@ class Run:
 
     @property
     def device(self) -> torch.device:
-        """Where it is trained."""
         return next(self.net.parameters()).device
 
     @property
@@ -61,7 +59,7 @@ class Run:
     def train_epoch(self, epoch: int, *, keep_last: bool) -> tuple[Tensor, LastStep | None]:
         """One pass over the data; the mean loss of every seed, on the device, and on wish what the last step did."""
         self.net.train()
-        set_learning_rate(self.optimiser, learning_rate(self.spec, epoch))
+        self.set_learning_rate(epoch)
         plan = [told.to(self.device) for told in self.data.plan_epoch(self.spec.seed, epoch)]
         losses, last, steps = [], None, self.data.steps
         for i in range(steps):
@@ -73,6 +71,15 @@ class Run:
             if before is not None:
                 last = self.last_step(batch, errors, before)
         return torch.stack(losses).double().mean(0, keepdim=True), last
+
+    def set_learning_rate(self, epoch: int) -> None:
+        """In place where it lives on the device: a captured step reads it there."""
+        value = learning_rate(self.spec, epoch)
+        for group in self.optimiser.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(value)
+            else:
+                group["lr"] = value
 
     def train_step(self, batch: Batch) -> RowErrors:
         """Feedback that is learned, forward, credit, backward, optimiser."""
@@ -167,25 +174,12 @@ def make_optimiser(
         options["lr"] = torch.tensor(spec.lr, device=device)
         if spec.optimiser != "sgd":
             options["capturable"] = True
-    return kinds[spec.optimiser](decay_groups(spec, trained, first), **options)
-
-
-def decay_groups(spec: RunSpec, trained: Mapping[str, nn.Parameter], first: Collection[str]) -> list[dict[str, Any]]:
-    """Parameters with their weight decay: one group, or those of the first layer and the others, which have none."""
     if spec.decay_on == "all":
-        return [{"params": list(trained.values()), "weight_decay": spec.weight_decay}]
-    decaying, others = ([p for n, p in trained.items() if (n in first) is wanted] for wanted in (True, False))
-    groups = [(decaying, spec.weight_decay), (others, 0.0)]
-    return [{"params": members, "weight_decay": decay} for members, decay in groups if members]
-
-
-def set_learning_rate(optimiser: torch.optim.Optimizer, value: float) -> None:
-    """In place where it lives on the device: a captured step reads it there."""
-    for group in optimiser.param_groups:
-        if isinstance(group["lr"], torch.Tensor):
-            group["lr"].fill_(value)
-        else:
-            group["lr"] = value
+        groups = [(list(trained.values()), spec.weight_decay)]
+    else:
+        decaying, others = ([p for n, p in trained.items() if (n in first) is wanted] for wanted in (True, False))
+        groups = [group for group in ((decaying, spec.weight_decay), (others, 0.0)) if group[0]]
+    return kinds[spec.optimiser]([{"params": own, "weight_decay": decay} for own, decay in groups], **options)
 
 
 def learning_rate(spec: RunSpec, epoch: int) -> float:
