@@ -16,7 +16,7 @@ import torch
 
 from creditscope.tasks import GraphTask, Task
 from creditscope.tasks.cifar10 import PIXELS
-from creditscope.train.provenance import now, source_commit
+from creditscope.train.device import now, source_commit
 
 Work = Callable[[], object]
 

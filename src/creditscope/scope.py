@@ -38,7 +38,7 @@ from creditscope.rules import (
 from creditscope.stack import Batch
 from creditscope.taps import resolve_taps
 from creditscope.train.data import SAMPLE_ROWS
-from creditscope.train.provenance import begin_provenance, now
+from creditscope.train.device import begin_provenance, now
 
 
 class Scope:

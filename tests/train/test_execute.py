@@ -13,7 +13,7 @@ import torch
 from creditscope.errors import CreditscopeError, UnfinishedError
 from creditscope.record import Record, RecordWriter, RunSpec, load_records, read_record, run_folder
 from creditscope.train import execute
-from creditscope.train.checkpoint import NAME
+from creditscope.train.training import CHECKPOINT
 from creditscope.train.events import Done, Ended, Epoch, Event, Planned, Recorded, from_line, to_line
 from creditscope.train.execute import run_all
 from creditscope.train.plan import plan_run
@@ -256,7 +256,7 @@ def test_a_finished_run_is_told_of_while_others_are_trained(tmp_path, launched):
 
     with pytest.raises(EnoughError):
         run_all([short, long], tmp_path, jobs=2, device="cpu", readers=hearing(stop))
-    assert (run_folder(tmp_path, long) / NAME).exists()
+    assert (run_folder(tmp_path, long) / CHECKPOINT).exists()
     assert [process.poll() is None for process in launched] == [False, False]
 
 
@@ -271,7 +271,7 @@ def test_those_that_end_while_all_are_stopping_are_told_of_too(tmp_path):
 def test_the_limit_holds_while_someone_is_told_of_a_run(tmp_path):
     """Who hears of it goes on until the run that is stopped meanwhile has left its checkpoint."""
     short, long = specs_of(1, LONG)
-    checkpoint, waited = run_folder(tmp_path, long) / NAME, []
+    checkpoint, waited = run_folder(tmp_path, long) / CHECKPOINT, []
 
     def dawdle(record):
         for _ in range(600):

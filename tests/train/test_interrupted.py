@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from creditscope.record import RunSpec, read_record, run_folder
-from creditscope.train.checkpoint import NAME
+from creditscope.train.training import CHECKPOINT
 from creditscope.train.events import Event, Recorded
 from creditscope.train.execute import run_all
 from creditscope.train.plan import plan_run
@@ -78,7 +78,7 @@ def test_in_this_process_the_epoch_ends_and_the_same_call_goes_on(tmp_path, caps
         run_all(specs, tmp_path / "parts", jobs=1, readers=[Presses(2).read])
     assert STOPPING in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
-    assert (run_folder(tmp_path / "parts", specs[0]) / NAME).exists()
+    assert (run_folder(tmp_path / "parts", specs[0]) / CHECKPOINT).exists()
     assert not run_folder(tmp_path / "parts", specs[1]).exists()
     first, second = run_all(specs, tmp_path / "parts", jobs=1)
     assert (first.provenance.resumes, second.provenance.resumes) == (1, 0)
@@ -133,7 +133,7 @@ def test_workers_end_their_epoch_and_leave_checkpoints(tmp_path, capsys):
     with pytest.raises(KeyboardInterrupt):
         run_all(specs, tmp_path, jobs=2, readers=[Presses(2).read])
     assert capsys.readouterr().err.count(STOPPING) == 1
-    assert (run_folder(tmp_path, specs[0]) / NAME).exists()
+    assert (run_folder(tmp_path, specs[0]) / CHECKPOINT).exists()
 
 
 class PressesWhileOneWaits(Silent):
@@ -160,6 +160,6 @@ def test_who_is_within_an_epoch_is_waited_for_or_killed_if_asked_twice(tmp_path,
     with pytest.raises(KeyboardInterrupt):
         run_all([waiting, other], tmp_path / "records", jobs=2, device="cpu", readers=[progress.read])
     assert [process.poll() is None for process in launched] == [False, False]
-    assert (run_folder(tmp_path / "records", waiting) / NAME).exists() is not twice
+    assert (run_folder(tmp_path / "records", waiting) / CHECKPOINT).exists() is not twice
     said = capfd.readouterr().err
     assert (said.count(STOPPING), "Traceback" in said) == (1, False)

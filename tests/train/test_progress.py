@@ -8,7 +8,7 @@ from builders import make_record
 
 from creditscope.train.events import Ended, Epoch, Note, Planned
 from creditscope.train.plan import plan_run
-from creditscope.train.progress import Lines, LiveBar, Silent, Tally, choose_progress, duration
+from creditscope.train.progress import Lines, LiveBar, Silent, choose_progress, duration
 
 EPOCHS = 100
 
@@ -31,7 +31,7 @@ def specs(count: int) -> list:
 
 
 def test_start_and_first_measurement_are_not_in_the_speed(clock, tmp_path):
-    tally, (spec,) = Tally(), specs(1)
+    tally, (spec,) = Silent(), specs(1)
     tally.begin([spec], 0, tmp_path)
     for epoch in range(1, EPOCHS // 2 + 1):
         clock[0] += 500 if epoch == 1 else 2
@@ -42,7 +42,7 @@ def test_start_and_first_measurement_are_not_in_the_speed(clock, tmp_path):
 
 
 def test_seeds_that_are_trained_as_one_come_at_once(clock, tmp_path):
-    tally, stack = Tally(), specs(20)
+    tally, stack = Silent(), specs(20)
     tally.begin(stack, 0, tmp_path)
     for epoch in range(1, 11):
         clock[0] += 500 if epoch == 1 else 2
@@ -54,7 +54,7 @@ def test_seeds_that_are_trained_as_one_come_at_once(clock, tmp_path):
 @pytest.mark.parametrize(("first", "then"), [(1, 1), (41, 41), (1, 31)], ids=["anew", "resumed", "from a checkpoint"])
 def test_epochs_that_are_trained_again_are_counted_again(first, then, clock, tmp_path):
     """Memory ran out after epoch 50, and the run began once more: what is left is what it has not done since."""
-    tally, (spec, other) = Tally(), specs(2)
+    tally, (spec, other) = Silent(), specs(2)
     tally.begin([spec, other], 0, tmp_path)
     for epoch in [*range(first, 51), *range(then, EPOCHS + 1)]:
         clock[0] += 1
@@ -68,7 +68,7 @@ def test_epochs_that_are_trained_again_are_counted_again(first, then, clock, tmp
 @pytest.mark.parametrize("epochs", [range(0), range(1, 41)], ids=["measured only", "stopped early"])
 def test_a_run_that_has_ended_has_nothing_left(outcome, epochs, tmp_path):
     """It may have been stopped after its last epoch, before it was measured, and had none to train now."""
-    tally, (spec,) = Tally(), specs(1)
+    tally, (spec,) = Silent(), specs(1)
     tally.begin([spec], 0, tmp_path)
     for epoch in epochs:
         tally.epoch(spec, epoch, 1.0)

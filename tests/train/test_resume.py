@@ -14,7 +14,7 @@ from creditscope.measure import instruments
 from creditscope.record import RecordWriter, RunSpec, Snapshot, read_record, run_folder
 from creditscope.record.store import BUSY
 from creditscope.train import stacked, training
-from creditscope.train.checkpoint import NAME
+from creditscope.train.training import CHECKPOINT
 from creditscope.train.execute import UnfinishedError, run_all
 from creditscope.train.run import build_run
 
@@ -45,7 +45,7 @@ RESUMED = (
 
 
 def epoch_of(root: Path, spec: RunSpec) -> int:
-    with safe_open(run_folder(root, spec) / NAME, framework="pt") as file:
+    with safe_open(run_folder(root, spec) / CHECKPOINT, framework="pt") as file:
         return int(file.metadata()["epoch"])
 
 
@@ -80,7 +80,7 @@ class TestAlone:
         assert ends_alike(tmp_path, spec)
         folder = run_folder(tmp_path, spec)
         assert read_record(folder).provenance.resumes == 3
-        assert not (folder / NAME).exists()
+        assert not (folder / CHECKPOINT).exists()
 
     def test_lines_after_the_checkpoint_are_cut_and_measured_again(self, tmp_path):
         spec = stopped(tmp_path)
@@ -92,19 +92,19 @@ class TestAlone:
         spec = stopped(tmp_path)
         lines = run_folder(tmp_path, spec) / "snapshots.jsonl"
         lines.write_text("".join(lines.read_text().splitlines(keepends=True)[:-1]))
-        with pytest.raises(CreditscopeError, match=f"damaged-{NAME}"):
+        with pytest.raises(CreditscopeError, match=f"damaged-{CHECKPOINT}"):
             record_run(spec, tmp_path)
         assert ends_alike(tmp_path, spec)
 
     def test_a_half_written_checkpoint_is_ignored_and_a_damaged_one_named(self, tmp_path):
         spec = stopped(tmp_path)
-        checkpoint = run_folder(tmp_path, spec) / NAME
-        checkpoint.with_name(NAME + ".part").write_bytes(b"half")
+        checkpoint = run_folder(tmp_path, spec) / CHECKPOINT
+        checkpoint.with_name(CHECKPOINT + ".part").write_bytes(b"half")
         checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
-        with pytest.raises(CreditscopeError, match=f"damaged-{NAME}"):
+        with pytest.raises(CreditscopeError, match=f"damaged-{CHECKPOINT}"):
             record_run(spec, tmp_path)
         assert ends_alike(tmp_path, spec)
-        assert (checkpoint.parent / f"damaged-{NAME}").exists()
+        assert (checkpoint.parent / f"damaged-{CHECKPOINT}").exists()
 
     def test_a_full_disk_fails_the_run_and_keeps_what_was_there(self, tmp_path, monkeypatch):
         spec = stopped(tmp_path)
@@ -121,7 +121,7 @@ class TestAlone:
         def stood_after(jobs: int, limit: float) -> list[int]:
             with pytest.raises(UnfinishedError, match="0 of 2"):
                 run_all(specs, tmp_path, jobs=jobs, time_limit=limit)
-            return [epoch_of(tmp_path, spec) for spec in specs if (run_folder(tmp_path, spec) / NAME).exists()]
+            return [epoch_of(tmp_path, spec) for spec in specs if (run_folder(tmp_path, spec) / CHECKPOINT).exists()]
 
         (first,) = stood_after(jobs=1, limit=0.5)
         assert first > 0
@@ -144,7 +144,7 @@ class TestStacks:
         assert same_bytes(specs, tmp_path, whole(specs))
         for spec in specs:
             assert read_record(run_folder(tmp_path, spec)).provenance.resumes == 3
-            assert not (run_folder(tmp_path, spec) / NAME).exists()
+            assert not (run_folder(tmp_path, spec) / CHECKPOINT).exists()
 
     def test_a_stack_stays_one_when_its_last_digits_have_grown(self, tmp_path, whole, monkeypatch):
         """Of a stream that has exploded, stacked and lone gradients differ by more than a new net's may."""
@@ -163,7 +163,7 @@ class TestStacks:
         specs = recorded((1, 2, 3, 4))
         stop(specs[:2], tmp_path, epochs=1)
         stop(specs[2:], tmp_path, epochs=3)
-        (run_folder(tmp_path, specs[1]) / NAME).unlink()
+        (run_folder(tmp_path, specs[1]) / CHECKPOINT).unlink()
         assert train_on(specs, tmp_path) == ["complete"] * 4
         assert same_bytes(specs, tmp_path, whole(specs))
         stacks = [read_record(run_folder(tmp_path, spec)).provenance.stack for spec in specs]
@@ -172,7 +172,7 @@ class TestStacks:
     def test_members_at_different_epochs_can_be_stopped_again(self, tmp_path, whole):
         specs = recorded((1, 2, 3))
         stop(specs, tmp_path, epochs=1)
-        (run_folder(tmp_path, specs[1]) / NAME).unlink()
+        (run_folder(tmp_path, specs[1]) / CHECKPOINT).unlink()
         for _ in range(3):
             stop(specs, tmp_path, epochs=1)
         assert train_on(specs, tmp_path) == ["complete"] * 3
@@ -208,12 +208,12 @@ class TestStacks:
     def test_a_damaged_checkpoint_fails_its_run_alone_and_is_set_aside(self, tmp_path, whole):
         specs = recorded((1, 2, 3))
         stop(specs, tmp_path)
-        checkpoint = run_folder(tmp_path, specs[1]) / NAME
+        checkpoint = run_folder(tmp_path, specs[1]) / CHECKPOINT
         checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
         first, second, third = train_on(specs, tmp_path)
         assert (first, third) == ("complete", "complete")
-        assert f"damaged-{NAME}" in second
-        assert checkpoint.with_name(f"damaged-{NAME}").exists()
+        assert f"damaged-{CHECKPOINT}" in second
+        assert checkpoint.with_name(f"damaged-{CHECKPOINT}").exists()
         assert not checkpoint.exists()
         assert train_on(specs, tmp_path) == ["complete"] * 3
         assert same_bytes(specs, tmp_path, whole(specs))
@@ -273,7 +273,7 @@ class TestStacks:
         held = []
         for engine in ("loop", "stacked"):
             stop([spec], tmp_path / engine, engine=engine)
-            held.append(load_file(run_folder(tmp_path / engine, spec) / NAME))
+            held.append(load_file(run_folder(tmp_path / engine, spec) / CHECKPOINT))
         assert held[0].keys() == held[1].keys()
         for name, tensor in held[0].items():
             torch.testing.assert_close(held[1][name], tensor, rtol=1e-8, atol=1e-12, msg=name)

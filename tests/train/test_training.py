@@ -15,7 +15,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, read_record, run_folder
 from creditscope.stack import StackedNet
 from creditscope.train import stacked, training
-from creditscope.train.checkpoint import NAME
+from creditscope.train.training import CHECKPOINT
 from creditscope.train.events import NO_MEMORY, Ended, Epoch
 from creditscope.train.execute import run_all
 from creditscope.train.groups import RunGroup
@@ -71,7 +71,7 @@ class TestRecords:
             assert (provenance.note, provenance.resumes, provenance.diverged_epoch) == ("", 0, None)
             assert [s.epoch for s in record.snapshots] == [0, 2, 4]
             assert record.last.correct is not None
-            assert not (record.path / NAME).exists()
+            assert not (record.path / CHECKPOINT).exists()
 
     def test_they_lie_where_the_loop_s_do_and_hold_the_same_but_for_rounding(self, tmp_path, whole):
         specs = recorded((1, 2, 3))
@@ -194,7 +194,7 @@ class TestMemory:
     def test_each_run_ends_once_even_if_its_checkpoint_was_damaged(self, tmp_path, room):
         specs = recorded((1, 2, 3), epochs=2)
         stop(specs, tmp_path, epochs=1)
-        (run_folder(tmp_path, specs[1]) / NAME).write_bytes(b"damaged")
+        (run_folder(tmp_path, specs[1]) / CHECKPOINT).write_bytes(b"damaged")
         room(1)
         assert sorted(end.run for end in ends_of(specs, tmp_path)) == sorted(spec.digest() for spec in specs)
 

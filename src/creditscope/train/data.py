@@ -1,8 +1,7 @@
 """A task's data on the device, as the batches that a run trains, tests and is measured on.
 
-Data live there as one tensor; a batch is an index into it. What is drawn for an epoch (which rows each step takes, how
-each is cropped) is planned on the CPU from the seed's own streams, so that it is the same on every device and in every
-engine.
+Data live there as one tensor; a batch is an index into it. What is drawn for an epoch (rows, crops) is planned on the
+CPU from the seed's own streams, so that it is the same on every device and in every engine.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +19,7 @@ from creditscope.rng import generator
 from creditscope.stack import Batch, PerSeed
 from creditscope.tasks import AnyTask, GraphTask, ImageSettings, Task, TaskKind
 
-SAMPLE_ROWS = 8
-"""Rows enough to read a net's anatomy off one forward."""
+SAMPLE_ROWS = 8  # enough to read a net's anatomy off one forward
 TEST_CHUNK = 2048
 
 EpochPlan = tuple[Tensor, ...]
@@ -82,8 +80,11 @@ class RowData:
             yield Batch(self._inputs(x), y)
 
     def snapshot_batch(self) -> Batch:
-        """The first test rows."""
-        return Batch(self._inputs(self.x_test[: self.eval_rows]), self.y_test[: self.eval_rows])
+        return self._first_rows(self.eval_rows)
+
+    def sample_batch(self) -> Batch:
+        """A few rows, to read a net's anatomy or to try it out."""
+        return self._first_rows(SAMPLE_ROWS)
 
     def probe_batches(self) -> tuple[Batch, Batch]:
         """Training rows, as they are (no crop, true labels), and test rows, for a linear probe."""
@@ -94,9 +95,8 @@ class RowData:
             x = x[..., pad : x.shape[-2] - pad, pad : x.shape[-1] - pad]
         return Batch(self._inputs(x), self.y_train[train]), Batch(self._inputs(self.x_test[test]), self.y_test[test])
 
-    def sample_batch(self) -> Batch:
-        """A few rows, to read a net's anatomy or to try it out."""
-        return Batch(self._inputs(self.x_test[:SAMPLE_ROWS]), self.y_test[:SAMPLE_ROWS])
+    def _first_rows(self, rows: int) -> Batch:
+        return Batch(self._inputs(self.x_test[:rows]), self.y_test[:rows])
 
     def _inputs(self, x: Tensor) -> Tensor:
         return x if self.images is None else normalise_pixels(x, *self.scale)
@@ -110,15 +110,12 @@ def draw_crops(rows: int, settings: ImageSettings, generator: torch.Generator) -
 
 
 def crop_and_flip(bordered: Tensor, rows: Tensor, crops: Tensor, settings: ImageSettings) -> Tensor:
-    """Images `rows` (…) of a bordered set (images, channels, y, x), each cut out at its own offset and mirrored if so
-    drawn, by one gather; (…, channels, y, x).
-    """
+    """Images `rows` (…) of a bordered set, each cut at its own offset and mirrored if so drawn, by one gather."""
     channels, tall, broad = bordered.shape[1:]
     height, breadth = tall - 2 * settings.pad, broad - 2 * settings.pad
     place = torch.arange(max(channels, height, breadth), device=bordered.device)
-    line = (
-        (rows[..., None] * channels + place[:channels])[..., None] * tall + crops[..., 0, None, None] + place[:height]
-    )
+    planes = (rows[..., None] * channels + place[:channels])[..., None]
+    line = planes * tall + crops[..., 0, None, None] + place[:height]
     x = place[:breadth]
     x = crops[..., 1, None] + torch.where(crops[..., 2, None] > 0, breadth - 1 - x, x)
     return bordered.view(-1)[line[..., None] * broad + x[..., None, None, :]]
@@ -150,30 +147,24 @@ class GraphData:
         self.batch = int(task.train.sum())
 
     def plan_epoch(self, seed: int, epoch: int) -> EpochPlan:
-        """Nothing is drawn."""
-        return ()
-
-    def train_batch(self) -> Batch:
-        """The graph, for any number of seeds."""
-        return self.snapshot_batch()
+        return ()  # nothing is drawn
 
     def test_batches(self) -> Iterator[Batch]:
         """The graph, scored on the test nodes."""
         yield Batch((self.x, self.adjacency), self.y, scored=self.test)
 
     def snapshot_batch(self) -> Batch:
-        """The graph with the training loss: what the net is told."""
+        """The graph with the training loss: what the net is told, and any number of seeds."""
         return Batch((self.x, self.adjacency), self.y, mask=self.train)
+
+    train_batch = sample_batch = snapshot_batch  # a graph has no smaller sample
 
     def probe_batches(self) -> tuple[Batch, Batch]:
         """The graph, to train a linear probe on labelled nodes and test it on the test nodes."""
-        inputs, train = (self.x, self.adjacency), self.train.nonzero()[:, 0]
-        rows = [index[spread_rows(len(index)).to(index.device)] for index in (train, self.test)]
-        return Batch(inputs, self.y, scored=rows[0]), Batch(inputs, self.y, scored=rows[1])
-
-    def sample_batch(self) -> Batch:
-        """All of it: a graph has no smaller sample."""
-        return self.snapshot_batch()
+        sets = (self.train.nonzero()[:, 0], self.test)
+        train, test = (index[spread_rows(len(index)).to(index.device)] for index in sets)
+        inputs = (self.x, self.adjacency)
+        return Batch(inputs, self.y, scored=train), Batch(inputs, self.y, scored=test)
 
 
 Data = RowData | GraphData

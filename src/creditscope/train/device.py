@@ -1,24 +1,29 @@
-"""The device runs are trained on: which, how it multiplies, and room on a GPU that several processes share.
+"""Where runs are trained: the device, how it multiplies, room on a GPU that several processes share; and provenance.
 
 What one process has no memory for now, it may have in a moment.
 """
 
 import gc
 import os
+import platform
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
+import creditscope
 from creditscope.errors import CreditscopeError
+from creditscope.record.schema import Facts, Provenance
 
-PATIENCE = 120.0
-"""Seconds to wait for others to give memory back."""
-OTHERS = 8
-"""Others who hold less than this part of the device are not waited for: it would not help."""
-SPARE = 2
-"""How much of what was held when the memory ran out a second try may take: that, and what was asked for next."""
+PATIENCE = 120.0  # seconds to wait for others to give memory back
+OTHERS = 8  # others who hold less than this part of the device are not waited for: it would not help
+SPARE = 2  # how much of what was held when memory ran out a second try may take: that, and what was asked for next
 
 
 def choose_device(name: str) -> torch.device:
@@ -28,11 +33,11 @@ def choose_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise CreditscopeError(f"Expected a device auto, cpu or cuda, but got {name!r}.") from None
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise CreditscopeError(f"Expected a device auto, cpu or cuda, but got {name!r}.")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise CreditscopeError("Expected a CUDA device, but torch finds none. Use --device cpu.")
-    if device.type not in ("cpu", "cuda"):
-        raise CreditscopeError(f"Expected a device auto, cpu or cuda, but got {name!r}.")
     return device
 
 
@@ -85,3 +90,42 @@ def wait_for_room(device: torch.device, peak: int, should_stop: Callable[[], boo
             return True
         time.sleep(1 + os.getpid() % 16 / 16)  # so that not all who wait try at once
     return False
+
+
+def begin_provenance(facts: Facts, *, device: torch.device, engine: str, **others: Any) -> Provenance:
+    """Where the record of a run that starts now comes from: versions, commit, device, threads."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return Provenance(
+        creditscope=creditscope.__version__,
+        commit=source_commit(),
+        python=platform.python_version(),
+        torch=torch.__version__,
+        numpy=np.__version__,
+        platform=platform.platform(),
+        device=f"{device.type} ({name})",
+        threads=torch.get_num_threads(),
+        engine=engine,
+        started=now(),
+        facts=facts,
+        **others,
+    )
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def source_commit() -> str:
+    """The commit of the checkout this package runs from, with + if it was changed; empty outside one."""
+    folder = Path(__file__).resolve().parents[3]
+    if not (folder / ".git").exists():
+        return ""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""

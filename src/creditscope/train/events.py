@@ -6,8 +6,7 @@ from pathlib import Path
 
 from creditscope.record import Record, RunSpec
 
-NO_MEMORY = "no memory"
-"""How a run ended that did not fit on the device beside what others have there."""
+NO_MEMORY = "no memory"  # how a run ended that did not fit on the device beside what others have there
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,9 @@ def execute(
     missing = [unique[run] for run, record in stored.items() if record is None]
     place = choose_device(device)
     cores = jobs or choose_jobs(place)
-    here = cores == 1 or any(map(_only_in_this_process, missing))
+    # what a decorator registered in the caller's own code is known in this process alone
+    own = any(RULES.is_local(s.rule) or NETS.is_local(s.net) or TASKS.is_local(s.task) for s in missing)
+    here = cores == 1 or own
     wanted = missing if time_limit != 0 else []
     if poor := sum(stored_record(root, spec, problems=problems) is not None for spec in wanted):
         lack, are = ("lacks", "is") if poor == 1 else ("lack", "are")
@@ -165,12 +167,6 @@ def _check(specs: Sequence[RunSpec]) -> None:
         try:
             with global_stream(spec.seed, "init"):
                 NETS.get(spec.net)(task.input_shape, task.classes, **spec.net_options)
-        except CreditscopeError:
-            raise
-        except Exception:
-            continue
-
-
-def _only_in_this_process(spec: RunSpec) -> bool:
-    """Whether the run uses something registered by a decorator in the caller's own code."""
-    return RULES.is_local(spec.rule) or NETS.is_local(spec.net) or TASKS.is_local(spec.task)
+        except Exception as error:
+            if isinstance(error, CreditscopeError):
+                raise

@@ -16,18 +16,12 @@ from creditscope.record import RunSpec, begun_by
 from creditscope.registry import NETS, TASKS
 from creditscope.tasks import AnyTask, GraphTask, declared_kinds, load_task
 
-CPU_SEEDS = 8
-"""Seeds from which on a stack is the faster engine on a CPU, if the net is small."""
-CPU_WORK = 2e7
-"""Parameters × rows of a step up to which a net is small in that sense (bench/stacked.py)."""
-CPU_CHUNK = 4
-"""Seeds below which a stack is not split over cores."""
-ROWS = 50_000
-"""Taken as those of any task but a graph, whose epoch is one step: to count them its data would have to be read."""
-STEP = 10
-"""What a step of a stack costs beside its seeds, as if it had so many more (bench/stacked.py on a GPU)."""
-DEAR = 100_000
-"""What the dear instruments cost a seed, as if it were trained for so many more steps of one layer."""
+CPU_SEEDS = 8  # from which on a stack is the faster engine on a CPU, if the net is small
+CPU_WORK = 2e7  # parameters × rows of a step up to which a net is small in that sense (bench/stacked.py)
+CPU_CHUNK = 4  # seeds below which a stack is not split over cores
+ROWS = 50_000  # taken as those of any task but a graph, whose epoch is one step: to count them its data would be read
+STEP = 10  # what a step of a stack costs beside its seeds, as if it had so many more (bench/stacked.py on a GPU)
+DEAR = 100_000  # what the dear instruments cost a seed, as if it were trained for so many more steps of one layer
 
 
 @dataclass(frozen=True)
@@ -94,18 +88,11 @@ def longest_first(groups: Sequence[RunGroup]) -> list[RunGroup]:
 def _length(group: RunGroup) -> tuple[bool, bool, float]:
     spec, seeds = group.specs[0], len(group.specs)
     layers = spec.net_options.get("depth", 1)
-    training = _steps(spec) * (layers if isinstance(layers, int) else 1) * (STEP + seeds)
-    transformer = getattr(NETS.get(spec.net), "class_token", None) is not None
-    return transformer, spec.tier == "full", training + _dear_snapshots(spec) * seeds * DEAR
-
-
-def _steps(spec: RunSpec) -> float:
     graph = declared_kinds(TASKS.get(spec.task)) == (GraphTask.kind,)
-    return spec.epochs * (1 if graph else ROWS / spec.batch)
-
-
-def _dear_snapshots(spec: RunSpec) -> int:
-    """How often the dear instruments are taken: never, before and after training, or always."""
+    steps = spec.epochs * (1 if graph else ROWS / spec.batch)
+    training = steps * (layers if isinstance(layers, int) else 1) * (STEP + seeds)
+    dear = 0 if spec.tier == "quick" else 2  # snapshots, before and after training, or all of them
     if spec.tier == "full":
-        return sum(map(spec.snapshot_due, range(spec.epochs + 1)))
-    return 0 if spec.tier == "quick" else 2
+        dear = sum(map(spec.snapshot_due, range(spec.epochs + 1)))
+    transformer = getattr(NETS.get(spec.net), "class_token", None) is not None
+    return transformer, spec.tier == "full", training + dear * seeds * DEAR

@@ -1,4 +1,7 @@
-"""From what a user asks to a complete, checked run spec."""
+"""From what a user asks to complete, checked run specs: of every rule, and of what it is compared with.
+
+Baselines, the depth ladder and controls keep the seed, and with it initialisation, feedback and the order of the data.
+"""
 
 import itertools
 import math
@@ -7,15 +10,19 @@ from dataclasses import fields as dataclass_fields
 from typing import Any, NoReturn, get_args
 
 from creditscope.errors import CreditscopeError, UnknownNameError
+from creditscope.nets import accepted_kinds
 from creditscope.options import declared_options, resolve_options, written_options
-from creditscope.record.spec import Recipe, RunSpec, listed_epochs
+from creditscope.record.spec import COMPARED_NORMS, Recipe, RunSpec, listed_epochs
 from creditscope.registry import NETS, RULES, TASKS
-from creditscope.rules import Rule
+from creditscope.rules import Rule, TapRule, rule_class
 from creditscope.tasks import declared_kinds
-from creditscope.train.comparisons import add_controls, depth_ladder, plain_bp, with_frozen
 from creditscope.train.data import check_kind
 
-WHOLE = ("epochs", "batch", "eval_rows", "snapshot_every", "train_last")
+Fields = dict[str, Any]
+"""Some fields of a run spec; the others are its defaults."""
+WHOLE = {"epochs": 1, "batch": 1, "eval_rows": 2, "snapshot_every": 0, "train_last": -1}  # at least
+FRACTIONS = {"penalty": 0, "weight_decay": 0}
+READ_AT_END: Fields = {"tier": "quick"}  # only the accuracy of a baseline is asked for
 DEFAULT_SEEDS = (42, 123, 456)
 
 
@@ -33,8 +40,7 @@ def choose_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     chosen = tuple(int(s) for s in seeds)
     if not chosen:
         raise CreditscopeError("Expected at least one seed, but got none.")
-    twice = sorted({s for s in chosen if chosen.count(s) > 1})
-    if twice:
+    if twice := sorted({s for s in chosen if chosen.count(s) > 1}):
         raise CreditscopeError(f"Expected every seed once, but got {', '.join(map(str, twice))} more than once.")
     return chosen
 
@@ -64,32 +70,23 @@ def plan_run(
         **fields,
     )
     check_kind(spec, declared_kinds(factory))  # before data are fetched
-    return check_spec(spec)
+    _check_numbers(spec)
+    return spec
 
 
-def check_spec(spec: RunSpec) -> RunSpec:
-    """Refuse numbers no run should start with."""
-    for name, value, least in (
-        ("epochs", spec.epochs, 1),
-        ("batch", spec.batch, 1),
-        ("eval_rows", spec.eval_rows, 2),
-        ("snapshot_every", spec.snapshot_every, 0),
-        ("train_last", spec.train_last, -1),
-        ("penalty", spec.penalty, 0),
-        ("weight_decay", spec.weight_decay, 0),
-    ):
+def _check_numbers(spec: RunSpec) -> None:
+    """Refuse what no run should start with."""
+    for name, least in {**WHOLE, **FRACTIONS}.items():
+        value, kind = getattr(spec, name), "whole" if name in WHOLE else "finite"
         if isinstance(value, str) or not value >= least:
             raise CreditscopeError(f"Expected {name} >= {least}, but got {value}.")
-        if not math.isfinite(value) or (name in WHOLE and value != int(value)):
-            kind = "whole" if name in WHOLE else "finite"
+        if not math.isfinite(value) or (kind == "whole" and value != int(value)):
             raise CreditscopeError(f"Expected {name} to be a {kind} number, but got {value}.")
     if not 0 < spec.lr < math.inf:
         raise CreditscopeError(f"Expected a learning rate lr > 0, but got {spec.lr}.")
     for name, choices in ((f.name, get_args(f.type)) for f in dataclass_fields(Recipe)):
-        if choices and getattr(spec, name) not in choices:
-            raise CreditscopeError(
-                f"Expected {name} to be one of {', '.join(choices)}, but got {getattr(spec, name)!r}."
-            )
+        if choices and (value := getattr(spec, name)) not in choices:
+            raise CreditscopeError(f"Expected {name} to be one of {', '.join(choices)}, but got {value!r}.")
     if spec.snapshot_at and spec.snapshot_at != "log":
         listed_epochs(spec.snapshot_at)
     if spec.frozen and spec.train_last != -1:
@@ -97,7 +94,6 @@ def check_spec(spec: RunSpec) -> RunSpec:
             f"Expected frozen blocks or a number of last blocks to train, but got train_last {spec.train_last} beside "
             "frozen. Leave one out."
         )
-    return spec
 
 
 def plan_runs(
@@ -128,35 +124,30 @@ def plan_runs(
             f"Expected all blocks to be trained beside baselines or a ladder, but got train_last "
             f"{fields['train_last']}. Leave one out."
         )
-    rule_names = _name_rules(rules)
-    fields["net"] = NETS.name_of(fields.get("net", "resmlp"))
-    extra = {name: fields.pop(name) for name in list(fields) if name not in known}
-    options = declared_options(NETS.get(fields["net"]))
-    for name in extra:
-        if name not in options:
-            _refuse_option(name, {*known, *options}, task=fields.get("task", "mnist1d"), rules=rule_names)
-    if extra:
-        fields["net_options"] = {**fields.get("net_options", {}), **extra}
-    asked = [{**fields, "rule": rule} for rule in rule_names]
-    wanted = []
-    for one in asked:
-        wanted.append(one)
-        wanted += with_frozen([one, plain_bp(one)]) if baselines else []
-        wanted += depth_ladder(one) if ladder else []
-    names = [controls] if isinstance(controls, str) else list(controls)
-    wanted += add_controls(asked, names, baselines=baselines, sgd_lr=sgd_lr)
-    specs = [plan_run(**one, seed=seed) for one in wanted for seed in seeds]
-    return list({spec.digest(): spec for spec in specs}.values())
-
-
-def _name_rules(rules: Sequence[str | type[Rule]]) -> list[str]:
     names = [RULES.name_of(rule) for rule in rules]
     for name, rule in zip(names, rules, strict=True):
         if isinstance(rule, type) and RULES.get(name) is not rule:
             raise CreditscopeError(
                 f"Expected rule classes of different names, but got two called {name!r}. Rename one, or register both."
             )
-    return names
+    fields["net"] = NETS.name_of(fields.get("net", "resmlp"))
+    extra = {name: fields.pop(name) for name in list(fields) if name not in known}
+    options = declared_options(NETS.get(fields["net"]))
+    for name in extra:
+        if name not in options:
+            _refuse_option(name, {*known, *options}, task=fields.get("task", "mnist1d"), rules=names)
+    if extra:
+        fields["net_options"] = {**fields.get("net_options", {}), **extra}
+    asked = [{**fields, "rule": rule} for rule in names]
+    wanted = []
+    for one in asked:
+        wanted.append(one)
+        wanted += _with_frozen(_with_bp([one])) if baselines else []
+        wanted += _depth_ladder(one) if ladder else []
+    controls = [controls] if isinstance(controls, str) else controls
+    wanted += _add_controls(asked, controls, baselines=baselines, sgd_lr=sgd_lr)
+    specs = [plan_run(**one, seed=seed) for one in wanted for seed in seeds]
+    return list({spec.digest(): spec for spec in specs}.values())
 
 
 def _refuse_option(name: str, choices: set[str], *, task: str, rules: Sequence[str]) -> NoReturn:
@@ -169,3 +160,86 @@ def _refuse_option(name: str, choices: set[str], *, task: str, rules: Sequence[s
                 f"Pass {kind}_options={{{name!r}: …}}."
             )
     raise UnknownNameError("run's field or net's option", name, choices)
+
+
+def _with_bp(runs: Sequence[Fields]) -> list[Fields]:
+    """Each run, and the same by backprop, without what only other rules have."""
+    plain = {"rule": "bp", "rule_options": {}, "credit_norm": "none", "penalty": 0.0}
+    return [twin for one in runs for twin in (one, {**one, **plain})]
+
+
+def _with_frozen(runs: Sequence[Fields]) -> list[Fields]:
+    """Each run with its blocks trained, and with only the stem and the head trained."""
+    return [twin for one in runs for twin in ({**one, "frozen": False}, {**one, **READ_AT_END, "frozen": True})]
+
+
+def _depth_ladder(fields: Fields) -> list[Fields]:
+    """The run and BP with the last k = 0..L blocks trained; k = 0 is the frozen run, k = L the full one."""
+    name, runs = fields["net"], _with_bp([fields])
+    net = NETS.get(name)
+    lacking = "stem" if net.stem_tap is None else "`depth` option" if "depth" not in declared_options(net) else ""
+    if lacking:
+        raise CreditscopeError(
+            f"Expected a net with a stem and a `depth` option, its number of blocks, for the depth ladder, but "
+            f"{name!r} has no {lacking}. Train single rungs by train_last."
+        )
+    blocks = int(resolve_options(net, fields.get("net_options") or {}, owner=f"net {name!r}")["depth"])
+    return _with_frozen(runs) + [{**one, **READ_AT_END, "train_last": k} for one in runs for k in range(1, blocks)]
+
+
+def _add_controls(
+    runs: Sequence[Fields], controls: Sequence[str], *, baselines: bool, sgd_lr: float | None
+) -> list[Fields]:
+    """The runs of `controls`, for all `runs` (one per rule).
+
+    SGD takes the learning rate of the run unless it is given its own. With `baselines`, controls under which use of
+    depth can be judged, all but random targets, have frozen twins too.
+    """
+    made = {"random targets": _random_targets, "sgd": lambda runs: _plain_sgd(runs, sgd_lr), "norms": _credit_norms}
+    for name in controls:
+        if name not in made:
+            raise UnknownNameError("control", name, made)
+    if sgd_lr is not None and "sgd" not in controls:
+        raise CreditscopeError(f"Expected sgd_lr beside the control 'sgd', but got {sgd_lr} without it. Leave it out.")
+    found: list[Fields] = []
+    for name in controls:
+        added = made[name](runs)
+        found += _with_frozen(added) if baselines and name != "random targets" else added
+    return found
+
+
+def _random_targets(runs: Sequence[Fields]) -> list[Fields]:
+    """Every rule, and BP, on labels drawn once per seed: what happens although there is nothing to learn."""
+    for fields in runs:
+        if fields.get("targets", "true") != "true":
+            raise CreditscopeError(
+                "Expected true targets beside the control 'random targets', but got random ones. Leave one out."
+            )
+        if accepted_kinds(NETS.get(fields["net"])) == ("graph",):
+            raise CreditscopeError(
+                f"Expected a net for vectors or images for the control 'random targets', but {fields['net']!r} takes "
+                "graphs, whose few labelled nodes anything fits. Leave the control out."
+            )
+    return [{**one, "targets": "random"} for one in _with_bp(runs)]
+
+
+def _plain_sgd(runs: Sequence[Fields], lr: float | None) -> list[Fields]:
+    """Every rule, and BP, under plain SGD: whether Adam's own normalisation of gradients makes the result."""
+    if any(fields.get("optimiser", "adamw") == "sgd" for fields in runs):
+        raise CreditscopeError(
+            "Expected another optimiser beside the control 'sgd', but got SGD. Leave the control out."
+        )
+    change: Fields = {"optimiser": "sgd"} if lr is None else {"optimiser": "sgd", "lr": lr}
+    return [{**one, **change} for one in _with_bp(runs)]
+
+
+def _credit_norms(runs: Sequence[Fields]) -> list[Fields]:
+    """Every tap rule with its credit as it is, and normalised per batch and per sample."""
+    taps = [fields for fields in runs if issubclass(rule_class(fields["rule"]), TapRule)]
+    if not taps:
+        names = ", ".join(repr(fields["rule"]) for fields in runs)
+        raise CreditscopeError(
+            f"Expected a tap rule (dfa, block_fa) for the control 'norms', but {names} has no tap credit to normalise. "
+            "Leave the control out."
+        )
+    return [{**fields, "credit_norm": norm} for fields in taps for norm in COMPARED_NORMS]

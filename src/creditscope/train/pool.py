@@ -29,19 +29,13 @@ WORKER_ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(2**30),
     "MALLOC_TRIM_THRESHOLD_": str(2**30),
 }
-CUDA_JOBS = 16
-"""Workers that share a GPU at most: while one measures on its CPU core, or runs kernels too small to fill the device,
-others train."""
-CUDA_JOB_BYTES = 8 * 2**30
-"""Device memory to a worker, so that a small GPU is not shared by many."""
+CUDA_JOBS = 16  # workers that share a GPU at most: while one measures, or runs small kernels, others train
+CUDA_JOB_BYTES = 8 * 2**30  # device memory to a worker, so that a small GPU is not shared by many
 FROM_THE_END = 4
 """On a GPU every so many-th worker takes the last group that is left instead of the first: short runs keep a core busy
 and long ones the device, so that they go well beside each other."""
-LOOK = 1.0
-"""Seconds that are waited at a time: a Ctrl-C that the system hands to another thread does not wake the one it is for.
-"""
-ASK = 0.1
-"""Seconds between two looks whether all shall stop."""
+LOOK = 1.0  # seconds waited at a time: a Ctrl-C that the system hands to another thread does not wake the one it is for
+ASK = 0.1  # seconds between two looks whether all shall stop
 STOPPING = "stopping at the end of the epoch; Ctrl-C again stops at once"
 
 
@@ -105,13 +99,12 @@ class Todo:
 
     @property
     def alone(self) -> bool:
-        """Whether a single worker is left."""
         return self._workers == 1
 
     def give_back(self, group: RunGroup) -> bool:
         """Leave a group that found no memory to the other workers, of which there is one less now; False: no others."""
         with self._lock:
-            if self._workers == 1:
+            if self.alone:
                 return False
             self._workers -= 1
             self._left.appendleft(group)
@@ -150,41 +143,40 @@ def train_in_workers(
         _Worker(root, device, todo, device.type == "cuda" and number % FROM_THE_END == 0, events, stopping, process)
         for number, process in enumerate(processes, start=1)
     ]
+
+    def all_done() -> bool:
+        return all(worker.done.is_set() for worker in workers)
+
+    def ask(*, at_once: bool = False) -> None:
+        for worker in workers:
+            worker.interrupt(at_once=at_once)
+
+    def ask_in_time() -> None:
+        while not stopping() and not all_done():
+            time.sleep(ASK)
+        ask()
+
+    def wait() -> None:
+        for worker in workers:
+            while worker.ident is not None and not worker.done.wait(LOOK):  # if it was started
+                pass
+
     try:
-        for thread in (*workers, threading.Thread(target=_ask_in_time, args=(workers, stopping), daemon=True)):
+        for thread in (*workers, threading.Thread(target=ask_in_time, daemon=True)):
             thread.start()
-        while not (all(worker.done.is_set() for worker in workers) and events.empty()):
+        while not (all_done() and events.empty()):
             with suppress(Empty):
                 if (event := events.get(timeout=LOOK)) is not None:
                     yield event
     except BaseException:
         stopping.given_up = True
         with suppress(KeyboardInterrupt):
-            _ask(workers)
+            ask()
             if stopping.presses < 2:
-                _wait_for(workers)
-        for worker in workers:
-            worker.kill()
-        _wait_for(workers)
+                wait()
+        ask(at_once=True)
+        wait()
         raise
-
-
-def _ask_in_time(workers: "Sequence[_Worker]", stopping: Stopping) -> None:
-    while not stopping() and not all(worker.done.is_set() for worker in workers):
-        time.sleep(ASK)
-    _ask(workers)
-
-
-def _ask(workers: "Sequence[_Worker]") -> None:
-    """Let every worker finish its epoch, write its checkpoint and end; those that are done have ended."""
-    for worker in workers:
-        worker.interrupt()
-
-
-def _wait_for(workers: "Sequence[_Worker]") -> None:
-    for worker in workers:
-        while worker.ident is not None and not worker.done.wait(LOOK):  # if it was started
-            pass
 
 
 class _Worker(threading.Thread):
@@ -232,17 +224,10 @@ class _Worker(threading.Thread):
                 self.events.put(Ended(spec.digest(), "failed", reason))
         self._reap()
 
-    def interrupt(self) -> None:
-        """Ask the process to stop as soon as it can; the thread notices, and reaps it."""
-        process = self.process
-        if process is not None:
-            process.terminate()
-
-    def kill(self) -> None:
-        """End the process at once."""
-        process = self.process
-        if process is not None:
-            process.kill()
+    def interrupt(self, *, at_once: bool = False) -> None:
+        """Let the process end its epoch, write its checkpoint and end, or end it; the thread notices, and reaps it."""
+        if (process := self.process) is not None:
+            process.kill() if at_once else process.terminate()
 
     def _train(self, group: RunGroup) -> RunGroup | None:
         """Train a group; those of its runs that found no memory are handed back."""
@@ -251,11 +236,9 @@ class _Worker(threading.Thread):
             process.terminate()
         assert process.stdin
         assert process.stdout
-        try:
+        with suppress(BrokenPipeError):  # it died; reading finds the end
             process.stdin.write(json.dumps(asdict(group)) + "\n")
             process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it died; reading finds the end
         left = {spec.digest(): spec for spec in group.specs}
         short: list[RunSpec] = []
         for line in process.stdout:
@@ -276,7 +259,6 @@ class _Worker(threading.Thread):
         return None
 
     def _reap(self) -> int:
-        """End the process if there is one."""
         process, self.process = self.process, None
         return _end(process) if process is not None else 0
 

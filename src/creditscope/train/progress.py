@@ -17,13 +17,14 @@ their nets for the first time. As many again are timed before a speed is said.""
 
 def choose_progress(*, quiet: bool = False, reused: int = 0) -> "Silent":
     """Nothing if quiet, a live bar on a terminal, lines otherwise; `reused` runs more are on record."""
-    if quiet:
-        return Silent()
-    return LiveBar(reused) if sys.stderr.isatty() else Lines(reused)
+    return (Silent if quiet else LiveBar if sys.stderr.isatty() else Lines)(reused)
 
 
 class Silent:
-    """Reads events and says nothing; others say something of some of them."""
+    """Reads events, counts what has been done, and says nothing; others do, now and then, not at every epoch."""
+
+    interval = 0.1
+    """Seconds between two refreshments of what is shown."""
 
     def __init__(self, reused: int = 0):
         self.reused, self.specs = reused, dict[str, RunSpec]()
@@ -49,31 +50,12 @@ class Silent:
 
     def begin(self, runs: Sequence[RunSpec], reused: int, root: Path) -> None:
         """So many runs to train, none perhaps, so many found on record, and where records are."""
-
-    def epoch(self, spec: RunSpec, done: int, loss: float) -> None:
-        """A run has finished an epoch."""
-
-    def end_run(self, spec: RunSpec, outcome: str) -> None:
-        """A run has come to its end."""
-
-    def close(self) -> None:
-        """All is over."""
-
-
-class Tally(Silent):
-    """Counts what has been done; a display is refreshed from it, not at every epoch."""
-
-    interval = 0.1
-    """Seconds between two refreshments."""
-
-    def begin(self, runs: Sequence[RunSpec], reused: int, root: Path) -> None:
-        """Start counting."""
-        self.started = time.monotonic()
+        self.started = self.shown_at = time.monotonic()
         self.runs, self.ended = len(runs), 0
         self.epochs, self.trained = sum(spec.epochs for spec in runs), 0
         self.last: dict[str, int] = {}
         self.timed_from: tuple[float, int] | None = None
-        self.latest, self.shown_at = "", self.started
+        self.latest = ""
         seeds = len({spec.seed for spec in runs})
         sizes = f" (seeds {seeds}, epochs {self.epochs})" if runs else ""
         self.todo = f"runs on record: {reused}, to train: {len(runs)}{sizes}, records in {root}"
@@ -97,10 +79,11 @@ class Tally(Silent):
         self.ended += 1
         self.epochs -= spec.epochs - self.last.get(spec.digest(), 0)
 
-    @property
-    def spent(self) -> float:
-        """Seconds since the beginning."""
-        return time.monotonic() - self.started
+    def show(self) -> None:
+        """Refresh the display."""
+
+    def close(self) -> None:
+        """All is over."""
 
     @property
     def speed(self) -> float | None:
@@ -116,9 +99,6 @@ class Tally(Silent):
         left = (self.epochs - self.trained) / self.speed
         return f"{self.speed:.3g} epochs/s, about {duration(left)} left"
 
-    def show(self) -> None:
-        """Refresh the display."""
-
 
 def duration(seconds: float) -> str:
     """In words for people.
@@ -132,36 +112,32 @@ def duration(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-class Lines(Tally):
+class Lines(Silent):
     """Plain text on standard error: one line per finished run, and one in between where runs take long."""
 
     interval = 30.0
 
     def begin(self, runs: Sequence[RunSpec], reused: int, root: Path) -> None:
-        """How much there is to do."""
         super().begin(runs, reused, root)
         self.say(self.todo)
 
     def end_run(self, spec: RunSpec, outcome: str) -> None:
-        """Which run ended how, and the time left at this pace."""
         super().end_run(spec, outcome)
         self.shown_at = time.monotonic()
-        self.say(f"[{self.ended}/{self.runs}] {spec.name()} {outcome} · {duration(self.spent)}, {self.pace()}")
+        spent = duration(self.shown_at - self.started)
+        self.say(f"[{self.ended}/{self.runs}] {spec.name()} {outcome} · {spent}, {self.pace()}")
 
     def show(self) -> None:
-        """Where it stands."""
         self.say(f"[{self.ended}/{self.runs}] {self.latest} · {self.trained}/{self.epochs} epochs, {self.pace()}")
 
     def say(self, line: str) -> None:
-        """One line, at once."""
         print(line, file=sys.stderr, flush=True)
 
 
-class LiveBar(Tally):
-    """A rich bar over all epochs of all runs."""
+class LiveBar(Silent):
+    """A rich bar over all epochs of all runs, if there is something to train."""
 
     def begin(self, runs: Sequence[RunSpec], reused: int, root: Path) -> None:
-        """Start the bar, if there is something to train."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as RichProgress
@@ -183,7 +159,6 @@ class LiveBar(Tally):
         self.bar.start()
 
     def show(self) -> None:
-        """Move the bar."""
         self.bar.update(self.task, completed=self.trained, total=self.epochs, latest=self.latest, pace=self.pace())
 
     def end_run(self, spec: RunSpec, outcome: str) -> None:
@@ -193,7 +168,6 @@ class LiveBar(Tally):
             self.bar.console.print(f"{spec.name()}: {outcome}")
 
     def close(self) -> None:
-        """Stop the bar."""
         if hasattr(self, "bar"):
             self.show()
             self.bar.stop()

@@ -39,7 +39,6 @@ class Run:
 
     @property
     def engine(self) -> str:
-        """What provenance calls it."""
         return "loop"
 
     @property
@@ -49,7 +48,6 @@ class Run:
 
     @property
     def device(self) -> torch.device:
-        """Where it is trained."""
         return next(self.net.parameters()).device
 
     @property
@@ -60,7 +58,7 @@ class Run:
     def train_epoch(self, epoch: int, *, keep_last: bool) -> tuple[Tensor, LastStep | None]:
         """One pass over the data; the mean loss of every seed, on the device, and on wish what the last step did."""
         self.net.train()
-        set_learning_rate(self.optimiser, learning_rate(self.spec, epoch))
+        self.set_learning_rate(epoch)
         plan = [told.to(self.device) for told in self.data.plan_epoch(self.spec.seed, epoch)]
         losses, last, steps = [], None, self.data.steps
         for i in range(steps):
@@ -72,6 +70,15 @@ class Run:
             if before is not None:
                 last = self.last_step(batch, errors, before)
         return torch.stack(losses).double().mean(0, keepdim=True), last
+
+    def set_learning_rate(self, epoch: int) -> None:
+        """In place where it lives on the device: a captured step reads it there."""
+        value = learning_rate(self.spec, epoch)
+        for group in self.optimiser.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(value)
+            else:
+                group["lr"] = value
 
     def train_step(self, batch: Batch) -> RowErrors:
         """Feedback that is learned, forward, credit, backward, optimiser."""
@@ -180,15 +187,6 @@ def decay_groups(spec: RunSpec, applied: AppliedRule) -> list[dict[str, Any]]:
         decay = own if name in converted else spec.weight_decay if spec.decay_on == "all" or name in first else 0.0
         groups.setdefault(decay, []).extend([p, *([follow[name]] if name in follow else [])])
     return [{"params": members, "weight_decay": decay} for decay, members in groups.items()]
-
-
-def set_learning_rate(optimiser: torch.optim.Optimizer, value: float) -> None:
-    """In place where it lives on the device: a captured step reads it there."""
-    for group in optimiser.param_groups:
-        if isinstance(group["lr"], torch.Tensor):
-            group["lr"].fill_(value)
-        else:
-            group["lr"] = value
 
 
 def learning_rate(spec: RunSpec, epoch: int) -> float:

@@ -42,8 +42,16 @@ def snapshot_run(
     ends, last = epoch in (0, spec.epochs), epoch == spec.epochs
     baseline = spec.frozen and spec.tier == "quick"  # only its accuracy is read
     noise = spec.noise and not baseline and (spec.tier != "quick" or last)
-    # layers first, so that their states and the observation's are not held at once
-    layers = None if baseline else _layers(run, batch, ends=ends)
+    layers = None
+    if not baseline and layer_names(run.net):  # first, so that its states and the observation's are not held at once
+        layers = measure_layers(
+            run.net,
+            applied.anatomy.taps,
+            batch.inputs,
+            batch.target,
+            mask=batch.mask,
+            probe=run.data.probe_batches() if ends else None,
+        )
     seen = observe(run.net, applied, batch.inputs, batch.target, mask=batch.mask, noise=noise)
     taken = take_snapshots(
         seen,
@@ -86,15 +94,6 @@ def evaluate(run: Run) -> tuple[Tensor, Tensor]:
     return torch.cat(losses, dim=-1).mean(-1), torch.cat(correct, dim=-1)
 
 
-def _layers(run: Run, batch: Batch, *, ends: bool) -> dict[str, Tensor] | None:
-    """What is measured layer by layer, if the net names its pre-activations; with probes before and after training."""
-    if not layer_names(run.net):
-        return None
-    probe = run.data.probe_batches() if ends else None
-    taps = run.application.anatomy.taps
-    return measure_layers(run.net, taps, batch.inputs, batch.target, mask=batch.mask, probe=probe)
-
-
 def _subjects(run: Run, batch: Batch) -> list[Subject]:
     """Every seed's net, with the rows that measurements may run it on."""
     found = subjects_of(
@@ -107,16 +106,14 @@ def _subjects(run: Run, batch: Batch) -> list[Subject]:
         probe=cache(run.data.probe_batches),
         test=cache(lambda: list(run.data.test_batches())),
     )
-    return [
-        replace(subject, initial=cache(partial(_began, run, member)))
-        for subject, member in zip(found, run.specs, strict=True)
-    ]
 
+    def began(spec: RunSpec) -> dict[str, Tensor]:
+        """A seed's tensors before training: drawn once more, so that no copy of them has to be kept."""
+        net = build_run(spec, run.task, run.device, run.data).net
+        return {name: tensor.detach() for name, tensor in (*net.named_parameters(), *net.named_buffers())}
 
-def _began(run: Run, spec: RunSpec) -> dict[str, Tensor]:
-    """A seed's parameters and buffers before training: drawn once more, so that no copy of them has to be kept."""
-    net = build_run(spec, run.task, run.device, run.data).net
-    return {name: tensor.detach() for name, tensor in (*net.named_parameters(), *net.named_buffers())}
+    each = zip(found, run.specs, strict=True)
+    return [replace(subject, initial=cache(partial(began, member))) for subject, member in each]
 
 
 def pack_bits(flags: np.ndarray) -> str:

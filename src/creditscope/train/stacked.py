@@ -20,11 +20,10 @@ from creditscope.nets._dropout import HashDropout
 from creditscope.record.spec import RunSpec
 from creditscope.stack import Batch, StackedNet
 from creditscope.train.data import EpochPlan
-from creditscope.train.run import Run, copy_of, learning_rate, make_optimiser, set_learning_rate
+from creditscope.train.run import Run, copy_of, make_optimiser
 
 WARM_UP_STEPS = 3
-ALIGNMENT = 16
-"""Bytes; products on a CPU round by how their factors lie within so many."""
+ALIGNMENT = 16  # bytes; products on a CPU round by how their factors lie within so many
 TOLERANCE = {"float32": 1e-3, "tf32": 1e-2, "float64": 1e-8}
 """Relative error of a stacked seed's gradient above which it is not rounding, unless its own is as sensitive."""
 NUDGES, NUDGE, SLACK = 4, 1e-3, 10
@@ -59,30 +58,26 @@ class StackedRun(Run):
 
     @property
     def engine(self) -> str:
-        """What provenance calls it."""
         return "captured" if self.capture else "stacked"
 
     @property
     def specs(self) -> tuple[RunSpec, ...]:
-        """The spec of every seed."""
         return self.members
 
     def train_epoch(self, epoch: int, *, keep_last: bool) -> tuple[Tensor, LastStep | None]:
         """One pass over the data of all seeds at once."""
         self.net.train()
-        steps, last = self.data.steps, None
-        set_learning_rate(self.optimiser, learning_rate(self.spec, epoch))
+        steps = self.data.steps
+        self.set_learning_rate(epoch)
         self._load_plan(epoch)
         self._place.zero_()
         self._loss.zero_()
         self._dropout_step.fill_(epoch * steps - 1)
         if self.capture and self._graph is None:
             self._graph = self._captured_step()
-        for i in range(steps):
-            if keep_last and i == steps - 1:
-                last = self._observed_step()
-            else:
-                self._advance()
+        for _ in range(steps - keep_last):
+            self._advance()
+        last = self._observed_step() if keep_last else None
         if epoch + 1 < self.spec.epochs:  # while the device works
             self._next = epoch + 1, self._draw_plan(epoch + 1)
         return self._loss / steps, last
@@ -93,13 +88,6 @@ class StackedRun(Run):
         else:
             self._graph.replay()
 
-    def _step(self) -> None:
-        """One step of every seed; reads and writes nothing but tensors that stay where they are."""
-        self._dropout_step += 1
-        self._errors = self.train_step(self._batch())
-        self._loss += self._errors.mean_loss
-        self._place += 1
-
     def _observed_step(self) -> LastStep:
         """One step, and what it was given and did."""
         batch, before = self._batch(), copy_of(self.trained)
@@ -107,8 +95,14 @@ class StackedRun(Run):
         assert self._errors is not None
         return self.last_step(batch, self._errors, before)
 
+    def _step(self) -> None:
+        """One step of every seed; reads and writes nothing but tensors that stay where they are."""
+        self._dropout_step += 1
+        self._errors = self.train_step(self._batch())
+        self._loss += self._errors.mean_loss
+        self._place += 1
+
     def _batch(self) -> Batch:
-        """The batch at the present place in the epoch."""
         assert self._plan is not None
         return self.data.train_batch(*(told.index_select(0, self._place)[0] for told in self._plan))
 
@@ -165,13 +159,11 @@ class StackedRun(Run):
         self.optimiser.zero_grad(set_to_none=True)
 
     def tensors(self, seed: int = 0) -> dict[str, Tensor]:
-        """Weights, buffers and feedback of one seed."""
         assert isinstance(self.net, StackedNet)
         feedback = {name: b[seed] for name, b in self.application.applied.tensors().items()}
         return {**self.net.state_of(seed), **feedback}
 
     def optimiser_state(self, seed: int = 0) -> dict[int, dict[str, Tensor]]:
-        """What the optimiser keeps for each trained parameter of one seed."""
         state = self.optimiser.state_dict()["state"]
         return {i: {key: t[seed] if t.ndim else t for key, t in kept.items()} for i, kept in state.items()}
 
@@ -199,24 +191,18 @@ def stack_runs(runs: Sequence[Run], *, compare: bool = True) -> StackedRun:
         members=tuple(run.spec for run in runs),
         capture=capture,
     )
-    _stack_optimisers(stacked, runs)
+    states = [run.optimiser_state() for run in runs]
+    if states[0]:  # of runs that were trained before; a count of steps is the same for all
+        state = {
+            i: {key: torch.stack([s[i][key] for s in states]) if t.ndim else t for key, t in kept.items()}
+            for i, kept in states[0].items()
+        }
+        stacked.optimiser.load_state_dict({**stacked.optimiser.state_dict(), "state": state})
     if first.device.type == "cpu":
         _refuse_unaligned(stacked, runs)
     if compare:
         _compare_gradients(stacked, runs)
     return stacked
-
-
-def _stack_optimisers(stacked: StackedRun, runs: Sequence[Run]) -> None:
-    """State of runs that were trained before goes on; a count of steps is the same for all."""
-    states = [run.optimiser_state() for run in runs]
-    if not states[0]:
-        return
-    together = {
-        i: {key: torch.stack([s[i][key] for s in states]) if t.ndim else t for key, t in kept.items()}
-        for i, kept in states[0].items()
-    }
-    stacked.optimiser.load_state_dict({**stacked.optimiser.state_dict(), "state": together})
 
 
 def _refuse_unaligned(run: StackedRun, runs: Sequence[Run]) -> None:

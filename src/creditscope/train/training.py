@@ -1,4 +1,8 @@
-"""Train runs into their records: begun, resumed where they were stopped, and finished; one by one or as a stack."""
+"""Train runs into their records: begun, resumed where they were stopped, and finished; one by one or as a stack.
+
+A checkpoint is one file that is written whole or not at all: weights, feedback, optimiser state, position. Randomness
+has names (seed, purpose, epoch), so nothing of it has to be saved.
+"""
 
 import math
 import time
@@ -9,31 +13,37 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.measure.snapshot import LastStep
 from creditscope.record import Provenance, RecordWriter, RunSpec, Snapshot
 from creditscope.record.store import WEIGHTS
 from creditscope.tasks import load_task
-from creditscope.train.checkpoint import NAME, Position, load_checkpoint, save_checkpoint, save_tensors
 from creditscope.train.data import place_data
-from creditscope.train.device import forget_peak, matrix_products, peak_bytes, release_memory, wait_for_room
+from creditscope.train.device import (
+    begin_provenance,
+    forget_peak,
+    matrix_products,
+    now,
+    peak_bytes,
+    release_memory,
+    wait_for_room,
+)
 from creditscope.train.events import NO_MEMORY, Ended, Epoch
 from creditscope.train.groups import RunGroup
-from creditscope.train.provenance import begin_provenance, now
 from creditscope.train.run import Run, build_run
 from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import CannotStackError, stack_runs
 
-CHECKPOINT_SECONDS = 30.0
-"""A checkpoint is not taken again before."""
-CHECKPOINT_SHARE = 20
-"""Nor before this many times the time it took."""
-LONG_SNAPSHOT = 5.0
-"""Seconds after which a snapshot is given up if all shall stop; the run then goes on from the checkpoint before it."""
-TRIES = 3
-"""How often a stack is tried beside others who hold memory of the device."""
+CHECKPOINT = "checkpoint.safetensors"
+OPTIMISER = "optimiser/"  # begins the names of its tensors in a checkpoint
+CHECKPOINT_SECONDS = 30.0  # a checkpoint is not taken again before,
+CHECKPOINT_SHARE = 20  # nor before this many times the time it took
+LONG_SNAPSHOT = 5.0  # seconds after which one is given up if all shall stop; the run resumes at the checkpoint before
+TRIES = 3  # how often a stack is tried beside others who hold memory of the device
 Events = Iterator[Epoch | Ended]
 
 
@@ -73,12 +83,11 @@ class _Training:
         self.writers: dict[str, RecordWriter] = {}
 
     def end(self, spec: RunSpec, status: str, reason: str = "") -> Ended:
-        """A run has come to its end."""
         self.left.discard(spec.digest())
         return Ended(spec.digest(), status, reason)
 
     def fail(self, spec: RunSpec, error: Exception) -> Ended:
-        """A run has come to its end by an error: its text if it is ours, otherwise where it came from, too."""
+        """The end of a run by an error: its text if it is ours, otherwise where it came from, too."""
         ours = isinstance(error, CreditscopeError)
         status = NO_MEMORY if isinstance(error, torch.OutOfMemoryError) else "failed"
         return self.end(spec, status, str(error) if ours else "".join(traceback.format_exception(error)))
@@ -145,7 +154,7 @@ class _Training:
         """Those that stand at the same epoch as one run; one by one, with a note why, if they cannot be stacked."""
         by_epoch: dict[int, list[_Recording]] = {}
         for recording in (yield from self._prepare(specs)):
-            by_epoch.setdefault(recording.position.epoch, []).append(recording)
+            by_epoch.setdefault(recording.epoch, []).append(recording)
         for together in by_epoch.values():
             stack, note = None, ""
             try:
@@ -195,7 +204,7 @@ class _Training:
 
         try:
             yield from write(left, lambda seed, r: r.begin(run, note=note, data_checksum=self.checksum))
-            start = recordings[0].position.epoch
+            start = recordings[0].epoch
             if start == 0:
                 yield from measure(0)
             for done in range(start + 1, spec.epochs + 1):
@@ -227,13 +236,26 @@ class _Training:
 
 
 class _Recording:
-    """One run and its record, from where its checkpoint left off."""
+    """One run and its record, from where its checkpoint left off, or from the start; lines after that are cut."""
 
     def __init__(self, run: Run, writer: RecordWriter):
         self.run, self.spec, self.writer, self.digest = run, run.spec, writer, run.spec.digest()
-        self.position = _resume(run, writer)
-        self.lines, self.started = self.position.lines, time.perf_counter()
-        self.before = writer.read_provenance() if self.position.epoch else None
+        self.checkpoint = path = writer.folder / CHECKPOINT
+        self.epoch, self.lines, self.seconds = 0, 0, 0.0
+        if not path.exists():
+            writer.begin()
+        else:
+            try:
+                self.epoch, self.lines, self.seconds = load_checkpoint(path, run)
+                writer.cut(self.lines)
+            except CreditscopeError:
+                path.replace(path.with_name(f"damaged-{CHECKPOINT}"))
+                raise CreditscopeError(
+                    f"Expected a whole checkpoint in {writer.folder}, but it is damaged; it was set aside as "
+                    f"damaged-{CHECKPOINT}. The same command now trains this run from the start."
+                ) from None
+        self.started = time.perf_counter()
+        self.before = writer.read_provenance() if self.epoch else None
         self.provenance: Provenance | None = None
 
     @property
@@ -243,7 +265,7 @@ class _Recording:
 
     def begin(self, run: Run, **others: str) -> None:
         """Say in the record that it is being made, and by what: alone, or as one seed of the stack `run`."""
-        provenance = begin_provenance(
+        self.provenance = begin_provenance(
             run.facts,
             device=run.device,
             engine=run.engine,
@@ -252,54 +274,72 @@ class _Recording:
             **others,
         )
         if self.before is not None:
-            provenance = replace(provenance, started=self.before.started, resumes=self.before.resumes + 1)
-        self.provenance = provenance
-        self.writer.write_provenance(provenance)
+            resumes = self.before.resumes + 1
+            self.provenance = replace(self.provenance, started=self.before.started, resumes=resumes)
+        self.writer.write_provenance(self.provenance)
 
     def append(self, snapshot: Snapshot) -> None:
-        """One more line."""
         self.writer.append(snapshot)
         self.lines += 1
 
     def save(self, run: Run, seed: int, epoch: int) -> None:
         """A checkpoint of this run, seed number `seed` of the stack."""
-        save_checkpoint(self.writer.folder / NAME, run, Position(epoch, self.lines, self._spent()), seed)
+        save_checkpoint(self.checkpoint, run, seed, epoch=epoch, lines=self.lines, seconds=self._spent())
 
     def finish(self, run: Run, seed: int, diverged: int | None) -> None:
         """Write the weights and close the record; one that it takes the place of is no longer kept."""
         assert self.provenance is not None
         save_tensors(self.writer.folder / WEIGHTS, run.tensors(seed))
-        status = "complete" if diverged is None else "diverged"
-        self.writer.write_provenance(
-            replace(
-                self.provenance,
-                status=status,
-                engine=run.engine,
-                diverged_epoch=diverged,
-                finished=now(),
-                seconds=round(self._spent(), 3),
-            )
+        ended = replace(
+            self.provenance,
+            status="complete" if diverged is None else "diverged",
+            engine=run.engine,
+            diverged_epoch=diverged,
+            finished=now(),
+            seconds=round(self._spent(), 3),
         )
+        self.writer.write_provenance(ended)
         self.writer.forget_before()
-        (self.writer.folder / NAME).unlink(missing_ok=True)
+        self.checkpoint.unlink(missing_ok=True)
 
     def _spent(self) -> float:
-        return self.position.seconds + time.perf_counter() - self.started
+        return self.seconds + time.perf_counter() - self.started
 
 
-def _resume(run: Run, writer: RecordWriter) -> Position:
-    """The position to go on from: that of a usable checkpoint, or the start; lines after it are cut."""
-    path = writer.folder / NAME
-    if path.exists():
-        try:
-            position = load_checkpoint(path, run)
-            writer.cut(position.lines)
-            return position
-        except CreditscopeError:
-            path.replace(path.with_name(f"damaged-{NAME}"))
-            raise CreditscopeError(
-                f"Expected a whole checkpoint in {writer.folder}, but it is damaged; it was set aside as "
-                f"damaged-{NAME}. The same command now trains this run from the start."
-            ) from None
-    writer.begin()
-    return Position(0, 0, 0.0)
+def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file beside, then rename; tied tensors are stored apart."""
+    part = path.with_name(path.name + ".part")
+    save_file({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}, part, metadata)
+    part.replace(path)
+
+
+def save_checkpoint(path: Path, run: Run, seed: int, **position: float) -> None:
+    """Everything that seed number `seed` of a run needs to go on from here, alone or in any stack."""
+    tensors = run.tensors(seed)
+    for index, state in run.optimiser_state(seed).items():
+        tensors |= {f"{OPTIMISER}{index}/{key}": value for key, value in state.items()}
+    save_tensors(path, tensors, {key: str(value) for key, value in position.items()})
+
+
+@torch.no_grad()
+def load_checkpoint(path: Path, run: Run) -> tuple[int, int, float]:
+    """Put `run` where the checkpoint was taken; raises if the file is damaged or of another run.
+
+    Gives epochs trained, snapshot lines written, and seconds spent until then.
+    """
+    assert isinstance(run.net, nn.Module)  # stacks are made from single runs that were restored
+    state: dict[int, dict[str, Tensor]] = {}
+    try:
+        with safe_open(path, framework="pt") as file:
+            position = file.metadata()
+            saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        for name in [name for name in saved if name.startswith(OPTIMISER)]:
+            index, key = name.removeprefix(OPTIMISER).split("/")
+            state.setdefault(int(index), {})[key] = saved.pop(name)
+        for name, tensor in run.application.applied.tensors().items():
+            tensor.copy_(saved.pop(name))
+        run.net.load_state_dict(saved)
+        run.optimiser.load_state_dict({**run.optimiser.state_dict(), "state": state})
+        return int(position["epoch"]), int(position["lines"]), float(position["seconds"])
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise CreditscopeError(f"Checkpoint {path.name} cannot be used: {error}.") from error

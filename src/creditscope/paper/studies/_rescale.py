@@ -19,8 +19,7 @@ from creditscope.nets.resmlp import ResMLP
 from creditscope.record import Provenance, Record, Snapshot
 from creditscope.record.store import WEIGHTS
 from creditscope.stack import Net
-from creditscope.train.device import choose_device
-from creditscope.train.provenance import begin_provenance, now
+from creditscope.train.device import begin_provenance, choose_device, now
 from creditscope.train.run import Run, build_run
 from creditscope.train.snapshots import evaluate, pack_bits
 
