@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from creditscope.auditing import audit
 from creditscope.errors import CreditscopeError
-from creditscope.record import Record, bundle, load_records, read_bundle, write_bundle
-from creditscope.record.bundle import rounded, thin
+from creditscope.record import Record, load, load_records, read_bundle, write_bundle
+from creditscope.record.load import rounded, thin
 from creditscope.record.schema import SCHEMA_VERSION
 
 THINNED = [*range(17), *range(18, 33, 2), *range(36, 65, 4), *range(72, 97, 8), 100]
@@ -107,7 +107,7 @@ class TestRoundTrip:
         assert [record.left_out for record in again] == [0, 101 - len(THINNED)]
         write_bundle(again, tmp_path / "b.jsonl.xz")
         assert [record.left_out for record in load_records(tmp_path / "b.jsonl.xz")] == [0, 101 - len(THINNED)]
-        monkeypatch.setattr(bundle, "EVERY_EPOCH", ())
+        monkeypatch.setattr(load, "EVERY_EPOCH", ())
         write_bundle(again, tmp_path / "c.jsonl.xz")
         assert [record.left_out for record in load_records(tmp_path / "c.jsonl.xz")] == [101 - len(THINNED)] * 2
         assert every_epoch(7).left_out == 0

@@ -7,8 +7,8 @@ from builders import make_facts, make_record, make_snapshot, write_record
 
 from creditscope.errors import UnfinishedError
 from creditscope.record import Record, RecordWriter, load_records, read_record, stored_record
+from creditscope.record.store import lacks
 from creditscope.record.table import richness
-from creditscope.record.validate import lacks
 from creditscope.train.execute import run_all
 from creditscope.train.plan import plan_run
 

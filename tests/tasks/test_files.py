@@ -14,8 +14,7 @@ import scipy.sparse as sp
 
 from creditscope.errors import CreditscopeError
 from creditscope.tasks import load_task
-from creditscope.tasks._files import DataFiles, check_file, data_root
-from creditscope.tasks._pickle import read_pickle
+from creditscope.tasks._files import DataFiles, data_root, read_pickle
 
 
 def files_of(checksums: dict[str, str], archive: str = "") -> DataFiles:
@@ -54,11 +53,12 @@ def test_whole_files_are_accepted_and_others_named(root):
         good.require()
 
 
-def test_md5_is_checked_too(tmp_path):
-    (tmp_path / "a").write_bytes(b"x")
-    check_file(tmp_path / "a", f"md5:{hashlib.md5(b'x').hexdigest()}", home="h")
+def test_md5_is_checked_too(root):
+    (root / "toy-data").mkdir()
+    (root / "toy-data" / "a").write_bytes(b"x")
+    files_of({"a": f"md5:{hashlib.md5(b'x').hexdigest()}"}).require()
     with pytest.raises(CreditscopeError, match="md5 0"):
-        check_file(tmp_path / "a", "md5:0", home="h")
+        files_of({"a": "md5:0"}).require()
 
 
 @pytest.mark.parametrize("archive", ["", "md5:0"])

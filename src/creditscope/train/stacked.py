@@ -16,7 +16,7 @@ from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowErrors, errors_function
 from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import LastStep
-from creditscope.nets._dropout import HashDropout
+from creditscope.nets._layers import HashDropout
 from creditscope.record.spec import RunSpec
 from creditscope.rules import AppliedTapRule, feedback_state
 from creditscope.stack import Batch, StackedNet
