@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from creditscope.errors import CreditscopeError
-from creditscope.nets._dropout import HashDropout, seed_dropout, set_dropout_step
+from creditscope.nets._layers import HashDropout, seed_dropout, set_dropout_step
 
 
 def mask(p=0.3, layer=0, seed=1, step=0, shape=(400, 250)) -> torch.Tensor:

@@ -1,6 +1,7 @@
 """Records with named axes."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,48 +16,31 @@ from creditscope.runs import Runs
 AXES = ("rule", "seed", "epoch", "tap")
 
 
-def record(rule: str, seed: int, epochs: tuple[int, ...], *, depth: int = 2, **others):
+def record(rule: str, seed: int, epochs: tuple[int, ...], *, depth: int = 2):
     """A record whose numbers say where they belong: accuracy = seed + epoch/100, cos = that + tap/1000."""
-    facts = make_facts(rule=rule, depth=depth)
-    snapshots = [
-        make_snapshot(
-            facts,
-            epoch=e,
-            accuracy=seed + e / 100,
-            taps={"cos": [seed + e / 100 + i / 1000 for i in range(depth + 1)], "rows_used": 17},
-        )
-        for e in epochs
-    ]
-    return make_record(rule=rule, seed=seed, facts={"depth": depth}, snapshots=snapshots, **others)
+    facts, numbers = make_facts(rule=rule, depth=depth), {e: seed + e / 100 for e in epochs}
+    taps = {e: {"cos": [number + i / 1000 for i in range(depth + 1)], "rows_used": 17} for e, number in numbers.items()}
+    snapshots = [make_snapshot(facts, epoch=e, accuracy=numbers[e], taps=taps[e]) for e in epochs]
+    return make_record(rule=rule, seed=seed, facts={"depth": depth}, snapshots=snapshots)
 
 
 RECORDS = [record("dfa", 2, (0, 5, 10)), record("bp", 1, (0, 10)), record("dfa", 1, (0, 5), depth=1)]
 
 
-def test_axes():
+def test_every_number_is_in_its_own_place_and_where_there_is_none_is_nan():
     data = to_xarray(RECORDS)
-    assert data["cos"].dims == AXES
-    assert data["accuracy"].dims == AXES[:3]
+    assert (data["cos"].dims, data["accuracy"].dims) == (AXES, AXES[:3])
     assert set(data.dims) == set(AXES)
-    assert list(data["rule"].values) == ["dfa", "bp"]
-    assert list(data["seed"].values) == [1, 2]
-    assert list(data["epoch"].values) == [0, 5, 10]
     assert list(data["tap"].values) == ["stem", "blocks.0", "blocks.1"]
-
-
-def test_every_cell():
-    """Each number is in its own place, and where there is none there is NaN."""
-    data = to_xarray(RECORDS)
+    rules, seeds, all_epochs = (list(data[axis].values) for axis in AXES[:3])
+    assert (rules, seeds, all_epochs) == (["dfa", "bp"], [1, 2], [0, 5, 10])
     there = {("dfa", 2): ((0, 5, 10), 3), ("bp", 1): ((0, 10), 3), ("dfa", 1): ((0, 5), 2)}
-    for rule in ("dfa", "bp"):
-        for seed in (1, 2):
-            for epoch in (0, 5, 10):
-                epochs, taps = there.get((rule, seed), ((), 0))
-                here = data.sel(rule=rule, seed=seed, epoch=epoch)
-                known = epoch in epochs
-                expected = [seed + epoch / 100 + i / 1000 if known and i < taps else np.nan for i in range(3)]
-                np.testing.assert_array_equal(here["cos"].values, expected)
-                np.testing.assert_array_equal(here["accuracy"].values, seed + epoch / 100 if known else np.nan)
+    for rule, seed, epoch in product(rules, seeds, all_epochs):
+        epochs, taps = there.get((rule, seed), ((), 0))
+        here, known = data.sel(rule=rule, seed=seed, epoch=epoch), epoch in epochs
+        expected = [seed + epoch / 100 + i / 1000 if known and i < taps else np.nan for i in range(3)]
+        np.testing.assert_array_equal(here["cos"].values, expected)
+        np.testing.assert_array_equal(here["accuracy"].values, seed + epoch / 100 if known else np.nan)
     assert float(data["rows_used"].sel(rule="bp", seed=1, epoch=10, tap="stem")) == 17
 
 
@@ -79,8 +63,7 @@ def test_frozen_and_variants_are_rules_of_their_own():
 
 
 def test_a_watched_model_has_seed_0():
-    data = to_xarray([replace(make_record(), spec=None)])
-    assert list(data["seed"].values) == [0]
+    assert list(to_xarray([replace(make_record(), spec=None)])["seed"].values) == [0]
 
 
 def test_runs_say_how_many_and_which_they_are():
@@ -108,10 +91,7 @@ def test_runs_give_the_same_as_a_long_table():
 
 
 def test_of_one_run_measured_twice_the_record_that_holds_more_is_viewed():
-    rich, poor = (
-        make_record(rule="bp", seed=1, tier=tier, eval_rows=rows) for tier, rows in (("full", 1024), ("quick", 64))
-    )
-    taps = replace(poor.last.taps, cos=(0.1,) * len(poor.facts.taps))
-    poor = replace(poor, snapshots=(replace(poor.last, taps=taps),))
+    rich = make_record(rule="bp", seed=1, tier="full", eval_rows=1024)
+    poor = make_record(rule="bp", seed=1, tier="quick", eval_rows=64, taps={"cos": 0.1})
     for records in ([rich, poor], [poor, rich]):
         assert float(to_xarray(records)["cos"].max()) == rich.last.taps.cos[0]

@@ -10,7 +10,8 @@ from trained import train_run
 from creditscope.errors import CreditscopeError
 from creditscope.nets.student import StudentNet
 from creditscope.tasks import load_task
-from creditscope.tasks import teacher as teacher_module
+from creditscope.tasks.sbm import sbm
+from creditscope.tasks.teacher import TEACHER_SEED, teacher
 from creditscope.train.data import check_data
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
@@ -19,7 +20,7 @@ TINY_VIT = {"depth": 1, "width": 8, "heads": 2, "patch": 4}
 
 
 def test_the_teacher_is_a_student_net():
-    rng = np.random.default_rng(teacher_module.TEACHER_SEED)
+    rng = np.random.default_rng(TEACHER_SEED)
     x = rng.normal(size=(12_000, 128))
     net = StudentNet((128,), 10, depth=4, width=128, alpha=0.5).double()
     bound = 128**-0.5
@@ -77,8 +78,6 @@ def test_the_block_model_has_its_parameters():
 
 
 def test_the_block_model_takes_memory_in_proportion_to_its_edges():
-    from creditscope.tasks.sbm import sbm
-
     def peak(nodes: int) -> int:
         tracemalloc.start()
         try:
@@ -93,9 +92,6 @@ def test_the_block_model_takes_memory_in_proportion_to_its_edges():
 
 @pytest.mark.slow
 def test_generated_tasks_repeat():
-    from creditscope.tasks.sbm import sbm
-    from creditscope.tasks.teacher import teacher
-
     assert sbm().checksum() == sbm().checksum() != sbm(homophily=0.5).checksum()
     assert teacher().checksum() == teacher().checksum() != teacher(depth=3).checksum()
 

@@ -14,41 +14,40 @@ from creditscope.tasks import citeseer, cora, load_task, pubmed
 from creditscope.tasks._files import DataFiles
 from creditscope.tasks._planetoid import load_planetoid
 
-HAVE_CIFAR = cifar.PYTHON.present()
+NEEDS_CIFAR = pytest.mark.skipif(
+    not cifar.PYTHON.present(), reason="needs CIFAR-10 in the data folder (CREDITSCOPE_DATA)"
+)
 HAVE_PLANETOID = all(module.FILES.present() for module in (cora, citeseer, pubmed))
 
 
-def images(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    return rng.integers(256, size=(rows, 3072), dtype=np.uint8), rng.integers(10, size=rows)
-
-
 def test_both_versions_of_a_cifar_batch_read_alike(tmp_path):
-    pixels, labels = images(5)
+    rng = np.random.default_rng(0)
+    pixels, labels = rng.integers(256, size=(5, 3072), dtype=np.uint8), rng.integers(10, size=5)
     (tmp_path / "py").write_bytes(pickle.dumps({"data": pixels, "labels": labels.tolist()}, protocol=2))
     rows = np.concatenate([labels[:, None].astype(np.uint8), pixels], axis=1)
     (tmp_path / "bin").write_bytes(rows.tobytes())
-    first, second = cifar.read_python(tmp_path / "py"), cifar.read_binary(tmp_path / "bin")
-    for x, y in (first, second):
+    for x, y in (cifar.read_python(tmp_path / "py"), cifar.read_binary(tmp_path / "bin")):
         assert x.dtype == np.uint8
+        assert x[0, 1, 2, 3] == pixels[0, 1024 + 2 * 32 + 3]  # channel, row, column
         np.testing.assert_array_equal(x.reshape(5, -1), pixels)
         np.testing.assert_array_equal(y, labels)
-    assert x[0, 1, 2, 3] == pixels[0, 1024 + 2 * 32 + 3]  # channel, row, column
 
 
-def test_wrong_cifar_files_are_refused(tmp_path):
-    (tmp_path / "f").write_bytes(b"\0" * 3074)
-    with pytest.raises(CreditscopeError, match=r"3073 .*3074"):
-        cifar.read_binary(tmp_path / "f")
-    (tmp_path / "g").write_bytes(pickle.dumps({"labels": [1]}))
-    with pytest.raises(CreditscopeError, match="'data' and 'labels'"):
-        cifar.read_python(tmp_path / "g")
-    (tmp_path / "h").write_bytes(pickle.dumps({"data": np.zeros((2, 10), np.uint8), "labels": [1, 2]}))
-    with pytest.raises(CreditscopeError, match="3072"):
-        cifar.read_python(tmp_path / "h")
+@pytest.mark.parametrize(
+    ("read", "held", "said"),
+    [
+        (cifar.read_binary, b"\0" * 3074, r"3073 .*3074"),
+        (cifar.read_python, pickle.dumps({"labels": [1]}), "'data' and 'labels'"),
+        (cifar.read_python, pickle.dumps({"data": np.zeros((2, 10), np.uint8), "labels": [1, 2]}), "3072"),
+    ],
+)
+def test_wrong_cifar_files_are_refused(tmp_path, read, held, said):
+    (tmp_path / "f").write_bytes(held)
+    with pytest.raises(CreditscopeError, match=said):
+        read(tmp_path / "f")
 
 
-@pytest.mark.skipif(not HAVE_CIFAR, reason="needs CIFAR-10 in the data folder (CREDITSCOPE_DATA)")
+@NEEDS_CIFAR
 def test_real_cifar10():
     task = load_task("cifar10")
     assert task.x_train.shape == (50000, 3, 32, 32)
@@ -60,7 +59,7 @@ def test_real_cifar10():
     np.testing.assert_allclose(std, task.images.std, atol=5e-3)
 
 
-@pytest.mark.skipif(not HAVE_CIFAR, reason="needs CIFAR-10 in the data folder (CREDITSCOPE_DATA)")
+@NEEDS_CIFAR
 def test_reading_cifar10_stays_under_one_gibibyte():
     code = (
         "from pathlib import Path; from creditscope.tasks import load_task; load_task('cifar10');"

@@ -21,7 +21,7 @@ from stacking import (
 )
 from torch import Tensor, nn
 
-from creditscope.nets._dropout import HashDropout, seed_dropout, set_dropout_step
+from creditscope.nets._layers import HashDropout, seed_dropout, set_dropout_step
 from creditscope.record import RunSpec
 from creditscope.stack import StackedNet
 from creditscope.train import stacked

@@ -1,9 +1,4 @@
-"""Nets: plain `nn.Module`s that know nothing of rules, seeds or measuring; one file each.
-
-A net class takes the input shape and the number of classes, then keyword options with defaults, and states as class
-attributes its taps, `stem_tap` (tap 0: a module's name, or None) and `block_taps` (taps 1..L: a glob), and the kinds of
-task it `accepts` (any, if it does not say).
-"""
+"""Nets: plain `nn.Module`s that know nothing of rules, seeds or measuring; one file each."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -18,8 +13,9 @@ N = TypeVar("N", bound=type)
 def register_net(name: str) -> Callable[[N], N]:
     """Class decorator that makes a net known by `name`.
 
-    The net takes the shape of an input and the number of classes, then keyword options with defaults; it says as
-    class attributes which modules are taps, `stem_tap` (a name, or None) and `block_taps` (a glob).
+    The net takes the shape of an input and the number of classes, then keyword options with defaults; it says as class
+    attributes which modules are taps, `stem_tap` (tap 0: a name, or None) and `block_taps` (taps 1..L: a glob), and
+    which kinds of task it `accepts` (any, if it does not say).
 
     >>> from torch import nn
     >>> import creditscope as cs
@@ -49,8 +45,7 @@ def check_net(name: str, cls: Any) -> None:
             f"Expected net {name!r} to have class attributes stem_tap (a module's name or None) and block_taps "
             f"(a glob such as 'blocks.*'), but got {stem!r} and {blocks!r}."
         )
-    strange = [kind for kind in accepted_kinds(cls) if kind not in KINDS]
-    if strange:
+    if strange := [kind for kind in accepted_kinds(cls) if kind not in KINDS]:
         raise CreditscopeError(f"Expected accepts of net {name!r} to be among {KINDS}, but got {strange}.")
 
 

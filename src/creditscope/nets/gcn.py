@@ -9,14 +9,13 @@ from torch import Tensor, nn
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.graph import Adjacency
 from creditscope.nets import register_net
-from creditscope.nets._dropout import HashDropout
-from creditscope.nets._pair_norm import PairNorm
+from creditscope.nets._layers import HashDropout, PairNorm
 
 NORMS = {"none": nn.Identity, "pair": PairNorm}
 
 
 class GraphConvolution(nn.Module):
-    """Z = Â drop(H) W, or drop(H) W if nothing is propagated."""
+    """Z = Â drop(H) W, or drop(H) W if nothing is propagated: (nodes, inputs) to (nodes, outputs)."""
 
     def __init__(self, inputs: int, outputs: int, *, dropout: float, gain: float, layer: int, propagate: bool):
         super().__init__()
@@ -26,7 +25,6 @@ class GraphConvolution(nn.Module):
         nn.init.xavier_uniform_(self.linear.weight, gain=gain)
 
     def forward(self, h: Tensor, adjacency: Adjacency) -> Tensor:
-        """Node states (nodes, inputs) to (nodes, outputs)."""
         z = self.linear(self.drop(h))
         return adjacency @ z if self.propagate else z
 
@@ -40,7 +38,6 @@ class GraphLayer(nn.Module):
         self.act = nn.ReLU()
 
     def forward(self, h: Tensor, adjacency: Adjacency) -> Tensor:
-        """Node states (nodes, inputs) to (nodes, outputs)."""
         new = self.act(self.norm(self.conv(h, adjacency)))
         return h + new if self.residual else new
 
@@ -88,7 +85,6 @@ class GCN(nn.Module):
         self.head = GraphConvolution(width, classes, layer=depth - 1, **shared)
 
     def forward(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        """Node features (nodes, inputs) and Â to logits (nodes, classes)."""
         for layer in self.layers:
             x = layer(x, adjacency)
         return self.head(x, adjacency)

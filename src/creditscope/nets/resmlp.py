@@ -21,7 +21,6 @@ class ResidualBlock(nn.Module):
         nn.init.zeros_(self.w2.bias)
 
     def forward(self, h: Tensor) -> Tensor:
-        """Shape (rows, width) to the same shape."""
         return h + self.w2(self.act(self.w1(self.norm(h))))
 
 
@@ -53,7 +52,6 @@ class ResMLP(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Inputs (rows, …) to logits (rows, classes)."""
         h = self.stem(x.flatten(1))
         for block in self.blocks:
             h = block(h)

@@ -18,7 +18,6 @@ class StudentBlock(nn.Module):
         self.linear = nn.Linear(width, width)
 
     def forward(self, h: Tensor) -> Tensor:
-        """Shape (rows, width) to the same shape."""
         z = self.linear(h)
         return h + (1 - self.alpha) * z + self.alpha * torch.tanh(z)
 
@@ -45,7 +44,6 @@ class StudentNet(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Inputs (rows, …) to logits (rows, classes)."""
         h = self.stem(x.flatten(1))
         for block in self.blocks:
             h = block(h)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError
 from creditscope.nets import register_net
-from creditscope.nets._dropout import HashDropout
+from creditscope.nets._layers import HashDropout
 
 
 class PatchEmbedding(nn.Module):
@@ -26,7 +26,6 @@ class PatchEmbedding(nn.Module):
         self.positions = nn.Parameter(torch.randn(1, 1 + (height // patch) * (breadth // patch), width) * 0.02)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Cut, project, put the class token in front, add positions."""
         rows, channels, height, breadth = x.shape
         p = self.patch
         x = x.reshape(rows, channels, height // p, p, breadth // p, p)
@@ -44,7 +43,6 @@ class Attention(nn.Module):
         self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
 
     def forward(self, h: Tensor) -> Tensor:
-        """Each token gathers from all tokens of its row."""
         q, k, v = (layer(h).unflatten(-1, (self.heads, -1)).transpose(-3, -2) for layer in (self.q, self.k, self.v))
         mixed = nn.functional.scaled_dot_product_attention(q, k, v)
         return self.o(mixed.transpose(-3, -2).flatten(-2))
@@ -62,7 +60,6 @@ class EncoderBlock(nn.Module):
         self.drop1, self.drop2 = HashDropout(dropout, 2 * layer), HashDropout(dropout, 2 * layer + 1)
 
     def forward(self, h: Tensor) -> Tensor:
-        """Tokens to tokens."""
         h = h + self.drop1(self.attention(self.norm1(h)))
         return h + self.drop2(self.w2(self.act(self.w1(self.norm2(h)))))
 
@@ -102,7 +99,6 @@ class ViT(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images (rows, channels, y, x) to logits (rows, classes)."""
         h = self.embed(x)
         for block in self.blocks:
             h = block(h)

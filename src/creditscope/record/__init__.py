@@ -1,7 +1,6 @@
 """Records: what is on disk; JSON that a person can read and code can check. Importing it imports no torch."""
 
-from creditscope.record.bundle import read_bundle, write_bundle
-from creditscope.record.load import load_records
+from creditscope.record.load import load_records, read_bundle, write_bundle
 from creditscope.record.schema import (
     SCHEMA_VERSION,
     Facts,

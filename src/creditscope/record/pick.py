@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,6 @@ class Cell:
 
     @property
     def records(self) -> list[Record]:
-        """In the order of seeds."""
         return list(self.runs.values())
 
     @property
@@ -53,8 +53,8 @@ class Cell:
 
     def by_seed(self, quantity: str, *, tap: int | None = None, untrained: bool = False) -> dict[int, float]:
         """The same of one number, without the seeds that lack it."""
-        found = zip(self.runs, self.values(quantity, tap=tap, untrained=untrained), strict=True)
-        return {seed: float(value) for seed, value in found if np.isfinite(value)}
+        values = self.values(quantity, tap=tap, untrained=untrained)
+        return {seed: float(value) for seed, value in zip(self.runs, values, strict=True) if np.isfinite(value)}
 
     def course(self, quantity: str, *, tap: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Epochs that all runs were measured at, and (seeds, epochs) or (seeds, epochs, taps)."""
@@ -87,23 +87,19 @@ class Picked:
         return iter(self.cells.values())
 
     def __getitem__(self, key: Any) -> Cell:
-        """The runs there, maybe none."""
         key = key if isinstance(key, tuple) else (key,)
         return self.cells.get(key, Cell(key, {}, dict.fromkeys(self.seeds, "not on record"), {}))
 
     def along(self, axis: str) -> list[Any]:
-        """The values of an axis."""
         place = self.axes.index(axis)
         return list(dict.fromkeys(key[place] for key in self.cells))
 
     @property
     def drawn(self) -> list[Cell]:
-        """Those that have runs."""
         return [cell for cell in self if cell]
 
     @property
     def records(self) -> list[Record]:
-        """All runs."""
         return [record for cell in self for record in cell.records]
 
     @property
@@ -113,7 +109,6 @@ class Picked:
 
     @property
     def spec(self) -> RunSpec:
-        """Of any of them."""
         return spec_of(self.first)
 
     @property
@@ -121,13 +116,10 @@ class Picked:
         """What is missing, in words: a line for each group and reason."""
         said = []
         for cell in self:
-            name = _name(cell.key)
-            reasons: dict[str, list[int]] = {}
-            for seed, why in sorted(cell.lost.items()):
-                reasons.setdefault(why, []).append(seed)
-            for why, seeds in reasons.items():
+            for why in dict.fromkeys(cell.lost[seed] for seed in sorted(cell.lost)):
+                seeds = sorted(seed for seed in cell.lost if cell.lost[seed] == why)
                 which = "" if len(seeds) == len(self.seeds) and not cell.runs else f", {name_all('seed', seeds)}"
-                said.append(f"{name}{which}: {why}")
+                said.append(f"{_name(cell.key)}{which}: {why}")
         return tuple(said)
 
     def shared(self) -> "Picked":
@@ -173,11 +165,12 @@ def pick(
     """
     records, worth = list(records), choose or richness
     asked = {**{name: value for name, value in PLAIN.items() if name not in vary.values()}, **(where or {})}
+    listed: dict[Any, list[Any]] = {name: list(wanted) for name, wanted in asked.items() if _is_collection(wanted)}
     groups: dict[Key, dict[int, Record]] = {}
     specs: list[RunSpec] = []
     for record in records:
         spec = record.spec
-        if spec is None or not record.snapshots or not all(_holds(w, field_of(spec, n)) for n, w in asked.items()):
+        if spec is None or not record.snapshots or not _holds(spec, asked, listed):
             continue
         key = tuple(axis(spec) if callable(axis) else field_of(spec, axis) for axis in vary.values())
         if None in key:
@@ -192,28 +185,26 @@ def pick(
     complete = any(r.provenance.status == "complete" for runs in groups.values() for r in runs.values())
     if not specs or not (complete or lost):
         held = "none" if not specs else "diverged or unfinished ones only"
-        wanted = ", ".join(f"{name} {_say(value)}" for name, value in asked.items() if PLAIN.get(name) != value)
+        wanted = {n: "as asked" if callable(w) else " or ".join(map(str, listed.get(n, [w]))) for n, w in asked.items()}
+        said = ", ".join(f"{name} {text}" for name, text in wanted.items() if PLAIN.get(name) != asked[name])
         raise CreditscopeError(
-            f"Expected complete runs{' with ' * bool(wanted)}{wanted}, but got {held} among {len(records)} records. "
+            f"Expected complete runs{' with ' * bool(said)}{said}, but got {held} among {len(records)} records. "
             "Train them first, or pass other records."
         )
     _require_equal(specs, vary, free)
-    listed = [_listed(asked, axis) for axis in vary.values()]
-    keys: list[Key] = [()]
-    for place, values in enumerate(listed):
-        found = values or _ordered({key[place] for key in groups})
-        keys = [(*key, value) for key in keys for value in found]
-    if not any(listed) and len(vary) > 1:
-        keys = [key for key in keys if key in groups]
+    along = [listed.get(axis) or _ordered({key[i] for key in groups}) for i, axis in enumerate(vary.values())]
+    gaps = len(vary) < 2 or any(listed.get(axis) for axis in vary.values())
+    keys = [key for key in product(*along) if gaps or key in groups]
     seeds = tuple(sorted({seed for runs in groups.values() for seed in runs}))
     return Picked(tuple(vary), {key: _cell(key, groups.get(key, {}), seeds) for key in keys}, seeds)
 
 
 def _cell(key: Key, runs: Mapping[int, Record], seeds: Sequence[int]) -> Cell:
-    status = {seed: record.provenance.status for seed, record in runs.items()}
-    lost = {seed: _why_lost(runs.get(seed)) for seed in seeds if status.get(seed) != "complete"}
-    complete = {seed: runs[seed] for seed in sorted(runs) if status[seed] == "complete"}
-    return Cell(key, complete, lost, {seed: runs[seed] for seed in sorted(runs) if status[seed] == "diverged"})
+    by_status: dict[str, dict[int, Record]] = {"complete": {}, "diverged": {}, "running": {}}
+    for seed in sorted(runs):
+        by_status[runs[seed].provenance.status][seed] = runs[seed]
+    lost = {seed: _why_lost(runs.get(seed)) for seed in seeds if seed not in by_status["complete"]}
+    return Cell(key, by_status["complete"], lost, by_status["diverged"])
 
 
 def _why_lost(record: Record | None) -> str:
@@ -229,20 +220,13 @@ def field_of(spec: RunSpec, name: str) -> Any:
     return getattr(spec, field).get(option) if option else getattr(spec, field)
 
 
-def _holds(wanted: Wanted, value: Any) -> bool:
-    if callable(wanted):
-        return bool(wanted(value))
-    return value in wanted if _is_collection(wanted) else value == wanted
-
-
 def _is_collection(wanted: Wanted) -> bool:
     return isinstance(wanted, Collection) and not isinstance(wanted, str | Mapping)
 
 
-def _listed(asked: Mapping[str, Wanted], axis: Axis) -> list[Any]:
-    """The values of an axis that were asked for one by one."""
-    wanted = asked.get(axis) if isinstance(axis, str) else None
-    return list(wanted) if wanted is not None and _is_collection(wanted) else []
+def _holds(spec: RunSpec, asked: Mapping[str, Wanted], listed: Mapping[str, list[Any]]) -> bool:
+    found = [(field_of(spec, name), name, wanted) for name, wanted in asked.items()]
+    return all(wanted(v) if callable(wanted) else v in listed.get(name, [wanted]) for v, name, wanted in found)
 
 
 def _ordered(values: set[Any]) -> list[Any]:
@@ -250,10 +234,6 @@ def _ordered(values: set[Any]) -> list[Any]:
         return sorted(values)
     except TypeError:
         return sorted(values, key=str)
-
-
-def _say(wanted: Wanted) -> str:
-    return "as asked" if callable(wanted) else " or ".join(map(str, wanted)) if _is_collection(wanted) else str(wanted)
 
 
 def _require_equal(specs: Sequence[RunSpec], vary: Mapping[str, Axis], free: Collection[str]) -> None:

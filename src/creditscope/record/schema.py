@@ -1,19 +1,24 @@
-"""The shape of a record. `docs/records.md` describes every field; a test keeps the two together.
+"""The shape of a record. A test keeps `docs/records.md` at it; `docs/measurements.md` has the definitions.
 
 `None` stands for a number that was not measured or does not exist (a cosine without usable rows).
 Lists called "per tap" or "per weight" follow `Facts.taps` and `Facts.weights`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
+from math import isfinite
 from typing import Literal
 
+from creditscope.errors import CreditscopeError
+from creditscope.record.spec import RunSpec
 from creditscope.text import count, number
 
 SCHEMA_VERSION = 3
 READABLE = (2, 3)
 """Versions that can be read; what an earlier one lacks is not measured."""
 
+LARGEST = 2**53
+"""Whole numbers beyond it are no counts, and a float cannot hold them."""
 ROUNDING = 1e-12
 """Dispersion of a state over its size that is the rounding of its mean."""
 DESCENT_ROWS = 256
@@ -36,7 +41,6 @@ class RuleFacts:
     name: str
     label: str
     variant: str = ""
-    """Options that differ from the rule's defaults, in words."""
     formula: str = ""
     approximates: str = "gradient"
     local: bool = False
@@ -62,14 +66,11 @@ class Facts:
     taps: tuple[str, ...]
     tap_shapes: tuple[tuple[int, ...], ...]
     stem_tap: bool
-    """Whether tap 0 is the stem's (shown apart, not in Γ)."""
     exact_taps: tuple[int, ...] = ()
     residual: tuple[bool, ...] = ()
     rows_interact: bool = False
     class_token: int | None = None
-    """Which token the head reads; it is measured a second time alone."""
     weights: tuple[WeightFact, ...] = ()
-    """The trained parameters, in the order of the per-weight lists."""
     frozen_weights: tuple[str, ...] = ()
     classes: int = 0
     chance: Number = None
@@ -97,7 +98,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Where a record comes from."""
+    """Where a record comes from; `engine`: loop, stacked, captured, or watch."""
 
     schema_version: int = SCHEMA_VERSION
     status: Literal["running", "complete", "diverged"] = "running"
@@ -111,18 +112,14 @@ class Provenance:
     device: str = ""
     threads: int = 0
     engine: str = ""
-    """loop (seed by seed), stacked (many seeds at once) or captured (the same, each step one CUDA graph)."""
     stack: tuple[int, ...] = ()
-    """Seeds trained in the same stack, this one's among them."""
     note: str = ""
-    """Why the run could not be stacked, if it could not."""
     data_checksum: str = ""
     parameters: int = 0
     started: str = ""
     finished: str = ""
     seconds: float = 0.0
     resumes: int = 0
-    """How often the run was stopped or killed and went on."""
     facts: Facts
 
 
@@ -151,68 +148,41 @@ class TapMeasures:
     rows_no_gradient: Counts
     rows_no_credit: Counts
     null_sd_F: Series = ()  # noqa: N815
-    """Of `cos_F`, what `null_sd` is of `cos`."""
     null_q99: Series = ()
-    """The 99 % point of the null of `cos`; from simulated rotations where few features can turn."""
     # measured where the tier asks for it; empty otherwise
     cos_input: Series = ()
-    """The published reading: cosine of the credit at the tap with the gradient at the tap before, the block's input."""
     stage_cos: Series = ()
-    """Cosine of the rule's and BP's gradient of all trained weights of the stage together; None if it has none."""
     stage_null_sd: Series = ()
-    """Its sd when each weight's gradient is turned at random on its output side."""
+    # of a rule that draws noise in every step, over draws of its own
     beta: Series = ()
-    """⟨ā, g⟩/‖g‖² over the mean ā of a rule's own draws, for a rule that draws noise in every step; unbiased: 1."""
     beta_se: Series = ()
-    """Its standard error over the draws."""
     beta_null_sd: Series = ()
-    """Its sd when the mean of the draws is turned at random."""
     draw_noise: Series = ()
-    """Share of ‖a‖² that is noise of the draw."""
+    # of the reference, and of the credit
     common: Series = ()
-    """Share of the reference that is one direction for all rows: (‖Σg‖² − Σ‖g‖²)/((n−1)Σ‖g‖²)."""
     common_a: Series = ()
-    """The same of the credit: its signal-to-noise."""
     drift: Series = ()
-    """The published cross-batch stability: mean cosine of the mean gradients of batches of 128 rows."""
+    # beside each its null: fresh draws of all feedback, or random rotations of the credit
     fresh_cos: Series = ()
-    """Mean over fresh draws of all feedback of the cosine; own − fresh is the alignment acquired."""
     fresh_sd: Series = ()
-    """Its standard deviation over the draws."""
     permuted_cos: Series = ()
-    """Cosine of the credit of another row with the gradient."""
     rho: Series = ()
-    """Pearson correlation of ⟨a, εv⟩ with the change of the loss, in float64."""
     rho_exact: Series = ()
-    """The same with g for the credit: the positive control, 1 but for the curvature of the loss."""
     fresh_rho: Series = ()
-    """Mean over fresh draws of all feedback of ρ."""
     fresh_rho_sd: Series = ()
-    """Its standard deviation over the draws."""
     descent: Series = ()
-    """Best decrease of the loss along −a at the tap, over that along −g."""
     descent_null: Series = ()
-    """Mean of the same for credit turned by random rotations."""
     descent_null_sd: Series = ()
-    """Its standard deviation over the rotations."""
     fresh_descent: Series = ()
-    """Mean of the same for the credit of fresh feedback, over as many draws."""
     fresh_descent_sd: Series = ()
-    """Its standard deviation over the draws."""
     descent_stage: Series = ()
-    """Best decrease along the rule's gradient of the stage's weights, over that along BP's."""
     descent_stage_null: Series = ()
-    """Mean of the same for gradients turned at random, of a rule that does not aim at the gradient."""
     descent_stage_null_sd: Series = ()
-    """Its standard deviation over the rotations."""
+    # accuracies: of a linear probe; with the block before the tap put back to where it began, or skipped
     probe: Series = ()
-    """Accuracy of a linear probe on the standardised state."""
     rewind: Series = ()
-    """Accuracy with the block before the tap alone put back to where it began; None for the stem and frozen blocks."""
     rewind_refit: Series = ()
-    """The same with the statistics of batch norms estimated anew, to be compared with `Snapshot.accuracy_refit`."""
     skip_one: Series = ()
-    """Accuracy with the block before the tap skipped; None where there is no residual block to skip."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,13 +202,9 @@ class WeightMeasures:
     step_all_zero: tuple[int | None, ...]
     step_underflow: tuple[int | None, ...]
     z: Series = ()
-    """The cosine in sd of its rotation null (each matrix's rows turned alike)."""
     feedback_angle: Series = ()
-    """Angle of W and its feedback B in degrees, for weight rules; None where there is no feedback."""
     w_norm: Series = ()
-    """Norm of the weight itself; the decay term is weight_decay · w_norm, to be compared with `exact_norm`."""
     exact_float32: Series = ()
-    """Norm of BP's gradient by the plain float32 √Σx², which underflows where `exact_norm` does not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,15 +215,10 @@ class LayerMeasures:
     """
 
     z_grad: Series
-    """‖∂L/∂Z_l‖_F for l = 0..L−1, L the mean loss over the rows that carry one."""
     rms: Series
-    """Root mean square of H_l for l = 0..L."""
     dispersion: Series
-    """The same of H_l minus its mean over rows."""
     probe: Series = ()
-    """Accuracy of a linear probe on standardised H_l, before and after training; None where H_l is constant."""
     probe_rows: int = 0
-    """Test rows behind it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,7 +233,6 @@ class Snapshot:
     loss: Number
     accuracy: Number = None
     accuracy_refit: Number = None
-    """With the statistics of batch norms estimated anew: what `rewind_refit` is compared with; None without any."""
     train_loss: Number = None
     step_error: Number = None
     gamma: Number = None
@@ -280,36 +240,29 @@ class Snapshot:
     gamma_null_sd: Number = None
     taps: TapMeasures
     class_token: TapMeasures | None = None
-    """The same on the class token alone."""
     weights: WeightMeasures | None = None
     layers: LayerMeasures | None = None
-    """Layer by layer, for nets that name their pre-activations."""
     fresh_draws: int = 0
-    """Draws of fresh feedback behind `fresh_cos`."""
-    descent_turns: int = 8
-    """Random rotations behind `descent_null`."""
+    descent_turns: int = 8  # as in records that do not say
     probe_rows: int = 0
-    """Test rows behind `probe`."""
     untrained: bool = False
-    """Whether the net is as it was before training."""
     correct: str | None = None
-    """On the last snapshot: one bit per test row, packed, base64."""
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """A row per tap; growth is RMS(h_l) / RMS(h_{l−1}), a dash stands for what is not there."""
         taps, rms = self.taps, self.taps.h_rms
         growth = [None, *(above / below if above is not None and below else None for below, above in pairwise(rms))]
-        columns = {
-            "tap": [str(i) for i in range(len(rms))],
-            "‖h‖": [number(value, ".3g") for value in taps.h_norm],
-            "growth": [number(value, ".2f") for value in growth],
-            "‖g‖": [number(value, ".1e") for value in taps.g_norm],
-            "noise": [number(value, ".0e") for value in taps.g_noise],
-            "cos": [number(value, "+.2f") for value in taps.cos],
-            "z": [number(value, ".1f") for value in taps.z],
+        measured = {
+            "‖h‖": (taps.h_norm, ".3g"),
+            "growth": (growth, ".2f"),
+            "‖g‖": (taps.g_norm, ".1e"),
+            "noise": (taps.g_noise, ".0e"),
+            "cos": (taps.cos, "+.2f"),
+            "z": (taps.z, ".1f"),
         }
-        table = [[name, *column] for name, column in columns.items()]
+        table = [["tap", *map(str, range(len(rms)))]]
+        table += [[name, *(number(value, form) for value in values)] for name, (values, form) in measured.items()]
         cells = [[cell.rjust(max(map(len, column))) for cell in column] for column in table]
         said = {"loss": (self.loss, ".3g"), "accuracy": (self.accuracy, ".3f"), "Γ": (self.gamma, "+.3f")}
         words = [f"{name} {number(value, form)}" for name, (value, form) in said.items() if value is not None]
@@ -337,3 +290,54 @@ class Snapshot:
             for i, (probe, rms, dispersion) in enumerate(sizes)
             if probe is None and rms is not None and dispersion is not None and dispersion <= ROUNDING * rms
         )
+
+
+COUNTS: dict[type, tuple[str, ...]] = {
+    kind: tuple(f.name for f in fields(kind) if f.type in (int, Counts, tuple[int | None, ...]))
+    for kind in (Snapshot, TapMeasures, WeightMeasures)
+}
+"""Fields that count something."""
+
+
+def check_whole(spec: RunSpec | None, provenance: Provenance, snapshots: tuple[Snapshot, ...]) -> None:
+    """What types cannot say: refuse a record whose lines or lists are not all there, or whose numbers cannot be."""
+    if spec is not None:
+        options = (spec.task_options, spec.net_options, spec.rule_options)
+        asked = [*vars(spec).values(), *(value for given in options for value in given.values())]
+        if not all(map(_is_possible, asked)):
+            raise CreditscopeError(
+                f"Expected finite numbers in the spec, whole ones of at most {LARGEST}, but got others."
+            )
+        last = snapshots[-1].epoch if snapshots else "none"
+        if provenance.status == "complete" and last != spec.epochs:
+            raise CreditscopeError(f"Expected snapshots to epoch {spec.epochs}, but the last is {last}.")
+    taps, weights = len(provenance.facts.taps), len(provenance.facts.weights)
+    for snapshot in snapshots:
+        if not _is_even(snapshot, taps, weights):
+            raise CreditscopeError(
+                f"Expected {taps} taps and {weights} weights in every list of epoch {snapshot.epoch}, "
+                "but got other lengths."
+            )
+        if not all(0 <= found <= LARGEST for found in _counts(snapshot)):
+            raise CreditscopeError(f"Expected counts from 0 to {LARGEST} in every snapshot, but got others.")
+
+
+def _is_possible(value: object) -> bool:
+    return isfinite(value) if isinstance(value, float) else not isinstance(value, int) or abs(value) <= LARGEST
+
+
+def _is_even(snapshot: Snapshot, taps: int, weights: int) -> bool:
+    for measures, places in ((snapshot.taps, taps), (snapshot.class_token, taps), (snapshot.weights, weights)):
+        if measures is not None and any(values and len(values) != places for values in vars(measures).values()):
+            return False
+    layers = snapshot.layers
+    return layers is None or all(
+        len(values) == len(layers.z_grad) + 1 for values in (layers.rms, layers.dispersion, layers.probe or layers.rms)
+    )
+
+
+def _counts(snapshot: Snapshot) -> list[int]:
+    found = [getattr(snapshot, name) for name in COUNTS[Snapshot]]
+    for group in (snapshot.taps, snapshot.weights):
+        found += [n for name in COUNTS.get(type(group), ()) for n in getattr(group, name) if n is not None]
+    return found

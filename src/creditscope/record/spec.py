@@ -97,7 +97,6 @@ class RunSpec(Recipe):
 
     @property
     def random_targets(self) -> bool:
-        """Whether the labels it is trained on are random ones."""
         return self.targets != "true"
 
     def setting(self, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -126,13 +125,11 @@ class RunSpec(Recipe):
             TIERS.index(self.tier) >= TIERS.index(other.tier)
             and self.noise >= other.noise
             and self.eval_rows == other.eval_rows
-            and self._snapshots_of(other)
+            and (
+                all(getattr(self, n) == getattr(other, n) for n in ("snapshot_every", "snapshot_at", "epochs"))
+                or all(self.snapshot_due(e) for e in range(other.epochs + 1) if other.snapshot_due(e))
+            )
         )
-
-    def _snapshots_of(self, other: "RunSpec") -> bool:
-        """Whether every snapshot of `other` is one of this run, too."""
-        alike = all(getattr(self, name) == getattr(other, name) for name in ("snapshot_every", "snapshot_at", "epochs"))
-        return alike or all(self.snapshot_due(e) for e in range(other.epochs + 1) if other.snapshot_due(e))
 
     def stack_key(self) -> str:
         """Equal for runs that differ only in their seed."""

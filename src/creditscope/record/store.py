@@ -10,23 +10,18 @@ from pathlib import Path
 from typing import IO, Any
 
 from creditscope.errors import CreditscopeError
-from creditscope.record.schema import READABLE, Facts, Provenance, Snapshot
+from creditscope.record.schema import DESCENT_TURNS, READABLE, Facts, Provenance, Snapshot, check_whole
 from creditscope.record.spec import LATER_FIELDS, RunSpec
-from creditscope.record.validate import check_whole, lacks
 
-SPEC, SNAPSHOTS, PROVENANCE, WEIGHTS, LOCK, FAILURE = (
-    "spec.json",
-    "snapshots.jsonl",
-    "provenance.json",
-    "weights.safetensors",
-    "lock",
-    "failure.txt",
-)
+SPEC, SNAPSHOTS, PROVENANCE = FILES = ("spec.json", "snapshots.jsonl", "provenance.json")
+WEIGHTS, LOCK, FAILURE = "weights.safetensors", "lock", "failure.txt"
 BEFORE = ".before"
-"""Ends the names of what a finished record held while its run is trained anew."""
+"""Ends the names of what a finished record held while its run is trained anew; records are not read by it."""
 BUSY = "another process is writing it"
 WATCHED = "watch"
 """The engine of a watched model, which has no spec."""
+AT_THE_END = ("null_q99", "stage_cos", "rewind")
+"""Per-tap fields of a last snapshot at any tier; what could not be measured is a series of None, and not empty."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +64,20 @@ class Record:
         return self.provenance.status != "running"
 
 
+def lacks(record: Record) -> tuple[str, ...]:
+    """Fields that its tier asks for at the end of a run by now, and a record from before lacks: drawn, but not kept.
+
+    None of one that diverged. Of frozen blocks only the accuracy is asked at tier quick.
+    """
+    spec = record.spec
+    if spec is None or record.provenance.status != "complete" or (spec.frozen and spec.tier == "quick"):
+        return ()
+    last = record.last
+    found = tuple(name for name in AT_THE_END if not getattr(last.taps, name))
+    measured = spec.tier != "quick" and any(value is not None for value in last.taps.descent)
+    return (*found, "descent_turns") if measured and last.descent_turns < DESCENT_TURNS else found
+
+
 @cache
 def adapter(kind: Any) -> Any:
     """What checks a file's content against a dataclass."""
@@ -83,7 +92,7 @@ def run_folder(root: Path, spec: RunSpec) -> Path:
 
 
 class RecordWriter:
-    """Writes one run's record; holds the run's lock from `open` to `close`."""
+    """Writes one run's record; holds the run's lock while it is `open`."""
 
     def __init__(self, root: Path, spec: RunSpec):
         self.spec = spec
@@ -94,8 +103,7 @@ class RecordWriter:
         """Create the folder and take the lock; refuse a folder of another spec."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with _locked(self.folder / LOCK):
-            stored = self.folder / SPEC
-            if stored.exists() and _holds_other_spec(self.folder, self.spec):
+            if _holds_other_spec(self.folder, self.spec):
                 raise CreditscopeError(
                     f"Expected {self.folder} to be empty or to hold this run, but it holds a record of "
                     "another spec. Choose another output folder; nothing was overwritten."
@@ -115,17 +123,17 @@ class RecordWriter:
         """Start the record anew; one that was finished is not, from here on, but is kept beside until this one is."""
         stored = self.read_provenance()
         if stored is not None and stored.status != "running":
-            for name in (SPEC, SNAPSHOTS, PROVENANCE):
+            for name in FILES:
                 if (self.folder / name).exists():
-                    write_atomically(_beside(self.folder / name), (self.folder / name).read_text(encoding="utf-8"))
+                    write_atomically(self.folder / f"{name}{BEFORE}", (self.folder / name).read_text(encoding="utf-8"))
         (self.folder / PROVENANCE).unlink(missing_ok=True)
         write_atomically(self.folder / SPEC, _dump(self.spec) + "\n")
         (self.folder / SNAPSHOTS).write_text("")
 
     def forget_before(self) -> None:
         """Remove what the record held before it was begun anew: the new one is finished."""
-        for name in (SPEC, SNAPSHOTS, PROVENANCE):
-            _beside(self.folder / name).unlink(missing_ok=True)
+        for name in FILES:
+            (self.folder / f"{name}{BEFORE}").unlink(missing_ok=True)
 
     def cut(self, lines: int) -> None:
         """Keep the first lines, those that the checkpoint knows of; what came after is measured again."""
@@ -150,7 +158,6 @@ class RecordWriter:
             os.fsync(file.fileno())
 
     def write_provenance(self, provenance: Provenance) -> None:
-        """Replace provenance.json."""
         write_atomically(self.folder / PROVENANCE, json.dumps(asdict(provenance), indent=1) + "\n")
 
 
@@ -182,11 +189,6 @@ def write_atomically(path: Path, text: str) -> None:
     part = path.with_name(path.name + ".part")
     part.write_text(text, encoding="utf-8")
     os.replace(part, path)
-
-
-def _beside(path: Path) -> Path:
-    """Where a file of a finished record is kept while its run is trained anew; not a name that records are read by."""
-    return path.with_name(path.name + BEFORE)
 
 
 def _dump(value: Any) -> str:
@@ -256,18 +258,15 @@ def read_record(folder: Path) -> Record:
         provenance = adapter(Provenance).validate_python(raw)
         lines = (folder / SNAPSHOTS).read_text(encoding="utf-8").splitlines()
         snapshots = tuple(adapter(Snapshot).validate_python(json.loads(line, parse_constant=_refuse)) for line in lines)
+        if (spec is None) != (provenance.engine == WATCHED):
+            raise CreditscopeError("Expected a spec, or null for a watched model, but got the other.")
+        check_whole(spec, provenance, snapshots)
+        if spec is not None and not folder.name.endswith(spec.digest()):
+            raise CreditscopeError(
+                f"Expected a spec with the hash in its name, but got {spec.digest()}. It was edited or renamed."
+            )
     except (OSError, ValueError) as error:
         raise CreditscopeError(f"Record {folder.name} cannot be read: {first_words(error)}.") from error
-    if (spec is None) != (provenance.engine == WATCHED):
-        raise CreditscopeError(
-            f"Record {folder.name} cannot be read: Expected a spec, or null for a watched model, but got the other."
-        )
-    check_whole(folder.name, spec, provenance, snapshots)
-    if spec is not None and not folder.name.endswith(spec.digest()):
-        raise CreditscopeError(
-            f"Record {folder.name} cannot be read: Expected a spec with the hash in its name, "
-            f"but got {spec.digest()}. It was edited or renamed."
-        )
     return Record(spec, provenance, snapshots, folder)
 
 
@@ -277,18 +276,17 @@ def stored_record(root: Path, spec: RunSpec, *, problems: list[str], whole: bool
     `whole`: only if it holds all that its tier measures by now.
     """
     folder = run_folder(root, spec)
-    if not (folder / PROVENANCE).exists() or is_unfinished(folder):
+    if is_unfinished(folder):
         return None  # the writer goes on from its checkpoint, or starts anew
     try:
         record = read_record(folder)
     except CreditscopeError as error:
-        if (folder / SPEC).exists() and _holds_other_spec(folder, spec):
-            return None  # the writer will refuse it
-        if _is_being_written(folder):
+        if _holds_other_spec(folder, spec) or _is_being_written(folder):
             return None  # the writer will refuse it
         aside = next(p for i in range(10_000) if not (p := folder.with_name(f"damaged-{i}-{folder.name}")).exists())
         os.replace(folder, aside)
-        (aside / SPEC).rename(aside / f"{SPEC}.damaged") if (aside / SPEC).exists() else None
+        with suppress(FileNotFoundError):
+            (aside / SPEC).rename(aside / f"{SPEC}.damaged")
         problems.append(f"{error} Set aside as {aside.name}.")
         return None
     return record if record.finished and not (whole and lacks(record)) else None
@@ -296,15 +294,15 @@ def stored_record(root: Path, spec: RunSpec, *, problems: list[str], whole: bool
 
 def begun_by(root: Path, spec: RunSpec) -> str | None:
     """The engine that an unfinished run was begun with (loop or stacked), if it was begun."""
-    folder = run_folder(root, spec)
-    if not is_unfinished(folder):
+    raw = _raw_provenance(run_folder(root, spec))
+    if raw.get("status") != "running":
         return None
-    return "loop" if _raw_provenance(folder).get("engine") == "loop" else "stacked"
+    return "loop" if raw.get("engine") == "loop" else "stacked"
 
 
 def is_unfinished(folder: Path) -> bool:
-    """Whether the record itself says that its run has not come to its end."""
-    return _raw_provenance(folder).get("status") == "running"
+    """Whether the record itself says that its run has not come to its end, or that is yet to be said."""
+    return not (folder / PROVENANCE).exists() or _raw_provenance(folder).get("status") == "running"
 
 
 def _raw_provenance(folder: Path) -> dict[str, Any]:
@@ -325,6 +323,7 @@ def _is_being_written(folder: Path) -> bool:
 
 
 def _holds_other_spec(folder: Path, spec: RunSpec) -> bool:
+    """Not if it holds none that can be read."""
     try:
         stored = json.loads((folder / SPEC).read_text())
         return (LATER_FIELDS | stored if isinstance(stored, dict) else stored) != asdict(spec)

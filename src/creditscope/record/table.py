@@ -14,8 +14,7 @@ import numpy as np
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.record.schema import Facts, Number, Snapshot, TapMeasures
 from creditscope.record.spec import FREE_FIELDS, RULE_FIELDS, TIERS
-from creditscope.record.store import Record
-from creditscope.record.validate import lacks
+from creditscope.record.store import Record, lacks
 
 SCALARS = tuple(f.name for f in fields(Snapshot) if f.type == Number)
 """Numbers of the whole net."""
@@ -127,9 +126,7 @@ def method_name(record: Record) -> str:
 
 
 def _setting(record: Record) -> str:
-    if record.spec is None:
-        return repr(record.facts.taps)
-    return repr(record.spec.setting(without=RULE_FIELDS))
+    return repr(record.spec.setting(without=RULE_FIELDS) if record.spec else record.facts.taps)
 
 
 def _seed(record: Record) -> int:

@@ -5,9 +5,8 @@ Yang, Cohen & Salakhutdinov, "Revisiting semi-supervised learning with graph emb
 
 import numpy as np
 
-from creditscope.tasks._files import DataFiles
-from creditscope.tasks._pickle import read_pickle
-from creditscope.tasks._task import GraphTask, clean_adjacency
+from creditscope.tasks import GraphTask, clean_adjacency
+from creditscope.tasks._files import DataFiles, read_pickle
 
 HOME = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
 PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")

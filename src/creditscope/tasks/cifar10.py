@@ -10,8 +10,7 @@ import numpy as np
 
 from creditscope.errors import CreditscopeError
 from creditscope.tasks import ImageSettings, Task, register_task
-from creditscope.tasks._files import DataFiles
-from creditscope.tasks._pickle import read_pickle
+from creditscope.tasks._files import DataFiles, read_pickle
 
 HOME = "https://www.cs.toronto.edu/~kriz"
 IMAGE = 3 * 32 * 32

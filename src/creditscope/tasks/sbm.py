@@ -6,8 +6,7 @@ Deshpande et al., "Contextual stochastic block models" (NeurIPS 2018).
 import numpy as np
 
 from creditscope.errors import CreditscopeError
-from creditscope.tasks import GraphTask, register_task
-from creditscope.tasks._task import clean_adjacency
+from creditscope.tasks import GraphTask, clean_adjacency, register_task
 
 LABELLED, VALIDATION_SHARE = 20, 0.25
 GRAPH_SEED = 1

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from creditscope.losses import RowErrors, errors_function
 from creditscope.measure.observation import exact_weight_gradients, gather_facts
 from creditscope.measure.snapshot import LastStep
-from creditscope.nets._dropout import seed_dropout, set_dropout_step
+from creditscope.nets._layers import seed_dropout, set_dropout_step
 from creditscope.record.schema import Facts
 from creditscope.record.spec import RunSpec
 from creditscope.registry import NETS

@@ -16,7 +16,7 @@ from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowErrors, errors_function
 from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import LastStep
-from creditscope.nets._dropout import HashDropout
+from creditscope.nets._layers import HashDropout
 from creditscope.record.spec import RunSpec
 from creditscope.stack import Batch, StackedNet
 from creditscope.train.data import EpochPlan

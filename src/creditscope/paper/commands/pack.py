@@ -47,7 +47,7 @@ class Pack:
         """Load, write, and say what was left out."""
         from creditscope.paper.studies import find_missing
         from creditscope.record import load_records
-        from creditscope.record.bundle import SUFFIX
+        from creditscope.record.load import SUFFIX
 
         source, problems = choose_records(self.records, self.by_name), []
         records = load_records(source, problems=problems)
@@ -81,7 +81,7 @@ class Pack:
 
     def _share_out(self, records: Sequence["Record"]) -> list[StudyShare]:
         from creditscope.paper.studies import find_wanted, studies_at
-        from creditscope.record.bundle import SUFFIX
+        from creditscope.record.load import SUFFIX
 
         shares, taken = [], set()
         for study in studies_at(self.scale):

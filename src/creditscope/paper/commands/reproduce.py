@@ -56,7 +56,7 @@ class Reproduce:
         from creditscope.paper.studies import find_wanted, resolve_study, studies_at
         from creditscope.paper.studies._study import plan_union, train_runs
         from creditscope.record import load_records
-        from creditscope.record.validate import lacks
+        from creditscope.record.store import lacks
 
         asked = {"scale": self.scale, "only": sorted(set(self.only))}
         clock, problems = _Clock(self.records / SUMMARY, asked), []

@@ -16,7 +16,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.paper.studies import Study, choose_scale, over_seeds, register_study
 from creditscope.paper.studies._recipes import DEMO, FROZEN, PAPER, SEEDS
 from creditscope.record import Provenance, Record, Snapshot
-from creditscope.record.bundle import DIGITS, rounded
+from creditscope.record.load import DIGITS, rounded
 from creditscope.record.schema import READABLE
 from creditscope.record.store import WEIGHTS, adapter, first_words, write_atomically
 

@@ -1,10 +1,12 @@
 """Bundles: what is shipped says what the records said, to six digits; what is damaged is named, the rest kept."""
 
+import gc
 import json
 import lzma
 import math
 import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,8 @@ from hypothesis import strategies as st
 
 from creditscope.auditing import audit
 from creditscope.errors import CreditscopeError
-from creditscope.record import Record, bundle, load_records, read_bundle, write_bundle
-from creditscope.record.bundle import rounded, thin
+from creditscope.record import Record, load, load_records, read_bundle, write_bundle
+from creditscope.record.load import rounded, thin
 from creditscope.record.schema import SCHEMA_VERSION
 
 THINNED = [*range(17), *range(18, 33, 2), *range(36, 65, 4), *range(72, 97, 8), 100]
@@ -29,20 +31,15 @@ def every_epoch(seed: int, *, epochs: int = 100, **others: Any) -> Record:
     return make_record(seed=seed, epochs=epochs, snapshots=snapshots, **others)
 
 
-def numbers(record: Record) -> list:
-    """Every leaf of what was measured."""
-    found = []
+def leaves(value: Any) -> list:
+    """What is in nested containers."""
+    if isinstance(value, dict | list | tuple):
+        return [leaf for inner in (value.values() if isinstance(value, dict) else value) for leaf in leaves(inner)]
+    return [value]
 
-    def visit(value: Any) -> None:
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else None
-        if inner is None:
-            found.append(value)
-        else:
-            for one in inner:
-                visit(one)
 
-    visit([asdict(s) for s in record.snapshots])
-    return found
+def lines_of(path: Path) -> list[bytes]:
+    return lzma.decompress(path.read_bytes()).splitlines(keepends=True)
 
 
 class TestRoundTrip:
@@ -60,7 +57,8 @@ class TestRoundTrip:
         (found,) = load_records(tmp_path)
         assert (found.spec, found.path) == (record.spec, tmp_path / "a.jsonl.xz")  # its floats are part of its hash
         assert found.provenance == record.provenance
-        for was, now in zip(numbers(record), numbers(found), strict=True):
+        before, after = (leaves([asdict(s) for s in r.snapshots]) for r in (record, found))
+        for was, now in zip(before, after, strict=True):
             if isinstance(was, float):
                 assert math.isclose(was, now, rel_tol=5.1e-6)
                 assert (was == 0, math.copysign(1, was)) == (now == 0, math.copysign(1, now))
@@ -77,7 +75,7 @@ class TestRoundTrip:
         assert abs(found - x) <= 5.1e-6 * abs(x) or abs(x) < 1e-300
         assert rounded([x, math.nextafter(x, math.inf)], 6) == sorted(rounded([x, math.nextafter(x, math.inf)], 6))
 
-    def test_snapshots_are_thinned_but_for_some_seeds(self, tmp_path):
+    def test_snapshots_are_thinned_but_for_some_seeds_and_the_file_says_so(self, tmp_path):
         records = [every_epoch(42), every_epoch(7), every_epoch(8, epochs=7)]
         write_bundle(records, tmp_path / "a.jsonl.xz")
         whole, thinned, short = load_records(tmp_path)
@@ -87,30 +85,29 @@ class TestRoundTrip:
         for found in (whole, thinned):
             assert [s.epoch for s in found.snapshots if s.weights] == [0, 1, 2, 4, 8, 16, 32, 64, 100]
             assert [s.epoch for s in found.snapshots if s.correct] == [100]
-
-    def test_the_file_says_what_was_done(self, tmp_path):
-        write_bundle([every_epoch(42), every_epoch(7)], tmp_path / "a.jsonl.xz")
         header, *lines = [json.loads(line) for line in lines_of(tmp_path / "a.jsonl.xz")]
         assert header == {
             "format": "creditscope bundle",
             "schema_version": SCHEMA_VERSION,
-            "runs": 2,
+            "runs": 3,
             "digits": 6,
             "every_epoch": [42, 123, 456],
         }
-        assert [line["left_out"] for line in lines] == [0, 101 - len(THINNED)]
+        assert [line["left_out"] for line in lines] == [0, 101 - len(THINNED), 0]
         assert lines[0]["snapshots"][0]["loss"] == 0.333333
 
     def test_packing_again_adds_to_what_was_left_out(self, tmp_path, monkeypatch):
-        write_bundle([every_epoch(42), every_epoch(7)], tmp_path / "a.jsonl.xz")
-        again = load_records(tmp_path / "a.jsonl.xz")
-        assert [record.left_out for record in again] == [0, 101 - len(THINNED)]
-        write_bundle(again, tmp_path / "b.jsonl.xz")
-        assert [record.left_out for record in load_records(tmp_path / "b.jsonl.xz")] == [0, 101 - len(THINNED)]
-        monkeypatch.setattr(bundle, "EVERY_EPOCH", ())
-        write_bundle(again, tmp_path / "c.jsonl.xz")
-        assert [record.left_out for record in load_records(tmp_path / "c.jsonl.xz")] == [101 - len(THINNED)] * 2
+        def pack(records: list[Record]) -> tuple[list[Record], list[int]]:
+            write_bundle(records, tmp_path / "a.jsonl.xz")
+            found = load_records(tmp_path)
+            return found, [record.left_out for record in found]
+
+        thinned = 101 - len(THINNED)
         assert every_epoch(7).left_out == 0
+        again, left_out = pack([every_epoch(42), every_epoch(7)])
+        assert left_out == pack(again)[1] == [0, thinned]
+        monkeypatch.setattr(load, "EVERY_EPOCH", ())
+        assert pack(again)[1] == [thinned, thinned]
 
     def test_one_snapshot_is_first_and_last(self):
         (kept,) = thin(make_record(snapshots=[make_snapshot(correct="AA==")]))
@@ -162,9 +159,15 @@ class TestFind:
         cards = json.dumps(found.to_dict()) + " ".join(map(str, found.cards()))
         assert re.search(r"mnist1d-resmlp-dfa-s1-[0-9a-f]{12}", cards)
 
-
-def lines_of(path: Path) -> list[bytes]:
-    return lzma.decompress(path.read_bytes()).splitlines(keepends=True)
+    @pytest.mark.parametrize("was_on", [True, False])
+    def test_the_collector_is_left_as_it_was(self, was_on):
+        (gc.enable if was_on else gc.disable)()
+        try:
+            with pytest.raises(ZeroDivisionError), load.collection_paused():
+                print(1 / gc.isenabled())  # fails because it is off
+            assert gc.isenabled() == was_on
+        finally:
+            gc.enable()
 
 
 def rewrite(path: Path, lines: list[bytes]) -> None:
@@ -172,43 +175,35 @@ def rewrite(path: Path, lines: list[bytes]) -> None:
         file.writelines(lines)
 
 
-def in_line(**changes: Any):
+def in_line(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
     """Edit the second run."""
 
     def spoil(path: Path) -> None:
         lines = lines_of(path)
-        lines[2] = json.dumps(json.loads(lines[2]) | changes).encode() + b"\n"
-        rewrite(path, lines)
+        changed = change(lines[2])
+        assert changed != lines[2]
+        rewrite(path, [*lines[:2], changed, *lines[3:]])
 
     return spoil
 
 
-def in_text(old: str, new: str):
-    def spoil(path: Path) -> None:
-        lines = lines_of(path)
-        assert old.encode() in lines[2]
-        lines[2] = lines[2].replace(old.encode(), new.encode(), 1)
-        rewrite(path, lines)
-
-    return spoil
+def in_text(old: str, new: str) -> Callable[[Path], None]:
+    return in_line(lambda line: line.replace(old.encode(), new.encode(), 1))
 
 
-def replace_line(text: bytes):
-    return lambda path: rewrite(path, [*lines_of(path)[:2], text, lines_of(path)[3]])
+def in_fields(**changes: Any) -> Callable[[Path], None]:
+    return in_line(lambda line: json.dumps(json.loads(line) | changes).encode() + b"\n")
 
 
 HASH = r"Expected a spec with the hash in its name, but got [0-9a-f]{12}. It was edited"
 DAMAGED_LINES = {
-    "half a line": (
-        lambda path: rewrite(path, [*lines_of(path)[:2], lines_of(path)[2][:900] + b"\n", lines_of(path)[3]]),
-        "Invalid JSON",
-    ),
-    "no JSON": (replace_line(b"\xff\xfe\n"), "Invalid JSON"),
-    "deep nesting": (replace_line(b"[" * 100_000 + b"\n"), "recursion limit"),
-    "empty line": (replace_line(b"\n"), "Invalid JSON"),
-    "a list": (replace_line(b"[]\n"), "Input should be an object"),
+    "half a line": (in_line(lambda line: line[:900] + b"\n"), "Invalid JSON"),
+    "no JSON": (in_line(lambda _: b"\xff\xfe\n"), "Invalid JSON"),
+    "deep nesting": (in_line(lambda _: b"[" * 100_000 + b"\n"), "recursion limit"),
+    "empty line": (in_line(lambda _: b"\n"), "Invalid JSON"),
+    "a list": (in_line(lambda _: b"[]\n"), "Input should be an object"),
     "edited spec": (in_text('"lr":0.001', '"lr":0.5'), HASH),
-    "renamed": (in_line(run="another"), HASH),
+    "renamed": (in_fields(run="another"), HASH),
     "NaN": (in_text('"loss":0.9', '"loss":NaN'), "finite number"),
     "infinite": (in_text('"loss":0.9', '"loss":1e999'), "finite number"),
     "huge real": (in_text('"loss":0.9', f'"loss":1{"0" * 400}'), "finite number"),
@@ -222,7 +217,7 @@ DAMAGED_LINES = {
     "truth for a count": (in_text('"rows":1000', '"rows":true'), "valid integer"),
     "missing list": (in_text('"h_rms":', '"other":'), "Field required"),
     "short list": (in_text('"h_norm":[11.0,', '"h_norm":['), "Expected 5 taps and 2 weights in every list"),
-    "no snapshots": (in_line(snapshots=[]), "Expected snapshots to epoch 1, but the last is none"),
+    "no snapshots": (in_fields(snapshots=[]), "Expected snapshots to epoch 1, but the last is none"),
     "other version": (
         in_text(f'"schema_version":{SCHEMA_VERSION}', '"schema_version":99'),
         "Expected schema version 2 or 3, but got 99",
@@ -288,12 +283,8 @@ class TestDamage:
 
     def test_a_file_cut_short_gives_what_came_before(self, tmp_path):
         rng = np.random.default_rng(0)
-        records = [
-            make_record(seed=s, taps={"cos": tuple(rng.uniform(size=5))}, snapshots=None, epochs=1) for s in range(40)
-        ]
-        records = [
-            replace(r, snapshots=tuple(replace(s, correct=rng.bytes(2000).hex()) for s in r.snapshots)) for r in records
-        ]
+        snapshots = [[make_snapshot(epoch=e, correct=rng.bytes(2000).hex()) for e in (0, 1)] for _ in range(40)]
+        records = [make_record(seed=seed, snapshots=own) for seed, own in enumerate(snapshots)]
         path = tmp_path / "a.jsonl.xz"
         write_bundle(records, path)
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])

@@ -1,14 +1,15 @@
 """Records from before something was measured: they are read and drawn, and trained anew where runs are trained."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from builders import make_facts, make_record, make_snapshot, write_record
 
 from creditscope.errors import UnfinishedError
 from creditscope.record import Record, RecordWriter, load_records, read_record, stored_record
+from creditscope.record.store import lacks
 from creditscope.record.table import richness
-from creditscope.record.validate import lacks
 from creditscope.train.execute import run_all
 from creditscope.train.plan import plan_run
 
@@ -63,59 +64,39 @@ class TestOnDisk:
     def test_it_is_read_but_not_taken_for_whole(self, tmp_path):
         record = poor(make_record(), "rewind")
         folder = write_record(tmp_path, record)
-        assert record.spec is not None
         assert stored_record(tmp_path, record.spec, problems=[]) == read_record(folder)
         assert stored_record(tmp_path, record.spec, problems=[], whole=True) is None
         with RecordWriter(tmp_path, record.spec).open() as writer:
             assert writer.finished_meanwhile() is None
 
     def test_a_record_that_is_begun_anew_is_not_finished(self, tmp_path):
-        record = make_record()
-        assert record.spec is not None
+        record, problems = make_record(), []
         write_record(tmp_path, record)
         with RecordWriter(tmp_path, record.spec).open() as writer:
             assert writer.finished_meanwhile() == "complete"
             writer.begin()
-        problems: list[str] = []
-        assert stored_record(tmp_path, record.spec, problems=problems) is None
-        assert problems == []
+        assert (stored_record(tmp_path, record.spec, problems=problems), problems) == (None, [])
 
-    def test_what_is_trained_anew_is_kept_until_that_is_finished(self, tmp_path):
+    def test_the_run_is_trained_anew_in_its_place_and_kept_until_that_is_finished(self, tmp_path):
         given = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "epochs": 1, "tier": "quick"}
         specs = [plan_run(**given, eval_rows=32, snapshot_every=0, seed=seed) for seed in (1, 2)]
-        whole = run_all(specs, tmp_path, jobs=1, device="cpu")
+        how: dict[str, Any] = {"jobs": 1, "device": "cpu", "problems": []}
+        whole = run_all(specs, tmp_path, **how)
         for record in whole:
             write_record(tmp_path, replace(poor(record, "rewind"), path=None))
-        folder = whole[0].path
-        assert folder is not None
-        names = ("spec.json", "snapshots.jsonl", "provenance.json")
+        with pytest.raises(UnfinishedError):
+            run_all(specs, tmp_path, **how, time_limit=0)
+        assert how["problems"] == []  # nothing is trained
+        names, folder = ("spec.json", "snapshots.jsonl", "provenance.json"), whole[0].path
         old = {name: (folder / name).read_bytes() for name in names}
         for _ in range(2):  # what was begun anew and stopped is not taken for the finished one
             with RecordWriter(tmp_path, specs[0]).open() as writer:
                 writer.begin()
         assert {name: (folder / f"{name}.before").read_bytes() for name in names} == old
-        problems: list[str] = []
-        assert [r.spec for r in load_records(tmp_path, problems=problems)] == [specs[1]]
-        problems.clear()
-        assert [r.snapshots for r in run_all(specs, tmp_path, jobs=1, device="cpu", problems=problems)] == [
-            r.snapshots for r in whole
-        ]
-        assert problems == ["1 record lacks what is measured by now and is trained again."]
+        assert [r.spec for r in load_records(tmp_path, problems=[])] == [specs[1]]
+        again = run_all(specs, tmp_path, **how)
+        assert [r.snapshots for r in again] == [r.snapshots for r in whole]
+        assert how["problems"] == ["1 record lacks what is measured by now and is trained again."]
+        assert all(r.provenance.started for r in again)
         assert not list(tmp_path.rglob("*.before"))
-
-    def test_the_run_is_trained_anew_in_its_place(self, tmp_path):
-        net = {"depth": 1, "width": 8}
-        spec = plan_run(task="digits", net_options=net, epochs=1, tier="quick", eval_rows=32, snapshot_every=0)
-        (record,) = run_all([spec], tmp_path, jobs=1, device="cpu")
-        assert record.path is not None
-        write_record(tmp_path, replace(poor(record, "rewind"), path=None))
-        problems: list[str] = []
-        with pytest.raises(UnfinishedError):
-            run_all([spec], tmp_path, jobs=1, device="cpu", time_limit=0, problems=problems)
-        assert problems == []  # nothing is trained
-        (again,) = run_all([spec], tmp_path, jobs=1, device="cpu", problems=problems)
-        assert problems == ["1 record lacks what is measured by now and is trained again."]
-        assert not list(record.path.glob("*.before"))
-        assert again.provenance.started != ""
-        assert again.snapshots == record.snapshots
-        assert [path.name for path in tmp_path.iterdir()] == [record.path.name]
+        assert {path.name for path in tmp_path.iterdir()} == {r.path.name for r in whole}
