@@ -30,7 +30,6 @@ from creditscope.rules import (
     CreditContext,
     Rule,
     TapRule,
-    WeightRule,
     apply_rule,
     make_rule,
     transport_of,
@@ -240,7 +239,7 @@ class Scope:
         precision = str(next(self.model.parameters()).dtype).removeprefix("torch.")
         facts |= {"stem_tap": self.stem, "precision": precision, "trainer": False}
         known = gather_facts(self.rule, application, **facts)
-        if isinstance(self.rule, TapRule):  # the model was trained otherwise: nothing here is this rule's doing
+        if self.rule.local:  # the model was trained otherwise: nothing here is this rule's doing
             known = replace(known, rule=replace(known.rule, label=f"{known.rule.label}, measured only"))
         return known
 
@@ -299,20 +298,20 @@ def watch(
         chosen = transport.rule if transport else make_rule("bp")
     else:
         chosen = make_rule(rule)
-        if transport and isinstance(chosen, WeightRule):
+        if transport and not chosen.local:
             if type(chosen) is not type(transport.rule):
                 raise CreditscopeError(
                     f"Expected to watch this model under {transport.rule.name!r}, which it was converted to, but got "
                     f"{chosen.name!r}. Leave rule= out."
                 )
             chosen = transport.rule
-        if isinstance(chosen, WeightRule) and chosen.needs_feedback and transport is None:
+        if not chosen.local and chosen.needs_feedback and transport is None:
             raise CreditscopeError(
                 f"Expected a model converted to rule {chosen.name!r} before it is watched under it, but it has "
                 f"no feedback. Call creditscope.convert(model, {chosen.name!r}, ...) first."
             )
     names = _name_taps(model, taps, stem)
-    if isinstance(chosen, TapRule) and chosen.learns_feedback:
+    if chosen.local and chosen.learns_feedback:
         raise CreditscopeError(
             f"Expected a rule whose feedback is fixed, but {chosen.name!r} learns it in training, and a watched model "
             "is not trained here. Train it by creditscope.run."
@@ -347,7 +346,7 @@ def convert(
       exact gradient (2): 2.weight, 2.bias
     """
     chosen = make_rule(rule, options)
-    if not isinstance(chosen, WeightRule) or not chosen.needs_feedback:
+    if chosen.local or not chosen.needs_feedback:
         raise CreditscopeError(
             f"Expected a weight rule such as 'fa' to convert a model to, but got {chosen.name!r}. {BY_TAP_RULE}"
         )

@@ -173,7 +173,9 @@ def _forward(
         )
     if not isinstance(output, Tensor):
         raise CreditscopeError(f"Expected the model to return one tensor, but got {_describe(output)}.")
-    return Forward(inputs, output, [kept[t] for t in taps], [passed[t] for t in taps], tuple(kept), gate or Gate(), tensors)
+    return Forward(
+        inputs, output, [kept[t] for t in taps], [passed[t] for t in taps], tuple(kept), gate or Gate(), tensors
+    )
 
 
 def gradients_at(

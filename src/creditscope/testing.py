@@ -1,5 +1,6 @@
 """A test kit for rules: `assert_rule` checks a rule of your own as the built-in ones are checked."""
 
+import copy
 from dataclasses import replace
 
 import torch
@@ -10,7 +11,7 @@ from creditscope.measure.observation import Observation, observe
 from creditscope.nets.resmlp import ResMLP
 from creditscope.nets.vit import ViT
 from creditscope.rng import generator, global_stream
-from creditscope.rules import Application, Rule, apply_rule, make_rule
+from creditscope.rules import Application, AppliedRule, Rule, apply_rule, make_rule
 from creditscope.stack import pattern_of
 from creditscope.taps import resolve_taps
 
@@ -108,16 +109,23 @@ def _check_credit(first: Application, second: Application) -> Observation:
 
 def _check_noise(application: Application, seen: Observation) -> None:
     applied = application.applied
-    assert isinstance(applied, AppliedTapRule), "Expected a tap rule where draws_noise is set, but got a weight rule."
-    after = {"redraw": applied.rule.redraw(applied.feedback, 1), "a step of learn_feedback": applied.feedback}
-    if applied.rule.learns_feedback:
-        after["a step of learn_feedback"] = applied.learned(_data(type(applied.net))[0])
-    for what, feedback in after.items():
-        drawn = _observe(replace(application, applied=replace(applied, feedback=list(feedback))))
+    for what, other in {"another draw": _redrawn(applied), "a step of training": applied}.items():
+        if other is applied:
+            _backward(application)
+        drawn = _observe(replace(application, applied=other))
         assert any(not torch.equal(*pair) for pair in zip(drawn.credits, seen.credits, strict=True)), (
             f"Expected other credit after {what} of a rule that sets draws_noise, but it is the same. Keep a counter "
             "among the feedback, and set learns_feedback."
         )
+
+
+def _redrawn(applied: AppliedRule) -> AppliedRule:
+    """With the noise of the next step."""
+    if applied.rule.local:
+        return replace(applied, feedback=applied.rule.redraw(applied.feedback, 1))
+    net = copy.deepcopy(pattern_of(applied.net))
+    net.load_state_dict({**net.state_dict(), **applied.next_memories(1)})
+    return replace(applied, net=net)
 
 
 def _check_frozen(application: Application) -> None:

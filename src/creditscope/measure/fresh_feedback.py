@@ -8,7 +8,8 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from creditscope.measure.alignment import measure_alignment
 from creditscope.measure.functional_net import Subject, feedback_names, mapped, together
@@ -17,9 +18,9 @@ from creditscope.measure.observation import Observation
 from creditscope.measure.weights import Direction
 from creditscope.record.schema import OWN_DRAWS
 from creditscope.rng import generator
-from creditscope.rules import AppliedTapRule, CreditContext, FeedbackLinear, WeightRule
+from creditscope.rules import Feedback, restore
 from creditscope.stack import StackedNet
-from creditscope.taps import gradients_at, watch_forward
+from creditscope.taps import Forward, Gate, gradients_at, watch_forward
 
 FRESH_DRAWS = 20
 """Draws of all feedback."""
@@ -38,9 +39,13 @@ def measure_fresh(subject: Subject, seen: Observation, gradients: Sequence[UnitR
 
 def fresh_streams(subject: Subject, draws: int) -> list[torch.Generator]:
     """Where the first so many draws come from; none for a rule without feedback."""
+    return [generator(subject.seed, "fresh feedback", draw) for draw in range(draws if has_memory(subject) else 0)]
+
+
+def has_memory(subject: Subject) -> bool:
+    """Whether the rule has tensors of its own that are drawn."""
     applied = subject.applied
-    has_feedback = applied.feedback if isinstance(applied, AppliedTapRule) else feedback_names(subject.net)
-    return [generator(subject.seed, "fresh feedback", draw) for draw in range(draws if has_feedback else 0)]
+    return bool(tree_flatten(applied.feedback)[0]) or (applied.rule.remembers and bool(feedback_names(subject.net)))
 
 
 def fresh_cosines(
@@ -61,42 +66,30 @@ def fresh_credits(
     """The credit that the feedback of each stream gives at every tap, (draws, *state); or what `take` makes of it."""
     chunk = together(seen.output.device, sum(h.numel() for h in seen.states))
     applied, anatomy = subject.applied, subject.applied.anatomy
-    if isinstance(applied, AppliedTapRule):
+    if applied.rule.local:
         drawn = [applied.rule.draw_feedback(anatomy.shapes, anatomy.classes, stream) for stream in streams]
-        return of_feedback(subject, applied, seen, drawn, take, chunk)
+        return of_feedback(subject, seen, drawn, take, chunk)
     drawn = _redrawn_weights(subject, streams)
     parts = [_weight_rule(subject, seen, drawn[i : i + chunk], take) for i in range(0, len(drawn), chunk)]
     return [torch.cat(found) for found in zip(*parts, strict=True)]
 
 
 def of_feedback(
-    subject: Subject,
-    applied: AppliedTapRule,
-    seen: Observation,
-    drawn: Sequence[Sequence[Tensor]],
-    take: Take,
-    chunk: int = 1,
+    subject: Subject, seen: Observation, drawn: Sequence[Feedback], take: Take, chunk: int = 1
 ) -> list[Tensor]:
     """What `take` makes of the credit that each of the `drawn` feedbacks gives on what was seen, stacked over them.
 
-    No forward is needed: only the feedback is another.
+    The forward is that which was seen: only the feedback is another.
     """
-    rule, anatomy = applied.rule, applied.anatomy
-    stacked = [torch.stack(b).to(own) for b, own in zip(zip(*drawn, strict=True), applied.feedback, strict=True)]
+    applied = subject.applied
+    forward = Forward(subject.inputs, seen.output, seen.states, [], (), Gate(), subject.tensors)
+    own, shape = tree_flatten(applied.feedback)
+    each = zip(*(tree_flatten(one)[0] for one in drawn), strict=True)
+    stacked = [torch.stack(b).to(mine) for b, mine in zip(each, own, strict=True)]
 
     def taken(*feedback: Tensor) -> tuple[Tensor, ...]:
-        context = CreditContext(
-            error=seen.errors.error,
-            output=seen.errors.output,
-            target=seen.errors.target,
-            states=seen.states,
-            feedback=feedback,
-            top_gradient=seen.exact[-1] if rule.needs_top_gradient else None,
-            inputs=subject.inputs,
-            mask=subject.mask,
-            class_token=anatomy.class_token,
-        )
-        return tuple(take(rule.credit(context)))
+        given = tree_unflatten(feedback, shape)
+        return tuple(take(applied.credits(forward, seen.errors, seen.exact[-1], "none", given)[0]))
 
     return list(mapped(taken, *stacked, chunk=chunk))
 
@@ -127,27 +120,15 @@ def _redrawn_weights(subject: Subject, streams: Sequence[torch.Generator]) -> li
     the rule scales feedback by weights that have grown since.
     """
     rule, scratch = copy.deepcopy(subject.applied.rule), copy.deepcopy(subject.net)
-    assert isinstance(rule, WeightRule)
     with torch.no_grad():
         for name, parameter in scratch.named_parameters():
             parameter.copy_(subject.tensors[name])
     found = []
     for stream in streams:
-        _make_plain(scratch)
-        rule.convert(scratch, subject.applied.anatomy, stream)
+        rule.convert(restore(scratch), subject.applied.anatomy, stream)
         names = feedback_names(scratch).values()
         found.append({name: _resized(scratch.get_buffer(name), subject.tensors[name]) for name in names})
     return found
-
-
-def _make_plain(net: nn.Module) -> None:
-    """Ordinary layers in place of converted ones."""
-    plain: dict[nn.Module, nn.Linear] = {}
-    for name, layer in list(net.named_modules(remove_duplicate=False)):
-        if isinstance(layer, FeedbackLinear):
-            linear = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None, device="meta")
-            linear.weight, linear.bias = layer.weight, layer.bias
-            net.set_submodule(name, plain.setdefault(layer, linear))
 
 
 def _resized(fresh: Tensor, own: Tensor) -> Tensor:
@@ -158,10 +139,10 @@ def _resized(fresh: Tensor, own: Tensor) -> Tensor:
 def measure_draws(subject: Subject, seen: Observation) -> dict[str, Tensor]:
     """β of a rule's own draws, its standard error and null, and their share of noise; nothing if it draws none."""
     applied = subject.applied
-    if not isinstance(applied, AppliedTapRule) or not applied.rule.draws_noise:
+    if not applied.rule.draws_noise:
         return {}
     taps = [Draws(g) for g in seen.exact]
-    for credits in own_credits(subject, applied, seen, OWN_DRAWS):
+    for credits in own_credits(subject, seen, OWN_DRAWS):
         for tap, a in zip(taps, credits, strict=True):
             tap.add(a)
     beta = torch.stack([torch.stack(tap.betas) for tap in taps], 1)
@@ -173,11 +154,15 @@ def measure_draws(subject: Subject, seen: Observation) -> dict[str, Tensor]:
     }
 
 
-def own_credits(subject: Subject, applied: AppliedTapRule, seen: Observation, draws: int) -> Iterator[list[Tensor]]:
+def own_credits(subject: Subject, seen: Observation, draws: int) -> Iterator[list[Tensor]]:
     """The credit at every tap by each of the next draws, on what was seen."""
+    applied = subject.applied
     for draw in range(1, draws + 1):
-        feedback = applied.rule.redraw(applied.feedback, draw)
-        yield [one.squeeze(0) for one in of_feedback(subject, applied, seen, [feedback], list)]
+        if applied.rule.local:
+            found = of_feedback(subject, seen, [applied.rule.redraw(applied.feedback, draw)], list)
+        else:
+            found = _weight_rule(subject, seen, [applied.next_memories(draw, subject.tensors)], list)
+        yield [one.squeeze(0) for one in found]
 
 
 class Draws:

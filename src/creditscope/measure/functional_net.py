@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowLoss, errors_function
 from creditscope.measure.observation import Observation, double, observe_forward, watch_in
-from creditscope.rules import AppliedRule, AppliedTapRule, FeedbackLinear
+from creditscope.rules import AppliedRule, layers_with_feedback
 from creditscope.stack import Batch, Net, StackedNet, call_net, pattern_of
 from creditscope.stacked_functions import OneForAll, is_plain_attention, stacked_attention
 
@@ -61,19 +62,14 @@ def subjects_of(net: Net, applied: AppliedRule, seeds: Sequence[int], **shared: 
     for place, seed in enumerate(seeds) if isinstance(net, StackedNet) else [(..., seeds[0])]:
         tensors = {name: p.detach()[place] for name, p in net.named_parameters()}
         tensors |= {name: b.detach()[place].clone() for name, b in net.named_buffers()}
-        own = replace(applied, net=pattern)
-        if isinstance(own, AppliedTapRule):
-            own = replace(own, feedback=[b[place] for b in own.feedback])
-        found.append(Subject(pattern, tensors, own, seed, **shared))
+        found.append(Subject(pattern, tensors, applied.of_seed(pattern, place), seed, **shared))
     return found
 
 
 def feedback_names(net: Net) -> dict[str, str]:
     """For every weight with feedback, by name, the name of the buffer that holds it."""
-    pattern = pattern_of(net)
-    name_of = {id(p): name for name, p in pattern.named_parameters()}
-    layers = {name: m for name, m in pattern.named_modules() if isinstance(m, FeedbackLinear)}
-    return {name_of[id(layer.weight)]: f"{name}.feedback" for name, layer in layers.items()}
+    name_of = {id(p): name for name, p in pattern_of(net).named_parameters()}
+    return {name_of[id(layer.weight)]: f"{name}.feedback" for name, layer in layers_with_feedback(net).items()}
 
 
 def together(device: torch.device, entries: int) -> int:
@@ -184,9 +180,7 @@ def first_rows(subject: Subject, rows: int) -> Subject:
 
 
 def _doubled(subject: Subject) -> Subject:
-    applied = subject.applied
-    if isinstance(applied, AppliedTapRule):
-        applied = replace(applied, feedback=[double(b) for b in applied.feedback])
+    applied = replace(subject.applied, feedback=tree_map(double, subject.applied.feedback))
     tensors = {name: double(t) for name, t in subject.tensors.items()}
     return replace(subject, tensors=tensors, applied=applied, inputs=double(subject.inputs))
 

@@ -38,6 +38,8 @@ class Observation:
     exact_weights: dict[str, Tensor]
     rule_weights: dict[str, Tensor]
     """What training would put in `.grad` on these rows, times their number; weights left out get the exact one."""
+    handed_on: list[Tensor] = field(default_factory=list)
+    """The states that stages would learn at, if these are not the forward's."""
     exact64: list[Tensor] | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -80,16 +82,17 @@ def observe_forward(
     with exactly(net):
         found = gradients_at(wanted, forward.output, errors.error, retain_graph=True)
     exact = found[: len(forward.states)]
-    credits, rule_weights = applied.measure(forward, errors, exact, parameters)
+    told = applied.measure(forward, errors, exact, parameters)
     return Observation(
         output=forward.output.detach(),
         errors=errors,
         states=[_at_least_float32(h.detach()) for h in forward.states],
         exact=[_at_least_float32(g) for g in exact],
-        credits=[_at_least_float32(a) for a in credits],
+        credits=[_at_least_float32(a) for a in told.credits],
         weights={name: p.detach() for name, p in parameters.items()},
         exact_weights=dict(zip(parameters, found[len(exact) :], strict=True)),
-        rule_weights=rule_weights,
+        rule_weights=told.weights,
+        handed_on=told.handed_on,
     )
 
 
@@ -114,7 +117,8 @@ def map_seeds(function: Callable, seen: Observation, *stacked: Any) -> Any:
 def _stacked_tensors(seen: Observation) -> dict[str, Any]:
     """All that has a seed axis: not the notes, nor the mask, nor what was not measured."""
     observed = {name: v for name, v in vars(seen).items() if name not in ("errors", "notes") and v is not None}
-    return {"errors": {name: v for name, v in vars(seen.errors).items() if name != "mask"}, "observed": observed}
+    errors = {name: v for name, v in vars(seen.errors).items() if isinstance(v, Tensor) and name != "mask"}
+    return {"errors": errors, "observed": observed}
 
 
 def _with_tensors(seen: Observation, tensors: dict[str, Any]) -> Observation:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_args
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_flatten_with_path, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_flatten_with_path, tree_map
 
 from creditscope.anatomy import Anatomy
 from creditscope.errors import CreditscopeError, UnknownNameError
@@ -22,6 +22,7 @@ from creditscope.losses import RowErrors, losses_per_row
 from creditscope.record.spec import CreditNorm
 from creditscope.rules._layers import layers_with_feedback, learn_memories, transport_of
 from creditscope.rules._pass import Forward as Again
+from creditscope.rules._pass import advanced
 from creditscope.rules._rule import Credit, CreditContext, Feedback, TapRule, WeightRule
 from creditscope.stack import Net, StackedNet, call_net, pattern_of
 from creditscope.taps import Forward, cut_forward, watch_forward
@@ -79,7 +80,7 @@ class AppliedRule:
         flat, _ = tree_flatten_with_path(self.feedback)
         return {".".join(["feedback", *(str(_key(part)) for part in path)]): tensor for path, tensor in flat}
 
-    def of_seed(self, net: Net, place: int) -> "AppliedRule":
+    def of_seed(self, net: Net, place: Any) -> "AppliedRule":
         """The rule of one seed of a stack, on its own net."""
         return replace(self, net=net, feedback=tree_map(lambda b: b[place], self.feedback))
 
@@ -213,9 +214,13 @@ class AppliedRule:
         states, feedback = [h.detach() for h in forward.states], self.feedback if feedback is None else feedback
         top = top if self.rule.needs_top_gradient else None
         seen = (errors.error, errors.output, errors.target, states, feedback, top, named)
+        return self._each(one_seed, forward.inputs, *seen)
+
+    def _each(self, function: Callable, inputs: Any, *arguments: Any) -> Any:
+        """A function of one net, or of every seed of a stack."""
         if isinstance(self.net, StackedNet):
-            return self.net.each(one_seed, forward.inputs, *seen)
-        return one_seed(forward.inputs, *seen)
+            return self.net.each(function, inputs, *arguments)
+        return function(inputs, *arguments)
 
     def _measure_taps(
         self, forward: Forward, errors: RowErrors, exact: Sequence[Tensor], parameters: Mapping[str, Tensor]
@@ -242,9 +247,9 @@ class AppliedRule:
         """As training gives it: normalised, and with the penalty's pull."""
         applied = list(credits)
         if self.credit_norm != "none":
-            normalise = lambda _, a: normalise_credit(a, self.credit_norm, self.batch)  # noqa: E731
-            stacked = isinstance(self.net, StackedNet)
-            applied = [self.net.each(normalise, None, a) if stacked else normalise(None, a) for a in credits]
+            applied = [
+                self._each(lambda _, a: normalise_credit(a, self.credit_norm, self.batch), None, a) for a in credits
+            ]
         if self.penalty:
             for i, f in self.anatomy.block_changes(forward):
                 applied[i] = applied[i] + 2 * self.penalty * f
@@ -282,16 +287,8 @@ class AppliedRule:
             for name in layers_with_feedback(self.net)
         }
         if steps:
-            ahead = torch.arange(2, device=self.net_device) * steps
-            own = {name: (w, m, counter + ahead) for name, (w, m, counter) in own.items()}
-        if isinstance(self.net, StackedNet):
-            return self.net.each(lambda _, own: learn_memories(rule, own), None, own)
-        return learn_memories(rule, own)  # pyright: ignore[reportArgumentType]
-
-    @property
-    def net_device(self) -> torch.device:
-        """Where the net is."""
-        return next(self.net.parameters()).device
+            own = {name: (w, m, advanced(counter, steps)) for name, (w, m, counter) in own.items()}
+        return self._each(lambda _, own: learn_memories(rule, own), None, own)
 
     def _measure_backward(
         self, forward: Forward, errors: RowErrors, exact: Sequence[Tensor], parameters: Mapping[str, Tensor]

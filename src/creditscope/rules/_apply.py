@@ -135,9 +135,9 @@ def _refuse_second_passes(rule: TapRule, net: nn.Module) -> None:
     other = [name for name, module in net.named_modules() if isinstance(module, unlike)]
     if other:
         raise CreditscopeError(
-            f"Expected a net that computes the same twice for rule {rule.name!r}, which runs it again within a step, but "
-            f"{', '.join(other)} {'is' if len(other) == 1 else 'are'} batch norm or nn.Dropout. Use group or layer norm, "
-            "and dropout that hashes (creditscope.nets._dropout)."
+            f"Expected a net that computes the same twice for rule {rule.name!r}, which runs it again within a step, "
+            f"but batch norm or nn.Dropout does not: {', '.join(other)}. Use group or layer norm, and dropout that "
+            "hashes (creditscope.nets._dropout)."
         )
 
 
@@ -158,8 +158,8 @@ def _try_rule(applied: AppliedRule, inputs: Any) -> None:
         raise_out_of_memory(error)
         raise CreditscopeError(
             f"Expected a net that rule {applied.rule.name!r} can run again and differentiate, but got: "
-            f"{' '.join(str(error).split())[:200]} Modules that work in place, and batch norm and nn.Dropout in training "
-            "mode, cannot be gone through."
+            f"{' '.join(str(error).split())[:200]} Modules that work in place, and batch norm and nn.Dropout in "
+            "training mode, cannot be gone through."
         ) from error
 
 
@@ -169,7 +169,9 @@ def _below_feedback(net: nn.Module, anatomy: Anatomy, inputs: Any) -> tuple[set[
         return set(), set()
     with leave_untouched(net) as buffers:
         forward = watch_forward(net, anatomy.taps, inputs, buffers)
-        layers = [n for n in nodes_below([node_of(forward.output)]) if type(n).__name__.endswith("WithFeedbackBackward")]
+        layers = [
+            n for n in nodes_below([node_of(forward.output)]) if type(n).__name__.endswith("WithFeedbackBackward")
+        ]
         below = nodes_below([layer.next_functions[0][0] for layer in layers])
         leaves = {id(node.variable) for node in below if hasattr(node, "variable")}
         taps = {i for i, h in enumerate(forward.states) if node_of(h) in below}

@@ -100,7 +100,7 @@ def _as_rows(x: Tensor, weight: Tensor) -> Tensor:
 
 
 class Conv2dWithFeedback(torch.autograd.Function):
-    """A convolution whose backward sends credit through the feedback kernel; kernel and bias get their exact gradients."""
+    """A convolution that sends credit down through the feedback kernel; ∂ of kernel and bias are exact."""
 
     generate_vmap_rule = True
 
@@ -142,8 +142,8 @@ class WithFeedback(nn.Module):
 
     feedback: Tensor
     counter: Tensor
-    weight: nn.Parameter
-    bias: nn.Parameter | None
+    weight: Any
+    bias: Any
 
     def __init__(self, layer: nn.Module, feedback: Tensor, transport: Transport, counter: Tensor | None = None):
         nn.Module.__init__(self)
@@ -192,7 +192,7 @@ def register_feedback(layer: type[nn.Module]) -> Callable[[F], F]:
 
 
 @register_feedback(nn.Linear)
-class FeedbackLinear(WithFeedback, nn.Linear):
+class FeedbackLinear(WithFeedback, nn.Linear):  # pyright: ignore[reportIncompatibleVariableOverride]
     """`nn.Linear` with feedback."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -200,7 +200,7 @@ class FeedbackLinear(WithFeedback, nn.Linear):
 
 
 @register_feedback(nn.Conv2d)
-class FeedbackConv2d(WithFeedback, nn.Conv2d):
+class FeedbackConv2d(WithFeedback, nn.Conv2d):  # pyright: ignore[reportIncompatibleVariableOverride]
     """`nn.Conv2d` with feedback: any stride, padding, dilation and groups."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -311,7 +311,7 @@ def learn_memories(rule: WeightRule, tensors: dict[str, tuple[Tensor, Tensor, Te
 def _refuse_unknown(net: nn.Module) -> None:
     if form_of(net):
         raise CreditscopeError(
-            f"Expected a net that contains its layers, but got a bare {type(net).__name__}. Put it into an nn.Sequential."
+            f"Expected a net that contains its layers, but got a bare {type(net).__name__}. Put it into nn.Sequential."
         )
     added = getattr(net, "added_parameters", ())
     for name, module in net.named_modules():
@@ -341,11 +341,11 @@ def _refuse_unknown(net: nn.Module) -> None:
             advice = f"Use these layers. {BY_TAP_RULE}"
             if not from_torch:
                 advice = (
-                    "Use these, register a form of it (creditscope.rules.register_feedback), or, if it is only added to "
-                    f"a state (positions, a class token), name it in the net's attribute added_parameters = ({own!r},)."
+                    "Use these, register a form of it (creditscope.rules.register_feedback), or, if it is only added "
+                    f"to a state (positions, a class token), name it in the net's added_parameters = ({own!r},)."
                 )
             raise CreditscopeError(
-                f"Expected every weight matrix to sit in a layer that can carry feedback ({known}), but {own!r} of shape "
-                f"{tuple(parameter.shape)} belongs to a {type(module).__name__}, through which credit would stay exact. "
-                f"{advice}"
+                f"Expected every weight matrix to sit in a layer that can carry feedback ({known}), but {own!r} of "
+                f"shape {tuple(parameter.shape)} belongs to a {type(module).__name__}, through which credit would stay "
+                f"exact. {advice}"
             )

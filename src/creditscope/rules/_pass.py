@@ -1,4 +1,4 @@
-"""One pass of the net with states replaced or shifted at taps: what every rule beyond a product with the error is made of.
+"""One pass of the net with states replaced or shifted at taps: what rules beyond products with the error are made of.
 
 It is a function of plain tensors, for `torch.func.grad`, `jvp`, `vjp` and `vmap`, of one seed or inside the map over
 seeds. Loops over passes have a fixed length, and nothing asks the device for a number, so that a step can be captured.
@@ -55,16 +55,16 @@ class Forward:
             return Pass(states, functional_call(self.net, self.tensors, arguments))
 
     def stages(self, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """F_1(s_0), …, F_L(s_{L−1}), head(s_L): every stage of its own state alone, in one pass; the stem is left out."""
+        """F_1(s_0), …, F_L(s_{L−1}), head(s_L): every stage but the stem, of its own state alone, in one pass."""
         found = self(at=states)
         return (*found.states[1:], found.output)
 
     def push(self, tangents: Sequence[Tensor]) -> Tensor:
         """Derivatives of the output along each tangent alone, by forward mode, in one pass through the net.
 
-        From tangents (probes, rows, …), one tensor per tap, to (taps, probes, rows, classes). Every tap adds Σ_p s_p T_p
-        to its state h, with all s at 0: the derivative by s_p is the one along T_p. What comes back is a copy, because
-        the last bits of sums and products would depend on how many seeds lie between its rows.
+        From tangents (probes, rows, …), one tensor per tap, to (taps, probes, rows, classes). Every tap adds
+        Σ_p s_p T_p to its state h, with all s at 0: the derivative by s_p is the one along T_p. What comes back is a
+        copy, because the last bits of sums and products would depend on how many seeds lie between its rows.
         """
         probes = tangents[0].shape[0]
         at = tangents[0].new_zeros(len(self.taps), probes)

@@ -48,7 +48,7 @@ class Rule:
     learns_feedback: ClassVar[bool] = False
     """Whether its feedback moves in training."""
     passes: float = 0.0
-    """What a step costs beyond backprop's: forward passes of the whole net (a backward counts as two); an option may set it."""
+    """What a step costs beyond backprop's, in forward passes (a backward counts as two); an option may set it."""
     later_options: ClassVar[tuple[str, ...]] = ()
     """Options that came after the first records; at their defaults they are no part of a spec, nor of its name."""
 
@@ -95,7 +95,7 @@ class CreditContext:
     normalise: Callable[[Tensor], Tensor] = field(default=lambda a: a)
     """The run's credit normalisation, for rules whose credit is made from the credit above (sample-mean: nothing)."""
     forward: Forward = field(default=None)  # pyright: ignore[reportAssignmentType]
-    """Another pass of the net, `forward(inputs=None, at=None, shift=None)`: with other inputs, states replaced or shifted."""
+    """Another pass, `forward(inputs=None, at=None, shift=None)`: with other inputs, states replaced or shifted."""
     loss: Callable[[Tensor], Tensor] = field(default=None)  # pyright: ignore[reportAssignmentType]
     """From logits to the run's loss of every row (0 outside the mask), to be differentiated."""
 
@@ -105,8 +105,8 @@ class CreditContext:
         return [tuple(h.shape) for h in self.states]
 
     def push_forward(self, tangents: Sequence[Tensor]) -> Tensor:
-        """From tangents (probes, rows, …), one tensor per tap, to the derivatives of the logits along each of them alone:
-        (taps, probes, rows, classes).
+        """From tangents (probes, rows, …), one tensor per tap, to (taps, probes, rows, classes): the derivatives of
+        the logits along each of them alone.
         """
         return self.forward.push(tangents)
 
@@ -201,8 +201,14 @@ class WeightRule(Rule):
 
     follows: ClassVar[bool] = False
     """Whether the optimiser steps the feedback with its weight's gradient, as it steps the weight."""
+    remembers: ClassVar[bool] = False
+    """Whether layers have memories that are drawn (set where a class defines `draw_memory`)."""
     decay: float | None = None
     """Weight decay of layers with feedback, and of feedback that follows; None: the run's. An option may set it."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.remembers = cls.draw_memory is not WeightRule.draw_memory
 
     def convert(self, net: nn.Module, anatomy: Anatomy, generator: torch.Generator) -> None:
         """Swap layers of `net` in place for ones that own feedback; none for a rule without (backprop)."""

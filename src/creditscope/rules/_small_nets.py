@@ -1,7 +1,8 @@
-"""Small nets that a rule owns and learns: pure functions on lists of tensors, which are saved and stacked as feedback is."""
+"""Small nets that a rule owns and learns: pure functions on lists of tensors, saved and stacked as feedback is."""
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 def draw_mlp(sizes: Sequence[int], generator: torch.Generator, *, last: float = 1.0) -> list[Tensor]:
     """W_1, b_1, W_2, b_2, …, W of variance 1/inputs and b = 0; the last W times `last` (0: the net starts at 0)."""
     weights = []
-    for i, (d, out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (d, out) in enumerate(pairwise(sizes)):
         scale = (last if i == len(sizes) - 2 else 1.0) / math.sqrt(d)
         weights += [torch.randn(out, d, generator=generator) * scale, torch.zeros(out)]
     return weights
@@ -28,13 +29,14 @@ def mlp(weights: Sequence[Tensor], x: Tensor, act: Callable[[Tensor], Tensor] = 
 
 def draw_moments(weights: Any) -> dict[str, Any]:
     """Adam's state of a tree of tensors: both moments, and the count of steps."""
-    return {"first": tree_map(torch.zeros_like, weights), "second": tree_map(torch.zeros_like, weights), "steps": _zero()}
+    first, second = (tree_map(torch.zeros_like, weights) for _ in range(2))
+    return {"first": first, "second": second, "steps": torch.zeros(())}
 
 
 def adam(
     weights: Any, gradients: Any, moments: dict[str, Any], rate: float, decay: float = 0.0
 ) -> tuple[Any, dict[str, Any]]:
-    """One step of Adam (β .9, .999, ε 1e-8; decoupled decay): the new weights and the new moments; nothing is written."""
+    """One step of Adam (β .9, .999, ε 1e-8; decoupled decay): the new weights and moments; nothing is written."""
     steps = moments["steps"] + 1
     first = tree_map(lambda m, g: 0.9 * m + 0.1 * g, moments["first"], gradients)
     second = tree_map(lambda v, g: 0.999 * v + 0.001 * g * g, moments["second"], gradients)
@@ -45,7 +47,3 @@ def adam(
         for w, m, v in zip(ws, ms, vs, strict=True)
     ]
     return tree_unflatten(moved, shape), {"first": first, "second": second, "steps": steps}
-
-
-def _zero() -> Tensor:
-    return torch.zeros((), dtype=torch.float64)

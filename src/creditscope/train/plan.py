@@ -14,7 +14,7 @@ from creditscope.nets import accepted_kinds
 from creditscope.options import declared_options, resolve_options, written_options
 from creditscope.record.spec import COMPARED_NORMS, Recipe, RunSpec, listed_epochs
 from creditscope.registry import NETS, RULES, TASKS
-from creditscope.rules import Rule, TapRule, rule_class
+from creditscope.rules import Rule, rule_class
 from creditscope.tasks import declared_kinds
 from creditscope.train.data import check_kind
 
@@ -235,7 +235,7 @@ def _plain_sgd(runs: Sequence[Fields], lr: float | None) -> list[Fields]:
 
 def _credit_norms(runs: Sequence[Fields]) -> list[Fields]:
     """Every tap rule with its credit as it is, and normalised per batch and per sample."""
-    taps = [fields for fields in runs if issubclass(rule_class(fields["rule"]), TapRule)]
+    taps = [fields for fields in runs if rule_class(fields["rule"]).local]
     if not taps:
         names = ", ".join(repr(fields["rule"]) for fields in runs)
         raise CreditscopeError(

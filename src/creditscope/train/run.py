@@ -179,12 +179,13 @@ def decay_groups(spec: RunSpec, applied: AppliedRule) -> list[dict[str, Any]]:
     """
     first, follow = applied.anatomy.stages[0], applied.followers()
     own = getattr(applied.rule, "decay", None)
-    converted = {f"{name}.weight" for name in layers_with_feedback(applied.net)} if own is not None else set()
+    converted = {f"{name}.weight" for name in layers_with_feedback(applied.net)}
     groups: dict[float, list[Tensor]] = {}
     for name, p in applied.net.named_parameters():
         if not p.requires_grad:
             continue
-        decay = own if name in converted else spec.weight_decay if spec.decay_on == "all" or name in first else 0.0
+        decay = spec.weight_decay if spec.decay_on == "all" or name in first else 0.0
+        decay = own if own is not None and name in converted else decay
         groups.setdefault(decay, []).extend([p, *([follow[name]] if name in follow else [])])
     return [{"params": members, "weight_decay": decay} for decay, members in groups.items()]
 
