@@ -180,7 +180,6 @@ def make(case: Case, seed: int, *, steps: int = 0) -> Made:
     applied, optimiser = application.applied, torch.optim.Adam(net.parameters(), lr=3e-3)
     for _ in range(steps):
         optimiser.zero_grad()
-        applied.learn(inputs)
         applied.backward(inputs, errors_function(net, target, mask=mask))
         optimiser.step()
     net.eval()

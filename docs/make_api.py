@@ -28,8 +28,8 @@ SECTIONS = {
         "creditscope.record.pick": "pick",
     },
     "To add a rule": {
-        "creditscope": "register_rule TapRule CreditContext LearningContext WeightRule",
-        "creditscope.rules": "Rule convert_linears",
+        "creditscope": "register_rule TapRule CreditContext Credit WeightRule Layer register_feedback restore",
+        "creditscope.rules": "Rule",
         "creditscope.testing": "assert_rule",
     },
     "To add a net": {"creditscope": "register_net"},

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from creditscope.rng import generator, hashed_gaussians, salt_of
-from creditscope.rules._learning import advanced, draw_counter, gaussian_probe
+from creditscope.rules._pass import advanced, draw_counter, gaussian_probe
 
 
 def drawn(key: int = 1, step: int = 0, place: int = 0, shape=(401, 251), dtype=torch.float64) -> torch.Tensor:

@@ -12,7 +12,18 @@ if TYPE_CHECKING:
     from creditscope.errors import CreditscopeError
     from creditscope.nets import register_net
     from creditscope.record import load_records
-    from creditscope.rules import ConversionReport, CreditContext, LearningContext, TapRule, WeightRule, register_rule
+    from creditscope.rules import (
+        ConversionReport,
+        Credit,
+        CreditContext,
+        Layer,
+        LearningContext,
+        TapRule,
+        WeightRule,
+        register_feedback,
+        register_rule,
+        restore,
+    )
     from creditscope.runs import Runs, run
     from creditscope.scope import Scope, convert, watch
     from creditscope.tasks import Task, register_task
@@ -22,8 +33,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Audit",
     "ConversionReport",
+    "Credit",
     "CreditContext",
     "CreditscopeError",
+    "Layer",
     "LearningContext",
     "Runs",
     "Scope",
@@ -35,9 +48,11 @@ __all__ = [
     "audit",
     "convert",
     "load_records",
+    "register_feedback",
     "register_net",
     "register_rule",
     "register_task",
+    "restore",
     "run",
     "watch",
 ]

@@ -25,7 +25,7 @@ from creditscope.measure.snapshot import take_snapshots
 from creditscope.record.schema import OWN_DRAWS
 from creditscope.rng import generator
 from creditscope.rules import TapRule, apply_rule
-from creditscope.rules._learning import advanced, draw_counter, gaussian_probe
+from creditscope.rules._pass import advanced, draw_counter, gaussian_probe
 from creditscope.stack import StackedNet
 from creditscope.testing import assert_rule
 

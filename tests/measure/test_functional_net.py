@@ -6,17 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from creditscope.measure.descent import SIZES, Slope, measure_descent, measure_stage_descent
+from creditscope.measure.rho import measure_rho, pearson
 from subjects import make_net, make_subject, rescaled
 from torch import nn
 
 from creditscope.measure import functional_net
 from creditscope.measure import rho as rho_module
 from creditscope.measure.alignment import measure_alignment
-from creditscope.measure.descent import SIZES, Slope, measure_descent, measure_stage_descent
 from creditscope.measure.functional_net import Twin, first_rows, held_states, make_twin, replaced_states, row_losses
 from creditscope.measure.nulls import turned_rows
 from creditscope.measure.numerics import flat_rows
-from creditscope.measure.rho import measure_rho, pearson
 from creditscope.record.schema import DESCENT_ROWS, DESCENT_TURNS, FRESH_MOVES
 from creditscope.rng import generator
 

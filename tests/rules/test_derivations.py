@@ -10,8 +10,8 @@ from torch import nn
 from creditscope.losses import row_errors
 from creditscope.measure.observation import observe
 from creditscope.rng import generator
-from creditscope.rules import CreditContext, FeedbackLinear, LearningContext, apply_rule, rule_class
-from creditscope.rules._tap_rule import normalise_credit
+from creditscope.rules import CreditContext, FeedbackLinear, apply_rule, rule_class
+from creditscope.rules._applied import normalise_credit
 from creditscope.taps import resolve_taps
 
 ROWS, TOKENS, INPUTS, WIDTH, CLASSES, DEPTH = 6, 3, 4, 5, 3, 2
@@ -269,13 +269,13 @@ def test_grape_learns_from_all_tokens_of_a_sample():
     R, counter = rule.draw_feedback([(TOKENS, WIDTH)], CLASSES, generator(0, "feedback"))
     pushed = rng.normal(size=(ROWS, CLASSES))
 
-    def push_forward(tangents):
-        probes.append(tangents[0][0].double().numpy())
-        return torch.tensor(pushed)[None, None]
+    class Pushed(CreditContext):
+        def push_forward(self, tangents):
+            probes.append(tangents[0][0].double().numpy())
+            return torch.tensor(pushed)[None, None]
 
-    context = LearningContext(
-        inputs=None, feedback=[R.double(), counter], state_shapes=[(ROWS, TOKENS, WIDTH)], push_forward=push_forward
-    )
+    unused, states = torch.zeros(ROWS, CLASSES), [torch.zeros(ROWS, TOKENS, WIDTH)]
+    context = Pushed(unused, unused, unused, states, [R.double(), counter], None, None)
     found, _ = rule.learn_feedback(context)
     goal = np.einsum("nc,ntd->cd", pushed, probes[0])
     before = R.double().numpy()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from learning import learn_once
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -13,7 +14,7 @@ from creditscope.measure.observation import observe
 from creditscope.nets.gcn import GCN
 from creditscope.rng import generator
 from creditscope.rules import apply_rule, rule_class
-from creditscope.rules._learning import gaussian_probe
+from creditscope.rules._pass import gaussian_probe
 from creditscope.rules._spread import pseudo_errors
 from creditscope.taps import resolve_taps
 from creditscope.train.plan import plan_run
@@ -124,12 +125,12 @@ def test_credit_and_gradients_match_the_derivation(rule, options, how):
         guessed = (error[~hand.mask] != 0).any(1)
         assert guessed.sum() > hand.mask.sum()
         assert not guessed.all()
-    feedback = [b.numpy() for b in applied.feedback]
+    applied.backward(inputs, lambda output: row_errors(output, y, mask=mask))
+    feedback = [b.numpy() for b in applied.feedback]  # as learned in this step
     expected = credits_by_hand(rule, hand, feedback, most=options.get("K", 10), error=error)
     seen = observe(net, applied, inputs, y, mask=mask)
     for a, by_hand in zip(seen.credits, expected, strict=True):
         np.testing.assert_allclose(a.numpy(), by_hand, rtol=1e-9, atol=1e-12)
-    applied.backward(inputs, lambda output: row_errors(output, y, mask=mask))
     for parameter, gradient in zip(net.parameters(), hand.weight_gradients(expected), strict=True):
         np.testing.assert_allclose(parameter.grad.numpy().T, gradient, rtol=1e-9, atol=1e-12)
 
@@ -164,7 +165,7 @@ def learned_by_hand(rule: str, hand: ByHand, R: np.ndarray, tap: int, probes: li
 def test_feedback_is_learned_as_derived(rule, options, how):
     _, applied, inputs, _, _, hand = build(rule, how, **options)
     *before, counter = [b.clone() for b in applied.feedback]
-    applied.learn(inputs)
+    learn_once(applied, inputs)
     *after, next_counter = applied.feedback
     assert (next_counter - counter).tolist() == [0, 1]
     places = range(options.get("probes", 1))
@@ -178,7 +179,7 @@ def test_feedback_is_learned_as_derived(rule, options, how):
 def angle_to_weights(applied, hand: ByHand, inputs, *, steps: int) -> list[float]:
     """1 − |cos| of R_l and the product of the weights above, after so many steps at the same weights."""
     for _ in range(steps):
-        applied.learn(inputs)
+        learn_once(applied, inputs)
     found, M = [], np.eye(CLASSES)
     for tap in reversed(range(DEPTH - 1)):
         M = hand.W[tap + 1] @ M
@@ -225,7 +226,7 @@ def test_grape_turns_towards_the_jacobian_of_its_own_rows():
     taken = []
     for _ in range(100):
         taken.append([R.numpy().copy() for R in applied.feedback[:-1]])
-        applied.learn(inputs)
+        learn_once(applied, inputs)
     late = cosines([sum(matrices) for matrices in zip(*taken[40:], strict=True)])
     assert late[-1] > 0.7
     assert (late > cosines(taken[0]) + 0.3).all()
@@ -239,7 +240,7 @@ def test_a_net_that_does_not_answer_leaves_the_feedback_where_it_is():
         with torch.no_grad():
             net.head.linear.weight.zero_()
         *before, _ = [b.clone() for b in applied.feedback]
-        applied.learn(inputs)
+        learn_once(applied, inputs)
         for a, b in zip(before, applied.feedback, strict=False):
             torch.testing.assert_close(a, b, rtol=1e-6, atol=0)  # they are drawn, and scaled, in float32
 
@@ -250,7 +251,7 @@ def test_only_the_direction_of_the_jacobian_counts_however_small():
         net, applied, inputs, *_ = build("kaft")
         with torch.no_grad():
             net.head.linear.weight.mul_(size)
-        applied.learn(inputs)
+        learn_once(applied, inputs)
         found.append(applied.feedback[:-1])
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=0)
@@ -303,9 +304,8 @@ def test_a_step_of_a_stack_never_asks_for_a_number(rule):
     specs = [plan_run(task="sbm", net="gcn", net_options=options, rule=rule, seed=seed) for seed in (1, 2)]
     run = stack_runs([build_run(spec) for spec in specs])
     applied, batch = run.application.applied, run.data.train_batch()
-    applied.learn(batch.inputs)
+    applied.backward(batch.inputs, errors_function(run.net, batch.target, mask=batch.mask))
     with Operations() as seen:
-        applied.learn(batch.inputs)
         applied.backward(batch.inputs, errors_function(run.net, batch.target, mask=batch.mask))
     assert "mm" in seen.names
     assert not seen.names & WAITING

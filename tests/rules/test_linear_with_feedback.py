@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.rules import FeedbackLinear, rule_class
-from creditscope.rules._weight_rule import LinearWithFeedback, Transport
+from creditscope.rules._layers import LinearWithFeedback, Transport
 
 
 def layer_of(inputs: int, outputs: int, *, bias: bool = True, dtype: torch.dtype = torch.float64) -> FeedbackLinear:

@@ -13,7 +13,7 @@ from creditscope.measure.observation import observe
 from creditscope.nets.resmlp import ResMLP
 from creditscope.rng import generator
 from creditscope.rules import apply_rule, rule_class
-from creditscope.rules._tap_rule import normalise_credit
+from creditscope.rules._applied import normalise_credit
 from creditscope.stack import StackedNet
 from creditscope.taps import resolve_taps
 from creditscope.testing import assert_rule

@@ -9,7 +9,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.losses import row_errors
 from creditscope.rng import generator
 from creditscope.rules import apply_rule, rule_class
-from creditscope.rules._tap_rule import normalise_credit
+from creditscope.rules._applied import normalise_credit
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 
@@ -51,9 +51,9 @@ def test_a_net_without_a_graph(rule):
 
 
 @pytest.mark.parametrize("layer", [nn.BatchNorm1d(8), nn.Dropout(0.5)], ids=["batch norm", "dropout"])
-def test_a_net_without_a_forward_mode(layer):
+def test_a_net_that_does_not_compute_the_same_twice(layer):
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), layer, nn.Linear(8, 3))
-    with pytest.raises(CreditscopeError, match="forward-mode"):
+    with pytest.raises(CreditscopeError, match=r"'grape'.*: 2\."):
         applied("grape", net, ("1",), torch.randn(6, 4))
 
 

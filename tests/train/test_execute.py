@@ -13,11 +13,11 @@ import torch
 from creditscope.errors import CreditscopeError, UnfinishedError
 from creditscope.record import Record, RecordWriter, RunSpec, load_records, read_record, run_folder
 from creditscope.train import execute
-from creditscope.train.training import CHECKPOINT
 from creditscope.train.events import Done, Ended, Epoch, Event, Planned, Recorded, from_line, to_line
 from creditscope.train.execute import run_all
 from creditscope.train.plan import plan_run
 from creditscope.train.progress import Silent
+from creditscope.train.training import CHECKPOINT
 
 pytestmark = pytest.mark.slow
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from creditscope.record import RunSpec, read_record, run_folder
-from creditscope.train.training import CHECKPOINT
 from creditscope.train.events import Event, Recorded
 from creditscope.train.execute import run_all
 from creditscope.train.plan import plan_run
 from creditscope.train.pool import STOPPING
 from creditscope.train.progress import Silent
+from creditscope.train.training import CHECKPOINT
 
 pytestmark = pytest.mark.slow
 

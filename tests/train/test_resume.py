@@ -14,9 +14,9 @@ from creditscope.measure import instruments
 from creditscope.record import RecordWriter, RunSpec, Snapshot, read_record, run_folder
 from creditscope.record.store import BUSY
 from creditscope.train import stacked, training
-from creditscope.train.training import CHECKPOINT
 from creditscope.train.execute import UnfinishedError, run_all
 from creditscope.train.run import build_run
+from creditscope.train.training import CHECKPOINT
 
 pytestmark = pytest.mark.slow
 

@@ -15,13 +15,12 @@ from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, read_record, run_folder
 from creditscope.stack import StackedNet
 from creditscope.train import stacked, training
-from creditscope.train.training import CHECKPOINT
 from creditscope.train.events import NO_MEMORY, Ended, Epoch
 from creditscope.train.execute import run_all
 from creditscope.train.groups import RunGroup
 from creditscope.train.run import Run
 from creditscope.train.stacked import StackedRun, stack_runs
-from creditscope.train.training import StoppedError, train_group
+from creditscope.train.training import CHECKPOINT, StoppedError, train_group
 
 CPU = torch.device("cpu")
 

@@ -26,6 +26,7 @@ class GrAPE(TapRule):
     formula = "a_l = R_lᵀ e,  R_l ← R_l + η ‖R_l‖² ∂cos(R_l, (J p) pᵀ)/∂R_l,  p ~ N(0, I)"
     needs_feedback = True
     learns_feedback = True
+    passes = 1.0  # with a tangent for each tap
 
     def __init__(self, *, rate: float = 0.1):
         if not 0 < rate <= 1:

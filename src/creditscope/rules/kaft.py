@@ -29,6 +29,7 @@ class KAFT(TapRule):
     needs_feedback = True
     needs_graph = True
     learns_feedback = True
+    passes = 1.0  # with as many tangents for each tap as there are probes
 
     def __init__(
         self,
