@@ -1,6 +1,6 @@
 """A net's anatomy, read off the autograd graph of one forward instead of declared: so it holds for any model."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -9,7 +9,20 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError
+from creditscope.stack import as_arguments
 from creditscope.taps import Forward, leave_untouched, watch_forward
+
+
+class Shapes(tuple[tuple[int, ...], ...]):
+    """The shape of one row's state at each tap; `inputs` is that of one row of what the net is called with."""
+
+    inputs: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, states: Iterable[Tensor], inputs: Any) -> "Shapes":
+        found = cls(tuple(h.shape[1:]) for h in states)
+        found.inputs = tuple(as_arguments(inputs)[0].shape[1:])
+        return found
 
 
 @dataclass(frozen=True)
@@ -17,8 +30,7 @@ class Anatomy:
     """What one forward shows of a net: its taps, which parameters lie in which stage, where it adds."""
 
     taps: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    """Shape of one row's state at each tap."""
+    shapes: Shapes
     classes: int
     stages: tuple[tuple[str, ...], ...]
     """Trainable parameters of each stage: stage l ends at tap l; one more for the head."""
@@ -62,7 +74,7 @@ def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:
         adds = [below in nodes_below([above], through=_adds_or_copies) for below, above in pairwise(nodes)]
         return Anatomy(
             taps=tuple(taps),
-            shapes=tuple(tuple(h.shape[1:]) for h in forward.states),
+            shapes=Shapes.of(forward.states, inputs),
             classes=forward.output.shape[-1],
             stages=tuple(stages),
             residual=(False, *adds),

@@ -203,6 +203,7 @@ class AppliedRule:
                     inputs=inputs,
                     mask=errors.mask,
                     class_token=self.anatomy.class_token,
+                    net_mixes_rows=self.anatomy.rows_interact,
                     normalise=lambda a: normalise_credit(a, chain),
                     forward=Again(net, taps, inputs, tensors),
                     loss=lambda output: losses_per_row(output, target, errors.loss_function, errors.mask),

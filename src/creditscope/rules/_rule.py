@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from creditscope.anatomy import Anatomy
+from creditscope.anatomy import Anatomy, Shapes
 from creditscope.errors import CreditscopeError
 from creditscope.rules._pass import Forward, advanced
 
-TapShapes = Sequence[tuple[int, ...]]
-"""The shape of one row's state at each tap."""
+TapShapes = Shapes
 Feedback = Any
 """A rule's own tensors: a list or a dictionary of tensors, or of such lists and dictionaries."""
 
@@ -92,6 +91,8 @@ class CreditContext:
     """Rows that carry credit; None means all."""
     class_token: int | None = None
     """Which token the head reads, if the net has such a token."""
+    net_mixes_rows: bool = False
+    """Whether one row's output depends on another row's state (a graph)."""
     normalise: Callable[[Tensor], Tensor] = field(default=lambda a: a)
     """The run's credit normalisation, for rules whose credit is made from the credit above (sample-mean: nothing)."""
     forward: Forward = field(default=None)  # pyright: ignore[reportAssignmentType]

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from creditscope.anatomy import Shapes
 from creditscope.errors import CreditscopeError
 from creditscope.graph import Adjacency
 from creditscope.rules._rule import CreditContext
@@ -83,3 +85,50 @@ def pseudo_errors(
     if balance:
         guessed = guessed * (labelled.to(error.dtype) / kept.sum().clamp(min=1)).clamp(max=1)
     return torch.where(mask.unsqueeze(-1), error, guessed * kept)
+
+
+def one_hot(ctx: CreditContext) -> Tensor:
+    """y*, (rows, classes): 0 for rows without a loss."""
+    if ctx.target.is_floating_point() or ctx.target.ndim != 1:
+        raise CreditscopeError(
+            f"Expected class labels, one per row, for a rule that looks at the target, but got a tensor of "
+            f"{ctx.target.dtype} and shape {tuple(ctx.target.shape)}. Use a rule that looks at the error."
+        )
+    known = ctx.target if ctx.mask is None else torch.where(ctx.mask, ctx.target, 0)
+    found = (known.unsqueeze(-1) == torch.arange(ctx.output.shape[-1], device=known.device)).to(ctx.output.dtype)
+    return found if ctx.mask is None else found * ctx.mask.unsqueeze(-1)
+
+
+def row_features(h: Tensor, ctx: CreditContext) -> Tensor:
+    """A state as one vector a row: of tokens the class token, or their mean; others flattened."""
+    if h.ndim == 3:
+        return h.mean(1) if ctx.class_token is None else h[:, ctx.class_token]
+    return h.flatten(1)
+
+
+def features_last(h: Tensor) -> Tensor:
+    """A state with its features as the last dimension: the channels of images, elsewhere they are last already."""
+    return h.movedim(1, -1) if h.ndim > 3 else h
+
+
+def features_back(x: Tensor, h: Tensor) -> Tensor:
+    """Undo `features_last`, for a state of h's number of dimensions."""
+    return x.movedim(-1, 1) if h.ndim > 3 else x
+
+
+def chained_features(tap_shapes: Shapes, rule: str) -> list[int]:
+    """How many features each tap has, for a rule that maps them from tap to tap, place by place; refuses others."""
+    found = [(shape[0], shape[1:]) if len(shape) > 2 else ((shape or (0,))[-1], shape[:-1]) for shape in tap_shapes]
+    for i, (below, above) in enumerate(pairwise(found)):
+        if not tap_shapes[i] or below[1] != above[1] or len(tap_shapes[i]) != len(tap_shapes[i + 1]):
+            raise CreditscopeError(
+                "Expected taps that differ in their features at most (the last dimension; of images the channels) for "
+                f"{rule}, but got states of shapes {tap_shapes[i]} and {tap_shapes[i + 1]}. Choose other taps, or "
+                "another rule."
+            )
+    return [features for features, _ in found]
+
+
+def send_back(a: Tensor, B: Tensor) -> Tensor:
+    """B a for every row and place."""
+    return features_back(features_last(a) @ B.T, a)

@@ -11,9 +11,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from creditscope.errors import CreditscopeError, one_of
+from creditscope.errors import one_of
 from creditscope.rules import CreditContext, TapRule, TapShapes, register_rule
-from creditscope.rules._spread import TOKENS, spread_over_tokens
+from creditscope.rules._spread import TOKENS, chained_features, send_back, spread_over_tokens
 
 
 @register_rule("block_fa")
@@ -38,17 +38,8 @@ class BlockFA(TapRule):
 
     def draw_feedback(self, tap_shapes: TapShapes, classes: int, generator: torch.Generator) -> list[Tensor]:
         """B_l of shape (d_l, d_{l+1}) for every tap but the last; d are an image's channels."""
-        matrices = []
-        for below, above in pairwise(tap_shapes):
-            (here, places), (d, others) = _features_and_places(below), _features_and_places(above)
-            if not below or len(below) != len(above) or places != others:
-                raise CreditscopeError(
-                    "Expected taps that differ in their features at most (the last dimension; of images the channels) "
-                    f"for block FA, but got states of shapes {below} and {above}. "
-                    "Choose other taps, or another rule."
-                )
-            matrices.append(torch.randn(here, d, generator=generator) / math.sqrt(d))
-        return matrices
+        pairs = pairwise(chained_features(tap_shapes, "block FA"))
+        return [torch.randn(here, above, generator=generator) / math.sqrt(above) for here, above in pairs]
 
     def credit(self, ctx: CreditContext) -> list[Tensor]:
         """From the top down; a normalised chain is normalised at every link."""
@@ -56,18 +47,6 @@ class BlockFA(TapRule):
         whole = ctx.class_token is None
         credits, above = [ctx.top_gradient], ctx.top_gradient if whole else ctx.top_gradient[:, ctx.class_token]
         for h, B in zip(reversed(ctx.states[:-1]), reversed(ctx.feedback), strict=True):
-            above = _send_back(ctx.normalise(above), B)
+            above = send_back(ctx.normalise(above), B)
             credits.append(above if whole else spread_over_tokens(above, h, ctx, self.tokens))
         return credits[::-1]
-
-
-def _features_and_places(shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-    """Of a row's state: channels come first in an image, features last elsewhere."""
-    if len(shape) > 2:
-        return shape[0], shape[1:]
-    return (shape[-1] if shape else 0), shape[:-1]
-
-
-def _send_back(a: Tensor, B: Tensor) -> Tensor:
-    """B a for every row and place."""
-    return (a.movedim(1, -1) @ B.T).movedim(-1, 1) if a.ndim > 3 else a @ B.T
