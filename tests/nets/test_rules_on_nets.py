@@ -1,6 +1,7 @@
 """Every rule on every net: credit by its formula, weight gradients by finite differences, FA by an autograd twin."""
 
 import copy
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from creditscope.measure.observation import observe
 from creditscope.rng import generator
 from creditscope.rules import FeedbackLinear, apply_rule, rule_class
 from creditscope.rules._pass import Forward
+from creditscope.taps import resolve_taps
 from creditscope.tasks import load_task
 from creditscope.train.data import GraphData
 from creditscope.train.plan import plan_run
@@ -45,8 +47,6 @@ def build(name: str, rule: str, **rule_options):
     for parameter in net.parameters():  # away from near-identity and zero starts
         nn.init.normal_(parameter, std=0.4)
     taps = [t for t in (net_class.stem_tap, net_class.block_taps) if t]
-    from creditscope.taps import resolve_taps
-
     chosen = rule_class(rule)(**rule_options)
     application = apply_rule(chosen, net, resolve_taps(net, taps), inputs, generator(0, "feedback"))
     return net, application.applied, inputs, y, mask
@@ -62,25 +62,32 @@ def gradients(net, applied, inputs, y, mask) -> dict[str, torch.Tensor]:
     return {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
 
 
-def mean_loss(net, inputs, y, mask) -> torch.Tensor:
-    losses = nn.functional.cross_entropy(net(*as_arguments(inputs)), y, reduction="none")
-    return losses.mean() if mask is None else losses[mask].mean()
+def mean_loss(output, y, mask) -> torch.Tensor:
+    mask = slice(None) if mask is None else mask
+    return nn.functional.cross_entropy(output[mask], y[mask])
+
+
+def slopes(module: nn.Module, arguments, value: Callable) -> Iterator[tuple[str, torch.Tensor, float]]:
+    """Of every parameter a random direction, and the slope of a value of the output by central differences."""
+    stream, eps = torch.Generator().manual_seed(1), 1e-6
+    for name, p in module.named_parameters():
+        direction = torch.randn(p.shape, generator=stream, dtype=torch.float64)
+        with torch.no_grad():
+            p += eps * direction
+            above = value(module(*arguments))
+            p -= 2 * eps * direction
+            below = value(module(*arguments))
+            p += eps * direction
+        yield name, direction, float(above - below) / (2 * eps)
 
 
 @pytest.mark.parametrize("name", NET_OPTIONS)
 def test_backprop_matches_finite_differences(name):
     net, applied, inputs, y, mask = build(name, "bp")
     found = gradients(net, applied, inputs, y, mask)
-    stream, eps = torch.Generator().manual_seed(1), 1e-6
-    for parameter_name, p in net.named_parameters():
-        direction = torch.randn(p.shape, generator=stream, dtype=torch.float64)
-        with torch.no_grad():
-            p += eps * direction
-            above = mean_loss(net, inputs, y, mask)
-            p -= 2 * eps * direction
-            below = mean_loss(net, inputs, y, mask)
-            p += eps * direction
-        slope = float((above - below).detach()) / (2 * eps)
+    for parameter_name, direction, slope in slopes(
+        net, as_arguments(inputs), lambda output: mean_loss(output, y, mask)
+    ):
         assert slope == pytest.approx(float((found[parameter_name] * direction).sum()), rel=1e-4, abs=1e-8)
 
 
@@ -106,7 +113,7 @@ def test_fa_matches_an_autograd_twin(name):
             parent, _, child = path.rpartition(".")
             setattr(twin.get_submodule(parent), child, Surrogate(module))
     twin.zero_grad()
-    mean_loss(twin, inputs, y, mask).backward()
+    mean_loss(twin(*as_arguments(inputs)), y, mask).backward()
     assert found.keys() == dict(net.named_parameters()).keys()
     for parameter_name, gradient in found.items():
         torch.testing.assert_close(gradient, twin.get_parameter(parameter_name).grad, rtol=1e-9, atol=1e-12)
@@ -120,7 +127,7 @@ def test_fa_with_feedback_equal_to_weights_is_backprop(name):
             module.feedback.copy_(module.weight.detach())
     found = gradients(net, applied, inputs, y, mask)
     net.zero_grad()
-    mean_loss(net, inputs, y, mask).backward()
+    mean_loss(net(*as_arguments(inputs)), y, mask).backward()
     for parameter_name, p in net.named_parameters():
         torch.testing.assert_close(found[parameter_name], p.grad, rtol=1e-6, atol=1e-12)
 
@@ -165,22 +172,13 @@ def test_tap_rules_match_formula_and_finite_differences(name, rule):
     for a, by_hand in zip(seen.credits, expected, strict=True):
         np.testing.assert_allclose(a.numpy(), by_hand, rtol=1e-9, atol=1e-12)
     rows = ROWS if mask is None else int(mask.sum())
-    stream, eps = torch.Generator().manual_seed(1), 1e-6
-    extra = as_arguments(inputs)[1:]
+    first, *extra = as_arguments(inputs)
     for i, tap in enumerate(applied.anatomy.taps):
-        stage, below = net.get_submodule(tap), seen.states[i - 1] if i else as_arguments(inputs)[0]
-        a = torch.tensor(expected[i])
-        arguments = (below.flatten(1) if tap == "stem" else below, *extra)
-        for path, p in stage.named_parameters():
-            direction = torch.randn(p.shape, generator=stream, dtype=torch.float64)
-            with torch.no_grad():
-                p += eps * direction
-                above = (stage(*arguments) * a).sum()
-                p -= 2 * eps * direction
-                slope = (above - (stage(*arguments) * a).sum()) / (2 * eps) / rows
-                p += eps * direction
+        stage, below = net.get_submodule(tap), seen.states[i - 1] if i else first
+        a, arguments = torch.tensor(expected[i]), (below.flatten(1) if tap == "stem" else below, *extra)
+        for path, direction, slope in slopes(stage, arguments, lambda h, a=a: (h * a).sum() / rows):
             gradient = float((found[f"{tap}.{path}"] * direction).sum())
-            assert gradient == pytest.approx(float(slope), rel=1e-4, abs=1e-7), (tap, path)
+            assert gradient == pytest.approx(slope, rel=1e-4, abs=1e-7), (tap, path)
 
 
 @pytest.mark.parametrize("rule", ["dfa", "block_fa"])

@@ -2,7 +2,6 @@
 
 from creditscope.record.load import load_records, read_bundle, write_bundle
 from creditscope.record.schema import (
-    SCHEMA_VERSION,
     Facts,
     LayerMeasures,
     Provenance,
@@ -24,7 +23,6 @@ from creditscope.record.store import (
 )
 
 __all__ = [
-    "SCHEMA_VERSION",
     "Facts",
     "LayerMeasures",
     "Provenance",

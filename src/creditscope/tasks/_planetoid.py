@@ -32,28 +32,19 @@ def load_planetoid(files: DataFiles, *, normalisation: str) -> GraphTask:
     import scipy.sparse as sp
 
     folder, name = files.require(), files.task
-    x, y, tx, ty, allx, ally, graph = (read_pickle(folder / f"ind.{name}.{part}") for part in PARTS[:-1])
+    _, y, tx, ty, allx, ally, graph = (read_pickle(folder / f"ind.{name}.{part}") for part in PARTS[:-1])
     index = np.loadtxt(folder / f"ind.{name}.test.index", dtype=np.int64)
-    nodes = index.max() + 1
+    nodes, labelled = int(index.max()) + 1, len(y)
     features = sp.lil_matrix((nodes, allx.shape[1]), dtype=np.float32)
     labels = np.zeros((nodes, y.shape[1]), dtype=np.int64)
     features[: allx.shape[0]], labels[: allx.shape[0]] = allx, ally
     features[index], labels[index] = tx, ty
     dense = features.toarray()
-    train, validation, test = (np.zeros(nodes, dtype=bool) for _ in range(3))
-    train[: x.shape[0]] = True
-    validation[x.shape[0] : x.shape[0] + VALIDATION] = True
-    test[index] = True
+    node = np.arange(nodes)
+    train, test = node < labelled, np.isin(node, index)
+    validation = ~train & (node < labelled + VALIDATION)
     source = np.repeat(list(graph), [len(ends) for ends in graph.values()])
     target = np.concatenate([np.asarray(ends, dtype=np.int64) for ends in graph.values()])
-    return GraphTask(
-        name=name,
-        x=dense / np.maximum(dense.sum(1, keepdims=True), 1),
-        y=labels.argmax(1),
-        adjacency=clean_adjacency(source, target, int(nodes)),
-        train=train,
-        validation=validation,
-        test=test,
-        classes=labels.shape[1],
-        normalisation=normalisation,
-    )
+    x = dense / np.maximum(dense.sum(1, keepdims=True), 1)
+    adjacency = clean_adjacency(source, target, nodes)
+    return GraphTask(name, x, labels.argmax(1), adjacency, train, validation, test, labels.shape[1], normalisation)

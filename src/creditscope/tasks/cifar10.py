@@ -51,15 +51,8 @@ def cifar10() -> Task:
     files, read = (BINARY, read_binary) if BINARY.present() and not PYTHON.present() else (PYTHON, read_python)
     folder = files.require()
     *training, test = (read(folder / name) for name in files.checksums)
-    return Task(
-        name="cifar10",
-        x_train=np.concatenate([images for images, _ in training]),
-        y_train=np.concatenate([labels for _, labels in training]),
-        x_test=test[0],
-        y_test=test[1],
-        classes=10,
-        images=PIXELS,
-    )
+    images, labels = map(np.concatenate, zip(*training, strict=True))
+    return Task("cifar10", images, labels, *test, classes=10, images=PIXELS)
 
 
 def read_python(path: Path) -> tuple[np.ndarray, np.ndarray]:

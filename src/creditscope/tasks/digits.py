@@ -16,17 +16,9 @@ def digits(*, image: bool = False) -> Task:
     from sklearn.datasets import load_digits
 
     pixels, digit = load_digits(return_X_y=True)
-    images, labels = np.asarray(pixels, dtype=np.float32), np.asarray(digit, dtype=np.int64)
-    order = np.random.default_rng(0).permutation(len(labels))
-    images, labels = images[order], labels[order]
-    images = images.reshape(-1, 1, 8, 8) if image else images
-    x_train, x_test = images[:-TEST_ROWS], images[-TEST_ROWS:]
-    mean, std = x_train.mean(), x_train.std()
-    return Task(
-        name="digits",
-        x_train=(x_train - mean) / std,
-        y_train=labels[:-TEST_ROWS],
-        x_test=(x_test - mean) / std,
-        y_test=labels[-TEST_ROWS:],
-        classes=10,
-    )
+    order = np.random.default_rng(0).permutation(len(digit))
+    x, y = np.asarray(pixels, dtype=np.float32)[order], np.asarray(digit, dtype=np.int64)[order]
+    x = x.reshape(-1, 1, 8, 8) if image else x
+    mean, std = x[:-TEST_ROWS].mean(), x[:-TEST_ROWS].std()
+    x = (x - mean) / std
+    return Task("digits", x[:-TEST_ROWS], y[:-TEST_ROWS], x[-TEST_ROWS:], y[-TEST_ROWS:], classes=10)

@@ -21,11 +21,6 @@ def mnist1d() -> Task:
     finally:
         np.random.set_state(numpy_state)
         random.setstate(python_state)
-    return Task(
-        name="mnist1d",
-        x_train=data["x"].astype(np.float32),
-        y_train=data["y"].astype(np.int64),
-        x_test=data["x_test"].astype(np.float32),
-        y_test=data["y_test"].astype(np.int64),
-        classes=10,
-    )
+    x, x_test = (data[name].astype(np.float32) for name in ("x", "x_test"))
+    y, y_test = (data[name].astype(np.int64) for name in ("y", "y_test"))
+    return Task("mnist1d", x, y, x_test, y_test, classes=10)

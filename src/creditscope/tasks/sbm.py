@@ -37,18 +37,9 @@ def sbm(
     y = rng.permutation(np.arange(nodes) % classes)
     centres = rng.choice([-1.0, 1.0], size=(classes, features))
     x = rng.normal(size=(nodes, features)) + signal * centres[y]
-    train, validation, test = _split(y, classes, rng)
-    return GraphTask(
-        name="sbm",
-        x=x.astype(np.float32),
-        y=y,
-        adjacency=_draw_edges(y, classes, degree, homophily, rng),
-        train=train,
-        validation=validation,
-        test=test,
-        classes=classes,
-        normalisation=normalisation,
-    )
+    splits = _split(y, classes, rng)
+    adjacency = _draw_edges(y, classes, degree, homophily, rng)
+    return GraphTask("sbm", x.astype(np.float32), y, adjacency, *splits, classes, normalisation)
 
 
 def _draw_edges(y: np.ndarray, classes: int, degree: float, homophily: float, rng: np.random.Generator):
