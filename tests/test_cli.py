@@ -4,8 +4,6 @@ import json
 import os
 import re
 import runpy
-import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -352,15 +350,3 @@ def test_an_example_says_what_it_lacks(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     with pytest.raises(SystemExit, match=r"torch_geometric.*\.\[pyg\]'$"):
         runpy.run_path(str(ROOT / "examples" / "watch_pyg_neighbours.py"))
-
-
-@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
-def test_setting_up_is_told_in_words_alone(tmp_path):
-    python = tmp_path / "bin" / "python"
-    python.parent.mkdir()
-    python.write_text("#!/bin/sh\n")
-    python.chmod(0o755)
-    command = ["make", f"VENV={tmp_path}", f"PYTHON={sys.executable}", str(tmp_path / ".ready")]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    told = [line for line in told if not line.startswith("make")]
-    assert [re.sub("[,:].*", "", line) for line in told] == [f"Setting up {tmp_path}", "Set up."]

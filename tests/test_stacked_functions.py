@@ -107,11 +107,6 @@ class TestOneForAll:
         (g,) = torch.autograd.grad(torch.vmap(lambda own: OneForAll.apply(torch.square, own))(x).sum(), x)
         close(g, 2 * x)
 
-    def test_what_all_seeds_share_is_refused(self):
-        shared = leaf(5).detach()
-        with pytest.raises(RuntimeError, match="seeds share it"):
-            torch.vmap(lambda x: x + OneForAll.apply(torch.square, shared))(leaf(SEEDS, 5).detach())
-
 
 class Attends(nn.Module):
     """Attention over five tokens, with what else a net may ask for; only the plain one is fused."""
