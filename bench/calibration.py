@@ -12,16 +12,14 @@ Then, by simulation, the smallest alignment that is above its null with 80 % pow
 `--quick` is one net of each kind, and fewer draws.
 """
 
-import json
 import math
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 from calibration_nets import KINDS, NETS, STEPS, Case, cases, fresh, make
 from calibration_power import answers, smallest_seen
-from common import Table, arguments, machine
+from common import Table, arguments, machine, write_json
 from scipy.stats import t
 from torch import Tensor
 
@@ -151,18 +149,14 @@ def measure_power(*, quick: bool) -> tuple[Table, Table]:
     return smallest, said
 
 
-def save(path: Path, tables: dict[str, Table]) -> None:
-    """All tables as one file."""
-    content = {"machine": machine("cpu"), **{name: {"title": t.title, "rows": t.rows} for name, t in tables.items()}}
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
 def main() -> None:
     given = arguments(__doc__, rounds=3, quick=False)
     by_case, by_kind, wrong = measure_nets(1 if given.quick else given.rounds, quick=given.quick)
     smallest, said = measure_power(quick=given.quick)
     if given.json:
-        save(given.json, {"spread": by_case, "called": by_kind, "smallest": smallest, "answers": said})
+        tables = {"spread": by_case, "called": by_kind, "smallest": smallest, "answers": said}
+        content = {name: {"title": table.title, "rows": table.rows} for name, table in tables.items()}
+        write_json(given.json, {"machine": machine("cpu"), **content})
     if wrong and not given.quick:  # a single net's 64 draws have an error of 9 %
         sys.exit("out of bounds: " + "; ".join(wrong))
 

@@ -1,9 +1,8 @@
 """Nets and rules for the calibration: flat states, tokens, images and graphs, untrained or shortly trained."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -16,7 +15,7 @@ from creditscope.measure.functional_net import Subject, subjects_of
 from creditscope.measure.observation import Observation, observe
 from creditscope.nets.gcn import GCN
 from creditscope.nets.resmlp import ResMLP
-from creditscope.nets.vit import Attention, ViT
+from creditscope.nets.vit import EncoderBlock, ViT
 from creditscope.rng import generator
 from creditscope.rules import apply_rule, rule_class
 from creditscope.taps import resolve_taps
@@ -28,50 +27,18 @@ ROWS, NODES, STEPS = 128, 240, 30
 """Rows that are measured, nodes of the graphs, and steps of a short training."""
 
 
-class PlainMLP(nn.Module):
-    """ReLU layers without a skip or a norm."""
+class Net(nn.Module):
+    """Rows of 64 numbers through a stem, blocks and a head."""
 
-    def __init__(self, depth: int = 3, width: int = 64):
+    def __init__(self, stem: nn.Module, blocks: Iterable[nn.Module], head: nn.Module):
         super().__init__()
-        sizes = [64, *[width] * depth]
-        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(i, o), nn.ReLU()) for i, o in pairwise(sizes))
-        self.head = nn.Linear(width, 10)
+        self.stem, self.blocks, self.head = stem, nn.ModuleList(blocks), head
 
     def forward(self, x: Tensor) -> Tensor:
-        h = x.flatten(1)
+        h = self.stem(x.flatten(1))
         for block in self.blocks:
             h = block(h)
         return self.head(h)
-
-
-class TokenBlock(nn.Module):
-    """Attention and an MLP, both with a skip."""
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = Attention(width, 2)
-        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
-
-    def forward(self, h: Tensor) -> Tensor:
-        h = h + self.attention(self.norm1(h))
-        return h + self.mlp(self.norm2(h))
-
-
-class PooledTokens(nn.Module):
-    """Rows of an image as tokens; the head reads their mean, so that all tokens are told the same."""
-
-    def __init__(self, depth: int = 2, width: int = 24):
-        super().__init__()
-        self.stem = nn.Linear(8, width)
-        self.blocks = nn.ModuleList(TokenBlock(width) for _ in range(depth))
-        self.head = nn.Linear(width, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.stem(x.flatten(1).unflatten(1, (8, 8)))
-        for block in self.blocks:
-            h = block(h)
-        return self.head(h.mean(1))
 
 
 class ConvBlock(nn.Module):
@@ -85,21 +52,31 @@ class ConvBlock(nn.Module):
         return h + torch.relu(self.conv(h))
 
 
-class ConvNet(nn.Module):
+class Mean(nn.Module):
+    """Over tokens or places: all of them are told the same."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h.mean(1) if h.ndim == 3 else h.mean((2, 3))
+
+
+def plain_mlp() -> Net:
+    """ReLU layers without a skip or a norm."""
+    return Net(nn.Identity(), [nn.Sequential(nn.Linear(64, 64), nn.ReLU()) for _ in range(3)], nn.Linear(64, 10))
+
+
+def pooled_tokens() -> Net:
+    """Rows of an image as tokens; the head reads their mean."""
+    stem = nn.Sequential(nn.Unflatten(1, (8, 8)), nn.Linear(8, 24))
+    blocks = [EncoderBlock(24, heads=2, ratio=2, dropout=0.0, layer=i) for i in range(2)]
+    return Net(stem, blocks, nn.Sequential(Mean(), nn.Linear(24, 10)))
+
+
+def conv_net(stride: int, *, pooled: bool) -> Net:
     """Convolutions on images of 8×8 or, by a `stride` of 2, of 4×4; the head reads the mean over places, or all."""
-
-    def __init__(self, depth: int = 2, channels: int = 16, *, stride: int = 1, pooled: bool = True):
-        super().__init__()
-        self.stem = nn.Conv2d(1, channels, 3, stride=stride, padding=1)
-        self.blocks = nn.ModuleList(ConvBlock(channels) for _ in range(depth))
-        self.pooled = pooled
-        self.head = nn.Linear(channels if pooled else channels * (8 // stride) ** 2, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.stem(x.view(-1, 1, 8, 8))
-        for block in self.blocks:
-            h = block(h)
-        return self.head(h.mean((2, 3)) if self.pooled else h.flatten(1))
+    stem = nn.Sequential(nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 16, 3, stride=stride, padding=1))
+    blocks = [ConvBlock(16) for _ in range(2)]
+    head = [Mean(), nn.Linear(16, 10)] if pooled else [nn.Flatten(), nn.Linear(16 * (8 // stride) ** 2, 10)]
+    return Net(stem, blocks, nn.Sequential(*head))
 
 
 @dataclass(frozen=True)
@@ -128,11 +105,11 @@ class Made:
 
 NETS: dict[str, tuple[Kind, tuple[str, ...], Callable[[], nn.Module]]] = {
     "ResMLP, d = 32": ("flat", ("stem", "blocks.*"), lambda: ResMLP((64,), 10, depth=2, width=32)),
-    "MLP, d = 64": ("flat", ("blocks.*",), PlainMLP),
+    "MLP, d = 64": ("flat", ("blocks.*",), plain_mlp),
     "ViT, 17 tokens": ("token", ("embed", "blocks.*"), lambda: ViT((1, 8, 8), 10, depth=2, width=24, patch=2)),
-    "pooled, 8 tokens": ("token", ("stem", "blocks.*"), PooledTokens),
-    "conv 8×8, pooled": ("image", ("stem", "blocks.*"), ConvNet),
-    "conv 4×4, flat head": ("image", ("stem", "blocks.*"), lambda: ConvNet(stride=2, pooled=False)),
+    "pooled, 8 tokens": ("token", ("stem", "blocks.*"), pooled_tokens),
+    "conv 8×8, pooled": ("image", ("stem", "blocks.*"), lambda: conv_net(1, pooled=True)),
+    "conv 4×4, flat head": ("image", ("stem", "blocks.*"), lambda: conv_net(2, pooled=False)),
     "GCN, d = 32": ("graph", ("layers.*",), lambda: GCN((32,), 4, depth=4, width=32)),
     "residual GCN": ("graph", ("layers.*",), lambda: GCN((32,), 4, depth=4, width=32, residual=True)),
 }
@@ -145,11 +122,9 @@ RULES: dict[Kind, tuple[str, ...]] = {
 }
 
 
-def cases(kinds: tuple[Kind, ...] = KINDS) -> Iterator[Case]:
+def cases() -> Iterator[Case]:
     """Every net under every rule that owns feedback and applies to it."""
     for net, (kind, _, _) in NETS.items():
-        if kind not in kinds:
-            continue
         yield from (Case(kind, net, rule) for rule in RULES[kind])
         if net.startswith("ViT"):
             yield from (Case(kind, net, rule, {"tokens": "class"}) for rule in ("block_fa", "dfa"))

@@ -65,7 +65,11 @@ class Table:
         if path is not None:
             plain = [{k: vars(v) if isinstance(v, Spread) else v for k, v in row.items()} for row in self.rows]
             content = {"title": self.title, "machine": machine(self.device), "rows": plain}
-            path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+            write_json(path, content)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _cell(name: str, kind: Any, content: Any) -> str:

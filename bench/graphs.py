@@ -132,7 +132,7 @@ def measure(nodes: int, edges: int, device: str, rounds: int, wanted: Sequence[s
     run, works, peaks = prepare(nodes, edges, device, wanted)
     keep_freed_memory(True)
     times = interleaved({**works, "again": works["step"]}, rounds, device)
-    row: Row = {"nodes": nodes, "edges": edges_of(run.task), "engine": run.engine}
+    row: Row = {"nodes": nodes, "edges": run.task.adjacency.nnz // 2, "engine": run.engine}  # pyright: ignore
     row["step_ms"] = vars(Spread.of([1e3 * t for t in times["step"]]))
     for name in ("quick", "standard"):
         row[f"{name}_over_step"] = vars(over(times, name, "step")) if name in works else NOTHING
@@ -170,11 +170,6 @@ def prepare(nodes: int, edges: int, device: str, wanted: Sequence[str]) -> tuple
     works = {name: work for name, work in works.items() if name in wanted}
     peaks |= {name: memory.peak(work, times=2) for name, work in works.items()}
     return run, works, peaks | {"process": memory.before}
-
-
-def edges_of(task: Any) -> int:
-    """Edges of a graph task, each counted once."""
-    return task.adjacency.nnz // 2
 
 
 def block_model(nodes: int, edges: int) -> GraphTask:

@@ -1,6 +1,8 @@
-"""Records made in memory: a healthy run by default, any field overridden by keyword."""
+"""Records made in memory: a healthy run by default, any field overridden by keyword. Python in a process of its own."""
 
-from collections.abc import Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -92,21 +94,20 @@ def make_facts(*, rule: str | RuleFacts = "dfa", depth: int = 4, **others: Any) 
     return Facts(**given | others)
 
 
+def spread(count: int, values: Mapping[str, Any]) -> dict[str, tuple]:
+    """One value for each of so many, where one is given for all."""
+    return {name: tuple(v) if isinstance(v, Sequence) else (v,) * count for name, v in values.items()}
+
+
 def make_taps(count: int = 5, **others: Any) -> TapMeasures:
     """Per-tap values; an override is one number for all taps or one per tap."""
-    values = HEALTHY | others
-    return TapMeasures(
-        **{name: tuple(v) if isinstance(v, Sequence) else (v,) * count for name, v in values.items()}  # pyright: ignore
-    )
+    return TapMeasures(**spread(count, HEALTHY | others))
 
 
 def make_weights(count: int = len(WEIGHTS), **others: Any) -> WeightMeasures:
     """Per-weight values after a training step; an override is one number for all weights or one per weight."""
     flags = {f.name: 0 if "zero" in f.name or "underflow" in f.name else 0.5 for f in fields(WeightMeasures)}
-    values = flags | others
-    return WeightMeasures(
-        **{name: tuple(v) if isinstance(v, Sequence) else (v,) * count for name, v in values.items()}  # pyright: ignore
-    )
+    return WeightMeasures(**spread(count, flags | others))
 
 
 def make_snapshot(facts: Facts | None = None, *, taps: Mapping[str, Any] | None = None, **others: Any) -> Snapshot:
@@ -204,3 +205,18 @@ def write_record(root: Path, record: Record) -> Path:
             writer.append(snapshot)
         writer.write_provenance(record.provenance)
     return writer.folder
+
+
+def write_records(root: Path, records: Iterable[Record]) -> Path:
+    """Store records under `root`, which is returned."""
+    for record in records:
+        write_record(root, record)
+    return root
+
+
+def run_python(*arguments: str | Path, **options: Any) -> str:
+    """What Python prints in a process of its own, which must end well."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    done = subprocess.run([sys.executable, *arguments], text=True, **options)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    return done.stdout

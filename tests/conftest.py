@@ -57,6 +57,30 @@ def call(capsys):
     return run
 
 
+@pytest.fixture
+def told(call):
+    """Run a command that must end well; gives its standard output."""
+
+    def run(*arguments: str | Path) -> str:
+        code, out, err = call(*arguments)
+        assert code == 0, err
+        return out
+
+    return run
+
+
+@pytest.fixture
+def refused(call):
+    """Run a command that must be refused; gives its standard error."""
+
+    def run(*arguments: str | Path) -> str:
+        code, out, err = call(*arguments)
+        assert code == 2, out
+        return err
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def shipped_records() -> list:
     """The records in results/paper, parsed once by a process."""

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from creditscope.nets.resmlp import ResMLP
+from creditscope.nets.vit import ViT
 from creditscope.stack import PerSeed, StackedNet, call_net
 
 SEEDS = 3
@@ -14,7 +16,9 @@ NETS: dict[str, Callable[[], nn.Module]] = {
     "no affine": lambda: nn.Sequential(nn.Linear(6, 5, bias=False), nn.LayerNorm(5, elementwise_affine=False)),
     "norm without bias": lambda: nn.Sequential(nn.Linear(6, 5), nn.LayerNorm(5, bias=False), nn.Linear(5, 2)),
     "convolution": lambda: nn.Sequential(nn.Unflatten(-1, (1, 6)), nn.Conv1d(1, 4, 3), nn.ReLU(), nn.Flatten(1)),
+    "tokens": lambda: ViT((3, 8, 8), 4, depth=1, width=8, heads=2),
 }
+EITHER_INPUTS = pytest.mark.parametrize("per_seed", [True, False], ids=["own inputs", "shared inputs"])
 
 
 def leaf(*shape: int) -> Tensor:
@@ -29,7 +33,12 @@ def nets_of(make: Callable[[], nn.Module]) -> list[nn.Module]:
     return [make().double() for _ in range(SEEDS)]
 
 
-def assert_stack_alike(nets: Sequence[nn.Module], inputs: Tensor | tuple, *, per_seed: bool) -> None:
+def draw(per_seed: bool, *shape: int) -> Tensor:
+    """Inputs that every seed has of its own, or that all share."""
+    return leaf(*[SEEDS] * per_seed, *(shape or (9, 6))).detach()
+
+
+def assert_stack_alike(nets: Sequence[nn.Module], inputs: Tensor | tuple, *, per_seed: bool = True) -> StackedNet:
     """The stack's outputs and parameter gradients are those of the nets."""
     stack = StackedNet.of(nets)
     output = stack(PerSeed(inputs) if per_seed else inputs)
@@ -43,3 +52,4 @@ def assert_stack_alike(nets: Sequence[nn.Module], inputs: Tensor | tuple, *, per
             assert (g is None) == (w is None)
             if g is not None and w is not None:
                 close(g[seed], w)
+    return stack

@@ -4,21 +4,18 @@ import ast
 import builtins
 import doctest
 import inspect
-import subprocess
-import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from builders import run_python
 from documents import ROOT, load_script
 
 import creditscope
 from creditscope import testing
 
 NO_TORCH = ("Audit", "CreditscopeError", "Runs", "Task", "Thresholds", "audit", "load_records", "register_net", "run")
-
-
 SCRIPT = load_script(ROOT / "docs" / "make_api.py")
 ENTRIES = [
     (module, name)
@@ -87,15 +84,8 @@ class TestNames:
 
     @pytest.mark.slow
     def test_those_that_read_records_need_no_torch(self):
-        code = f"""
-import sys
-import creditscope
-for name in {NO_TORCH}:
-    getattr(creditscope, name)
-    assert "torch" not in sys.modules, name
-"""
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        gets = f"[getattr(creditscope, name) for name in {NO_TORCH}]"
+        run_python("-c", f"import creditscope, sys; {gets}; assert 'torch' not in sys.modules")
 
     def test_version_is_that_of_the_package(self):
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -2,11 +2,10 @@
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
+from documents import ROOT
 
-ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "creditscope"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ORDER = ("tasks", "nets", "stack", "taps", "anatomy", "losses", "rules", "measure", "train")
@@ -35,11 +34,6 @@ def imports_of(part: str, *, everywhere: bool = False) -> dict[str, list[str]]:
     return found
 
 
-def parts() -> list[str]:
-    """Every module and package of creditscope."""
-    return sorted({path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in PACKAGE.rglob("*.py")})
-
-
 class TestImports:
     @pytest.mark.parametrize("part", READERS)
     def test_readers_of_records_need_no_maker(self, part):
@@ -52,11 +46,10 @@ class TestImports:
         later = [*ORDER[at + 1 :], *(name for name in READERS if name != "record"), "paper"]
         assert {name: found[name] for name in later if name in found} == {}
 
-    def test_measuring_does_not_judge(self):
+    def test_measuring_does_not_judge_nor_judging_draw_and_tasks_are_plain_arrays(self):
         assert "auditing" not in imports_of("measure", everywhere=True)
-
-    def test_judging_does_not_draw(self):
         assert {"plots", "report"} & set(imports_of("auditing")) == set()
+        assert "torch" not in imports_of("tasks", everywhere=True)
 
     def test_the_instrument_does_not_know_the_paper(self):
         """Not by name either: the paper comes in by entry points."""
@@ -64,12 +57,9 @@ class TestImports:
         assert len(others) > 100
         assert [path.name for path in others if "creditscope.paper" in path.read_text(encoding="utf-8")] == []
 
-    def test_tasks_are_plain_arrays(self):
-        assert "torch" not in imports_of("tasks", everywhere=True)
-
     def test_only_commands_import_commands(self):
-        users = [part for part in parts() if "commands" in imports_of(part, everywhere=True)]
-        assert set(users) - {"commands"} == {"paper"}
+        parts = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in PACKAGE.rglob("*.py")}
+        assert {part for part in parts if "commands" in imports_of(part, everywhere=True)} == {"commands", "paper"}
 
     def test_imports_are_seen(self):
         """The reader of imports finds some of each kind."""

@@ -1,120 +1,53 @@
-"""The command line: what it refuses, what it writes, and what it does not import."""
+"""The command line: what it refuses, what it trains, judges, draws and writes, and what it does not import."""
 
 import json
 import os
 import re
-import subprocess
+import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import make_family, make_record, write_record
+from builders import make_family, make_record, make_wanted, run_python, write_record, write_records
+from documents import ROOT
 
-from creditscope.errors import CreditscopeError
-from creditscope.record import read_record
+from creditscope.commands.list import List
+from creditscope.errors import CreditscopeError, UnknownNameError
+from creditscope.paper.studies.audit_hero import audit_hero
+from creditscope.plots._own import latest_texts
+from creditscope.record import load_records, read_record
 from creditscope.registry import TASKS
 from creditscope.tasks import Task, check_task, register_task
-from creditscope.train.pool import CUDA_JOBS
 
-TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--jobs", "1", "--quiet")
+TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--jobs", "1")
+QUIET = (*TINY, "--quiet")
 DEMO = {"net_options": {"depth": 4, "width": 128, "terminal_norm": True}, "epochs": 60, "snapshot_every": 5}
 
 
-def trained(folder: Path) -> list[Path]:
-    """Everything a run would have left."""
-    return [*folder.rglob("snapshots.jsonl"), *folder.rglob("*.safetensors")]
-
-
-class TestImports:
-    def test_help_imports_no_torch(self):
-        command = [sys.executable, "-X", "importtime", "-m", "creditscope", "--help"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-        assert done.returncode == 0
-        assert "creditscope.cli" in imported
-        assert [name for name in imported if name.split(".")[0] in ("torch", "matplotlib", "pandas", "xarray")] == []
-
-    @pytest.mark.slow
-    def test_stored_records_need_no_torch(self, tmp_path):
-        """audit, list, figure and reproduction in one process of their own."""
-        for rule in ("bp", "block_fa", "dfa"):
-            write_record(tmp_path / "records", make_record(rule=rule, **DEMO))
-        code = f"""
+@pytest.mark.slow
+def test_stored_records_need_no_torch(tmp_path):
+    """audit, list, figure, reproduction and report in one process of their own."""
+    for rule in ("bp", "block_fa", "dfa"):
+        write_record(tmp_path / "records", make_record(rule=rule, **DEMO))
+    code = f"""
 import sys
 from creditscope.cli import main
 records, figures = {str(tmp_path / "records")!r}, {str(tmp_path / "figures")!r}
 for words in (["audit", records], ["audit", records, "--json", "--set", "growth=20"], ["list"],
               ["audit", records, "--table", "--sensitivity", "--interval", "bootstrap", "--card", figures + "/cards"],
               ["figure", "audit_hero", "--records", records, "--out", figures, "--no-train"],
-              ["reproduction", "--records", records, "--out", figures + "/cards/page.md"]):
+              ["reproduction", "--records", records, "--out", figures + "/cards/page.md"],
+              ["report", "--records", records, "--out", figures + "/cards/page.html"]):
     main(words)
     assert "torch" not in sys.modules, words
     print("done", words[0])
 """
-        done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        commands = ["audit", "audit", "list", "audit", "figure", "reproduction"]
-        assert re.findall("^done (.*)$", done.stdout, re.M) == commands
-        names = sorted(path.name for path in (tmp_path / "figures").iterdir())
-        assert names == ["audit_hero.md", "audit_hero.pdf", "audit_hero.png", "audit_hero.tex", "cards"]
-
-
-class TestRefusals:
-    """Exit code 2, what was expected, what came; nothing is trained."""
-
-    @pytest.mark.parametrize(
-        ("words", "kind", "choices"),
-        [
-            (("run", "--rule", "nope"), "rule", "block_fa, bp, dfa, fa"),
-            (("run", "--net", "nope"), "net", "resmlp"),
-            (("run", "--task", "nope"), "task", "digits, mnist1d"),
-            (("figure", "nope"), "figure", "audit_hero"),
-            (("run", "--set", "net.nope=1"), "net 'resmlp'", "depth, terminal_norm, width"),
-            (("run", "--rule", "fa", "--set", "rule.nope=1"), "rule 'fa'", "head, scale"),
-            (("run", "--set", "task.nope=1"), "task 'mnist1d'", "none"),
-            (("audit", "--set", "nope=1"), "threshold", "depth_gain, growth"),
-            (("audit", "records", "--strict", "nope"), "method", "DFA"),
-        ],
-    )
-    def test_unknown_names_list_the_choices(self, call, tmp_path, monkeypatch, words, kind, choices):
-        monkeypatch.chdir(tmp_path)
-        write_record(tmp_path / "records", make_record())
-        code, out, err = call(*words)
-        assert (code, out) == (2, "")
-        found = re.search(f"{kind}, but got 'nope'. Choices: (.*)[.]", err)
-        assert found
-        assert set(choices.split(", ")) <= set(found[1].split(", "))
-        assert [path.name for path in tmp_path.iterdir()] == ["records"]
-
-    @pytest.mark.parametrize(
-        ("words", "came"),
-        [
-            (("--epochs", "0"), "epochs >= 1, but got 0"),
-            (("--seeds", "1", "2", "1"), "1 more than once"),
-            (("--batch", "1401"), "1400 .*, but got 1401"),
-            (("--batch", "0"), "batch >= 1, but got 0"),
-            (("--lr", "0"), "lr > 0, but got 0.0"),
-            (("--lr", "inf"), "inf"),
-            (("--lr", "nan"), "lr > 0, but got nan"),
-            (("--depth", "0"), "depth 0 and width 8"),
-            (("--set", "net.terminal_norm=x"), "bool .*, but got 'x'"),
-            (("--set", "depth=3"), "'depth=3'"),
-            (("--set", "net.depth"), "'net.depth'"),
-            (("--rule", "nowhere.py:Mine"), "'nowhere.py'"),
-        ],
-    )
-    def test_bad_numbers(self, call, tmp_path, words, came):
-        code, _, err = call("run", *TINY, *words, "--out", tmp_path)
-        assert code == 2
-        assert re.search(came, err)
-        assert trained(tmp_path) == []
-
-    @pytest.mark.parametrize(("given", "said"), [("growth=big", "'big'"), ("depth_gain=2", "got 2")])
-    def test_bad_thresholds(self, call, tmp_path, given, said):
-        write_record(tmp_path, make_record())
-        code, _, err = call("audit", tmp_path, "--set", given)
-        assert (code, said in err) == (2, True)
+    done = re.findall("^done (.*)$", run_python("-W", "error", "-c", code), re.M)
+    assert done == ["audit", "audit", "list", "audit", "figure", "reproduction", "report"]
+    names = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert names == ["audit_hero.md", "audit_hero.pdf", "audit_hero.png", "audit_hero.tex", "cards"]
 
 
 GOOD = Task(
@@ -140,22 +73,18 @@ class TestData:
     def register(self, monkeypatch):
         """Make a task known for one test."""
         monkeypatch.setattr(TASKS, "_registered", dict(TASKS._registered))
-
-        def keep(task: Task) -> None:
-            register_task("mine", version="1")(lambda: task)
-
-        return keep
+        return lambda task: register_task("mine", version="1")(lambda: task)
 
     @pytest.mark.parametrize("case", BAD)
-    def test_bad_data_are_refused_before_training(self, call, tmp_path, register, case):
+    def test_bad_data_are_refused_before_training(self, refused, tmp_path, register, case):
         changes, where, came = BAD[case]
         bad = Task(**vars(GOOD) | changes)
         with pytest.raises(CreditscopeError, match=f"{where} .*task 'mine', but got .*{re.escape(came)}") as found:
             check_task(bad)
         register(bad)
-        code, _, err = call("run", "--task", "mine", "--batch", "4", "--out", tmp_path, "--quiet")
-        assert (code, err.partition("\n")[0]) == (2, f"creditscope: {found.value}")
-        assert trained(tmp_path) == []
+        err = refused("run", "--task", "mine", "--batch", "4", "--out", tmp_path, "--quiet")
+        assert err.partition("\n")[0] == f"creditscope: {found.value}"
+        assert [*tmp_path.rglob("snapshots.jsonl"), *tmp_path.rglob("*.safetensors")] == []
 
     def test_good_data_are_returned_unchanged(self):
         assert check_task(GOOD) is GOOD
@@ -164,25 +93,71 @@ class TestData:
         """Image data sets often hold uint8 labels."""
         small = {"y_train": GOOD.y_train.astype(np.uint8), "y_test": GOOD.y_test.astype(np.uint8)}
         register(Task(**vars(GOOD) | small))
-        code, _, err = call("run", *TINY, "--task", "mine", "--seeds", "1", "--batch", "4", "--out", tmp_path)
+        code, _, err = call("run", *QUIET, "--task", "mine", "--seeds", "1", "--batch", "4", "--out", tmp_path)
         assert (code, err) == (0, "")
         assert len(list((tmp_path / "records").iterdir())) == 1
 
 
+class TestAsking:
+    @pytest.mark.parametrize(
+        ("words", "seeds"), [(("2",), (42, 123)), (("7,",), (7,)), (("7", "8"), (7, 8)), (("7,8",), (7, 8))]
+    )
+    def test_seeds_are_a_number_or_a_list_as_in_python(self, call, tmp_path, monkeypatch, words, seeds):
+        asked = {}
+        monkeypatch.setattr("creditscope.train.execute.run_all", lambda specs, *a, **k: asked.update(specs=specs) or [])
+        call("run", *TINY, "--seeds", *words, "--out", tmp_path)
+        assert tuple(spec.seed for spec in asked["specs"]) == seeds
+
+    def test_ctrl_c_says_that_begun_runs_go_on(self, call, monkeypatch):
+        def stop(_: List) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(List, "run", stop)
+        code, _, err = call("list")
+        assert (code, "last checkpoint" in err) == (130, True)
+
+    def test_version(self, told):
+        assert re.fullmatch(r"creditscope \d+\.\d+\.\d+\n", told("--version"))
+
+    @pytest.mark.parametrize(
+        "words", [("list", "nonsense"), ("run", "--wat", "1"), ("run", "--epochs", "x"), ("figure",)]
+    )
+    def test_what_cannot_be_read_is_refused_in_the_same_voice(self, refused, words):
+        err = refused(*words)
+        assert err.startswith("creditscope: ")
+        assert not set(err) & set("│─╭╰")
+        assert "--help" in err.splitlines()[-1]
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("command", ["audit", "report", "export", "pack", "reproduction", "figure own"])
+    def test_records_are_named_in_either_way_but_not_in_both(self, call, refused, tmp_path, command):
+        records = write_records(tmp_path / "records", make_family())
+        words, given = command.split(), ("--out", tmp_path / "x" / "y") * (command != "audit")
+        plain = call(*words, records, *given)
+        assert plain == call(*words, "--records", records, *given)
+        assert "does not exist" not in plain[2]
+        err = refused(*words, tmp_path / "a", "--records", tmp_path / "b", *given)
+        assert f"{tmp_path / 'a'} and {tmp_path / 'b'}" in err
+
+    def test_names_with_spaces_are_quoted(self):
+        assert "Choices: BP, 'sign symm, batch'." in str(UnknownNameError("method", "x", ["sign symm, batch", "BP"]))
+
+
 class TestRun:
-    def test_writes_a_record_and_reuses_it(self, call, tmp_path):
-        words = ("run", *TINY, "--seeds", "5,", "--out", tmp_path, "--json")
-        code, out, _ = call(*words)
+    def test_writes_a_record_and_reuses_it(self, call, told, tmp_path):
+        words = ("run", *QUIET, "--seeds", "5,", "--out", tmp_path, "--json")
+        out = told(*words)
         (folder,) = (tmp_path / "records").iterdir()
-        files = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
-        record = read_record(folder)
-        assert code == 0
-        assert sorted(files) == ["provenance.json", "snapshots.jsonl", "spec.json", "weights.safetensors"]
+
+        def files() -> dict:
+            return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+
+        before, record = files(), read_record(folder)
+        assert sorted(before) == ["provenance.json", "snapshots.jsonl", "spec.json", "weights.safetensors"]
         assert (record.provenance.status, [s.epoch for s in record.snapshots]) == ("complete", [0, 1])
         (method,) = json.loads(out)["methods"]
         assert (method["seeds"], method["accuracy"]["mean"]) == ([5], record.last.accuracy)
-        assert call(*words)[:2] == (0, out)
-        assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()} == files
+        assert (told(*words), files()) == (out, before)
 
         file = folder / "snapshots.jsonl"
         file.write_text(file.read_text()[:-50])
@@ -190,40 +165,42 @@ class TestRun:
         assert (code, "damaged-0-" in out + err) == (0, True)
         assert json.loads(out)["methods"][0]["seeds"] == [5]
 
-    def test_a_rung_of_the_ladder_alone_is_not_judged(self, call, tmp_path):
-        words = ("run", *TINY, "--seeds", "5,", "--out", tmp_path, "--train-last", "0")
-        code, out, _ = call(*words)
-        assert code == 0
-        assert re.fullmatch(r"digits-resmlp-bp-s5-\w+: accuracy 0\.\d+\n", out)
-        assert [f"{value:.3f}" in out for value in json.loads(call(*words, "--json")[1]).values()] == [True]
+    def test_several_rules_in_one_go_then_all_on_record(self, call, tmp_path):
+        words = ("run", *TINY, "--tier", "quick", "--rule", "bp", "dfa", "--seeds", "1", "--out", tmp_path, "--json")
+        code, out, err = call(*words)
+        assert [m["method"] for m in json.loads(out)["methods"]] == ["BP", "DFA"]
+        assert (code, [int(n) for n in re.findall(r": (\d+)", err.splitlines()[0])]) == (0, [0, 2])
+        code, again, err = call(*words)
+        assert (code, again, [int(n) for n in re.findall(r": (\d+)", err)]) == (0, out, [2, 0])
+        assert str(tmp_path / "records") in err
 
-    def test_the_ladder_and_controls_are_trained_and_told_apart(self, call, tmp_path):
+    def test_a_rung_of_the_ladder_alone_is_not_judged(self, told, tmp_path):
+        words = ("run", *QUIET, "--seeds", "5,", "--out", tmp_path, "--train-last", "0")
+        out = told(*words)
+        assert re.fullmatch(r"digits-resmlp-bp-s5-\w+: accuracy 0\.\d+\n", out)
+        assert [f"{value:.3f}" in out for value in json.loads(told(*words, "--json")).values()] == [True]
+
+    def test_the_ladder_and_controls_are_trained_and_told_apart(self, told, tmp_path):
         words = ("--depth", "2", "--seeds", "5,", "--snapshot-every", "0", "--tier", "quick", "--ladder")
-        code, out, _ = call("run", *TINY, *words, "--controls", "random targets", "--out", tmp_path, "--json")
+        out = told("run", *QUIET, *words, "--controls", "random targets", "--out", tmp_path, "--json")
         full, random = json.loads(out)["methods"]
-        assert (code, [rung["trained"] for rung in full["ladder"]], random["ladder"]) == (0, [0, 1], [])
+        assert ([rung["trained"] for rung in full["ladder"]], random["ladder"]) == ([0, 1], [])
         assert random["setting"].endswith("random targets")
-        code, _, err = call("run", *TINY, "--frozen", "--ladder", "--out", tmp_path)
-        assert (code, "--frozen or --ladder" in err) == (2, True)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("other", ["0.0", "0.000"])
-    def test_a_users_rule_and_its_edits(self, call, tmp_path, monkeypatch, other):
+    def test_a_users_rule_and_its_edits(self, told, tmp_path, monkeypatch, other):
         """The same rule under another text is another run, even if it is as long and edited within a second."""
         monkeypatch.setattr(sys, "dont_write_bytecode", False)  # stale bytecode must not be taken for the new text
         file, out = tmp_path / "mine.py", tmp_path / "out"
 
         def run(scale: str) -> set[str]:
             file.write_text(
-                "from creditscope import TapRule\n\n\n"
-                "class Mine(TapRule):\n"
-                "    label = 'my own'\n\n"
-                "    def credit(self, ctx):\n"
-                f"        return [{scale} * h for h in ctx.states]\n"
+                "from creditscope import TapRule\n\n\nclass Mine(TapRule):\n    label = 'my own'\n\n"
+                f"    def credit(self, ctx):\n        return [{scale} * h for h in ctx.states]\n"
             )
             os.utime(file, (1, 1))
-            code, shown, _ = call("run", *TINY, "--seeds", "5,", "--rule", f"{file}:Mine", "--out", out)
-            assert (code, "my own" in shown) == (0, True)
+            assert "my own" in told("run", *QUIET, "--seeds", "5,", "--rule", f"{file}:Mine", "--out", out)
             return {path.name for path in (out / "records").iterdir()}
 
         (first,) = run("1.0")
@@ -233,53 +210,34 @@ class TestRun:
         assert read_record(out / "records" / first).last.taps.rows_no_credit == (0, 0)
         assert read_record(out / "records" / second).last.taps.rows_no_credit == (397, 397)
 
-    def test_a_rule_derived_from_another_has_its_own_name(self, call, tmp_path):
+    def test_a_rule_derived_from_another_has_its_own_name(self, told, tmp_path):
         file = tmp_path / "mine.py"
         file.write_text("from creditscope.rules.dfa import DFA\n\n\nclass Mine(DFA):\n    label = 'my own'\n")
-        code, *_ = call("run", *TINY, "--seeds", "5,", "--rule", f"{file}:Mine", "--out", tmp_path)
+        told("run", *QUIET, "--seeds", "5,", "--rule", f"{file}:Mine", "--out", tmp_path)
         (folder,) = (tmp_path / "records").iterdir()
-        assert (code, read_record(folder).facts.rule.name) == (0, "Mine")
-
-    def test_what_the_file_lacks_is_named(self, call, tmp_path):
-        file = tmp_path / "mine.py"
-        file.write_text("from creditscope.rules.dfa import DFA\n")
-        code, _, err = call("run", *TINY, "--rule", f"{file}:Mine", "--out", tmp_path)
-        assert code == 2
-        assert "'Mine'" in err
-        assert "there: DFA." in err
+        assert read_record(folder).facts.rule.name == "Mine"
 
 
-class TestShow:
-    def test_audit(self, call, tmp_path):
-        for record in make_family(taps={"h_rms": (1, 1, 30, 30, 30)}):
-            write_record(tmp_path, record)
-        code, out, _ = call("audit", tmp_path, "--json")
-        assert code == 0
-        assert [m["verdict"]["word"] for m in json.loads(out)["methods"]] == ["trustworthy", "trustworthy"]
-        code, out, _ = call("audit", tmp_path, "--json", "--set", "growth=20", "--mute", "CS005", "CS006")
-        dfa = json.loads(out)["methods"][1]
-        assert (dfa["verdict"]["codes"], dfa["verdict"]["muted"]) == (["CS001"], ["CS005", "CS006"])
-        code, out, _ = call("audit", tmp_path, "--set", "growth=20")
-        assert (code, "walk back (CS001)" in out) == (0, True)
-
-    def test_only_and_explain(self, call, tmp_path):
-        for epochs in (1, 2):
-            write_record(tmp_path, make_record(epochs=epochs))
-        code, out, _ = call("audit", tmp_path, "--json", "--only", "2 epochs, DFA")
-        assert (code, [m["setting"] for m in json.loads(out)["methods"]]) == (0, ["mnist1d · resmlp · 2 epochs"])
-        code, _, err = call("audit", tmp_path, "--only", "7 epochs")
-        assert (code, "'7 epochs'" in err) == (2, True)
-        code, out, _ = call("audit", tmp_path / "nowhere", "--explain", "CS005")
-        assert (code, out.count("What to do:"), "CS005" in out) == (0, 1, True)
-        code, _, err = call("audit", "--explain", "CS099")
-        assert (code, "CS099" in err) == (2, True)
-
+class TestAudit:
     @pytest.fixture
     def records(self, tmp_path):
         """BP, which passes, and DFA, whose stream grows 60-fold from epoch 1 on."""
-        for record in make_family(taps={"h_rms": (1, 1, 60, 60, 60)}):
-            write_record(tmp_path / "records", record)
-        return tmp_path / "records"
+        return write_records(tmp_path / "records", make_family(taps={"h_rms": (1, 1, 60, 60, 60)}))
+
+    def test_thresholds_can_be_set_and_checks_muted(self, told, records):
+        words = {name: ("audit", records, "--set", f"growth={name}") for name in (70, 20)}
+        methods = json.loads(told(*words[70], "--json"))["methods"]
+        assert [m["verdict"]["word"] for m in methods] == ["trustworthy", "trustworthy"]
+        dfa = json.loads(told(*words[20], "--json", "--mute", "CS005", "CS006"))["methods"][1]
+        assert (dfa["verdict"]["codes"], dfa["verdict"]["muted"]) == (["CS001"], ["CS005", "CS006"])
+        assert "walk back (CS001)" in told(*words[20])
+
+    def test_only_and_explain(self, told, tmp_path):
+        write_records(tmp_path, [make_record(epochs=epochs) for epochs in (1, 2)])
+        out = told("audit", tmp_path, "--json", "--only", "2 epochs, DFA")
+        assert [m["setting"] for m in json.loads(out)["methods"]] == ["mnist1d · resmlp · 2 epochs"]
+        out = told("audit", tmp_path / "nowhere", "--explain", "CS005")
+        assert (out.count("What to do:"), "CS005" in out) == (1, True)
 
     def test_strict_fails_with_the_reason(self, call, records):
         code, out, err = call("audit", records, "--strict")
@@ -290,16 +248,16 @@ class TestShow:
     @pytest.mark.parametrize(
         ("words", "code"),
         [
-            ((), 0),
-            (("--strict", "BP"), 0),
-            (("--strict", "DFA"), 1),
-            (("--strict", "BP", "DFA", "--json"), 1),
-            (("--strict", "--set", "growth=70"), 0),
-            (("--strict", "--mute", "CS001"), 0),
+            ("", 0),
+            ("--strict BP", 0),
+            ("--strict DFA", 1),
+            ("--strict BP DFA --json", 1),
+            ("--strict --set growth=70", 0),
+            ("--strict --mute CS001", 0),
         ],
     )
     def test_strict_asks_for_the_methods_named_or_all(self, call, records, words, code):
-        found, _, err = call("audit", records, *words)
+        found, _, err = call("audit", records, *words.split())
         assert (found, bool(err)) == (code, bool(code))
 
     @pytest.mark.parametrize(
@@ -311,57 +269,84 @@ class TestShow:
         ],
     )
     def test_what_could_not_be_decided_has_not_passed(self, call, tmp_path, made, said):
-        for record in made:
-            write_record(tmp_path, record)
-        code, _, err = call("audit", tmp_path, "--strict", "DFA")
+        code, _, err = call("audit", write_records(tmp_path, made), "--strict", "DFA")
         assert (code, said in err) == (1, True)
 
     @pytest.mark.slow
-    def test_table_and_sensitivity_instead_of_the_audit(self, call, records):
-        code, out, _ = call("audit", records, "--table")
-        assert (code, "growth > 50" in out, "Is depth used?" in out) == (0, True, False)
-        code, out, _ = call("audit", records, "--sensitivity")
-        assert (code, "growth > 50" in out) == (0, False)
-        code, out, _ = call("audit", records, "--json", "--sensitivity")
-        read = json.loads(out)
+    def test_table_and_sensitivity_instead_of_the_audit(self, told, records):
+        out = told("audit", records, "--table")
+        assert ("growth > 50" in out, "Is depth used?" in out) == (True, False)
+        assert "growth > 50" not in told("audit", records, "--sensitivity")
+        read = json.loads(told("audit", records, "--json", "--sensitivity"))
         (growth,) = [r for r in read["sensitivity"] if r["name"] == "growth"]
-        assert (code, growth["high"]) == (0, pytest.approx(60, rel=1e-6))
+        assert growth["high"] == pytest.approx(60, rel=1e-6)
         (row,) = [d for d in read["decisions"] if (d["criterion"], d["method"], d["seed"]) == ("CS001", "DFA", 2)]
         assert (row["conclusion"], row["first_epoch"]) == ("walks back", 1)
 
-    def test_cards_are_written_and_named(self, call, records, tmp_path):
-        code, out, _ = call("audit", records, "--card", tmp_path / "cards")
-        paths = [line.removeprefix("wrote ") for line in out.splitlines() if line.startswith("wrote ")]
-        assert code == 0
+    def test_cards_are_written_and_named(self, call, told, records, tmp_path):
+        words = ("audit", records, "--card", tmp_path / "cards")
+        paths = [line.removeprefix("wrote ") for line in told(*words).splitlines() if line.startswith("wrote ")]
         assert sorted(paths) == sorted(map(str, (tmp_path / "cards").iterdir()))
         assert [Path(p).suffix for p in paths] == [".md", ".json"] * 2
-        code, out, err = call("audit", records, "--card", tmp_path / "cards", "--json")
+        _, out, err = call(*words, "--json")
         assert json.loads(out)["methods"]
         assert err.count("wrote ") == 4
 
-    def test_bootstrap_intervals(self, call, records):
-        code, out, _ = call("audit", records, "--json", "--interval", "bootstrap")
-        assert code == 0
-        assert json.loads(out)["methods"][1]["per_tap"][0]["cos"]["kind"] == "bootstrap"
+    def test_bootstrap_intervals(self, told, records):
+        read = json.loads(told("audit", records, "--json", "--interval", "bootstrap"))
+        assert read["methods"][1]["per_tap"][0]["cos"]["kind"] == "bootstrap"
 
-    def test_help_says_how_many_workers_there_are_on_cuda(self, call):
-        _, out, _ = call("run", "--help")
-        assert f"at most {CUDA_JOBS})" in " ".join(out.replace("│", " ").split())
 
-    def test_list(self, call):
-        code, out, _ = call("list", "--json")
-        found = json.loads(out)
-        assert code == 0
-        assert sorted(found) == ["checks", "exports", "figures", "nets", "rules", "studies", "tasks", "thresholds"]
-        assert {"bp", "fa", "block_fa", "dfa"} <= set(found["rules"])
-        assert all(summary for rows in found.values() for summary in rows.values())
-        code, out, _ = call("list", "nets")
-        assert (code, out.split()[0], "  resmlp" in out, "dfa" in out) == (0, "nets", True, False)
+def test_list(told):
+    found = json.loads(told("list", "--json"))
+    assert sorted(found) == ["checks", "exports", "figures", "nets", "rules", "studies", "tasks", "thresholds"]
+    assert {"bp", "fa", "block_fa", "dfa"} <= set(found["rules"])
+    assert all(summary for rows in found.values() for summary in rows.values())
+    out = told("list", "nets")
+    assert (out.split()[0], "  resmlp" in out, "dfa" in out) == ("nets", True, False)
 
-    def test_doctor(self, call):
-        code, out, _ = call("doctor", "--json")
-        found = json.loads(out)
-        assert (code, found["numpy"]) == (0, np.__version__)
-        assert {"creditscope", "python", "torch", "devices", "cores", "data folder"} <= set(found)
-        code, out, _ = call("doctor")
-        assert (code, out.split()[0]) == (0, "creditscope")
+
+def test_doctor(told):
+    found = json.loads(told("doctor", "--json"))
+    assert found["numpy"] == np.__version__
+    assert {"creditscope", "python", "torch", "devices", "cores", "data folder"} <= set(found)
+    assert told("doctor").split()[0] == "creditscope"
+
+
+class TestFigures:
+    @pytest.mark.slow
+    def test_all_trains_nothing(self, told, tmp_path, monkeypatch):
+        monkeypatch.setattr("creditscope.train.execute.run_all", lambda *_, **__: pytest.fail("trained"))
+        records = write_records(tmp_path / "records", [make_wanted(audit_hero("demo").runs[0])])
+        out = told("figure", "all", records, "--out", tmp_path / "figures")
+        assert ("audit_hero: 1 of 9" in out, "normalisation: not drawn" in out) == (True, True)
+        assert len(load_records(records)) == 1
+
+    @pytest.mark.slow
+    def test_own_draws_what_is_there_a_figure_for_each_setting(self, call, told, tmp_path):
+        records, out = write_records(tmp_path / "records", make_family("dfa")), tmp_path / "figures"
+        code, _, err = call("figure", "own", records, "--out", out)
+        assert (code, err, sorted(p.name for p in out.iterdir())) == (0, "", ["own.pdf", "own.png"])
+        write_record(records, make_record(task="digits", rule="bp"))
+        said = [line.split(": wrote")[0] for line in told("figure", "own", records, "--out", out).splitlines()]
+        assert said == ["own_1: digits, resmlp, BP", "own_2: mnist1d, resmlp, BP, DFA"]
+        assert {p.stem for p in out.iterdir()} == {"own", "own_1", "own_2"}
+
+    @pytest.mark.slow
+    def test_own_draws_the_last_text_of_a_rule_that_was_edited(self, told, tmp_path):
+        for text, started in (("b", "2026-01-01"), ("a", "2026-01-02")):
+            record = make_record(rule="dfa", rule_source=text)
+            write_record(tmp_path, replace(record, provenance=replace(record.provenance, started=started)))
+        assert "edited since: 1 run\n" in told("figure", "own", tmp_path, "--out", tmp_path / "figures")
+        assert [r.spec.rule_source for r in latest_texts(load_records(tmp_path)) if r.spec] == ["a"]
+
+    def test_own_without_runs(self, refused, tmp_path):
+        write_record(tmp_path, make_record(frozen=True))
+        assert f"{tmp_path}, but got none" in refused("figure", "own", tmp_path)
+
+
+def test_an_example_says_what_it_lacks(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch_geometric", None)
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    with pytest.raises(SystemExit, match=r"torch_geometric.*\.\[pyg\]'$"):
+        runpy.run_path(str(ROOT / "examples" / "watch_pyg_neighbours.py"))

@@ -3,15 +3,13 @@
 import os
 import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from builders import run_python
+from documents import ROOT
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^`([\w/]+\.py)`:\n\n```python\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
 (COMMANDS,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
@@ -46,12 +44,9 @@ def test_the_recipe_is_a_rule_and_its_test():
 def test_it_is_listed_trained_judged_and_tested(tree):
     """One seed, in one process, for speed."""
     listed, trained, judged = COMMANDS.splitlines()
-    command = [sys.executable, "-c", FOLLOW, TEST, listed, f"{trained} --seeds 1 --jobs 1 --quiet", judged]
-    done = subprocess.run(
-        command, cwd=tree, env=os.environ | {"PYTHONPATH": str(tree / "src")}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    rules, runs, audit, tests = re.split("^done .*\n", done.stdout, flags=re.MULTILINE)
+    followed = ("-c", FOLLOW, TEST, listed, f"{trained} --seeds 1 --jobs 1 --quiet", judged)
+    done = run_python(*followed, cwd=tree, env=os.environ | {"PYTHONPATH": str(tree / "src")})
+    rules, runs, audit, tests = re.split("^done .*\n", done, flags=re.MULTILINE)
     assert re.search("^  binary_dfa +Direct feedback alignment with binary feedback", rules, re.MULTILINE)
     assert "binary DFA" in runs
     assert "binary DFA" in audit
@@ -61,11 +56,8 @@ def test_it_is_listed_trained_judged_and_tested(tree):
 
 
 def test_it_keeps_the_style(tree):
-    config = str(ROOT / "pyproject.toml")
     for check in (["check"], ["format", "--check"]):
-        command = [sys.executable, "-m", "ruff", *check, "--no-cache", "--config", config, RULE, TEST]
-        done = subprocess.run(command, cwd=tree, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        run_python("-m", "ruff", *check, "--no-cache", "--config", ROOT / "pyproject.toml", RULE, TEST, cwd=tree)
 
 
 def test_what_is_named_is_there():

@@ -1,8 +1,6 @@
 """On a CUDA device: the same numbers as on the CPU, and no wait for the device but the one transfer."""
 
 import itertools
-import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from builders import run_python
 from safetensors.torch import load_file
 from torch import Tensor
 from trained import record_runs, train_run
@@ -30,30 +29,36 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS, but there was no current CUDA context"),
 ]
 
-TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 2, "eval_rows": 64, "tier": "quick"}
-GRAPH = {
-    "task": "sbm",
-    "net": "gcn",
-    "net_options": {"depth": 3, "width": 8, "dropout": 0.3},
-    "epochs": 3,
-    "tier": "quick",
-}
-STUDENT = {
-    "task": "teacher",
-    "net": "student",
-    "net_options": {"depth": 2, "width": 16},
-    "epochs": 1,
-    "eval_rows": 64,
-    "tier": "quick",
-}
-IMAGES = {
-    "task": "cifar10",
-    "net": "vit",
-    "net_options": {"depth": 2, "width": 16},
-    "epochs": 2,
-    "batch": 16,
-    "tier": "quick",
-}
+QUICK = {"net_options": {"depth": 2, "width": 16}, "epochs": 2, "tier": "quick"}
+TINY = {**QUICK, "task": "digits", "eval_rows": 64}
+STUDENT = {**TINY, "task": "teacher", "net": "student", "epochs": 1}
+IMAGES = {**QUICK, "task": "cifar10", "net": "vit", "batch": 16}
+SPARSE = {"depth": 3, "width": 8, "dropout": 0.3}
+GRAPH = {"task": "sbm", "net": "gcn", "net_options": SPARSE, "epochs": 3, "tier": "quick"}
+
+
+@contextmanager
+def no_waiting():
+    """Inside, whatever waits for the device raises."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.fixture
+def transfers(monkeypatch):
+    """The seeds of every transfer to the host, which may wait for the device."""
+    seen, original = [], snapshot_module.to_host
+
+    def allowed(groups: list, seeds: int | None = None) -> list:
+        torch.cuda.set_sync_debug_mode("default")
+        seen.append(seeds)
+        return original(groups, seeds)
+
+    monkeypatch.setattr(snapshot_module, "to_host", allowed)
+    return seen
 
 
 def image_task() -> Task:
@@ -86,22 +91,14 @@ def test_cuda_and_cpu_agree(rule, setting):
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("rule", ["bp", "fa", "block_fa", "dfa"])
-def test_nothing_waits_for_the_device_but_the_one_transfer(rule, monkeypatch):
+def test_nothing_waits_for_the_device_but_the_one_transfer(rule, transfers):
     run = build_run(plan_run(rule=rule, **TINY), device=torch.device("cuda"))
     x, y = run.data.x_test[:64], run.data.y_test[:64]
     take_snapshots(observe(run.net, run.application.applied, x, y, noise=True), run.facts, epoch=0)  # warm
-    original = snapshot_module.to_host
-
-    def allowed(groups: list, seeds: int | None = None) -> list:
-        torch.cuda.set_sync_debug_mode("default")
-        return original(groups, seeds)
-
-    monkeypatch.setattr(snapshot_module, "to_host", allowed)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    transfers.clear()
+    with no_waiting():
         (taken,) = take_snapshots(observe(run.net, run.application.applied, x, y, noise=True), run.facts, epoch=0)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    assert len(transfers) == 1
     assert taken.taps.rows_used == (64, 64, 64)
 
 
@@ -207,16 +204,6 @@ def test_audited_and_unaudited_stacks_end_bit_identical(net, rule, precision):
             assert torch.equal(tensor, others[name]), name
 
 
-@contextmanager
-def no_waiting():
-    """Inside, whatever waits for the device raises."""
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("keep_last", [False, True])
@@ -224,30 +211,23 @@ def no_waiting():
 def test_no_step_waits_for_the_device(net, rule, keep_last, precision, monkeypatch):
     run = stack(specs_of(net, rule, precision=precision))
     run.train_epoch(0, keep_last=keep_last)  # captures
-    advanced, observed = StackedRun._advance, StackedRun._observed_step
-    calls = []
+    name, calls = "_observed_step" if keep_last else "_advance", []
+    original = getattr(StackedRun, name)
 
-    def advance(self: StackedRun) -> None:
+    def watched(self: StackedRun) -> Any:
         with no_waiting():
-            calls.append("step")
-            advanced(self)
-
-    def observe_step(self: StackedRun) -> Any:
-        with no_waiting():
-            calls.append("observed")
-            return observed(self)
+            calls.append(name)
+            return original(self)
 
     # not around all of the epoch: what was drawn for it is copied from the host, once
-    monkeypatch.setattr(
-        StackedRun, "_observed_step" if keep_last else "_advance", observe_step if keep_last else advance
-    )
+    monkeypatch.setattr(StackedRun, name, watched)
     run.train_epoch(1, keep_last=keep_last)
-    assert calls == (["observed"] if keep_last else ["step"] * run.data.steps)
+    assert len(calls) == (1 if keep_last else run.data.steps)
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @EVERY_NET
-def test_the_snapshots_of_a_stack_are_one_transfer(net, monkeypatch):
+def test_the_snapshots_of_a_stack_are_one_transfer(net, transfers):
     run = stack(specs_of(net, "fa"))
     batch = run.data.snapshot_batch()
     _, last = run.train_epoch(0, keep_last=True)
@@ -258,14 +238,7 @@ def test_the_snapshots_of_a_stack_are_one_transfer(net, monkeypatch):
         return take_snapshots(seen, run.facts, epoch=1, last_step=last)
 
     warm = take()
-    transfers, original = [], snapshot_module.to_host
-
-    def allowed(groups: list, seeds: int | None = None) -> list:
-        torch.cuda.set_sync_debug_mode("default")
-        transfers.append(seeds)
-        return original(groups, seeds)
-
-    monkeypatch.setattr(snapshot_module, "to_host", allowed)
+    transfers.clear()
     with no_waiting():
         taken = take()
     assert transfers == [3]
@@ -339,13 +312,12 @@ def test_tf32_is_near_float32_and_is_put_back(engine, tmp_path):
 
 def test_a_device_can_be_named_by_its_number(tmp_path):
     """In a process that has not used the device before."""
-    code = (
-        "import sys\n"
-        "from creditscope.train.execute import run_all\n"
-        "from creditscope.train.plan import plan_run\n"
-        "specs = [plan_run(task='digits', epochs=1, tier='quick', seed=seed) for seed in (1, 2)]\n"
-        "records = run_all(specs, sys.argv[1], engine='stacked', device='cuda:0', jobs=1)\n"
-        "print(*(record.provenance.status for record in records))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["complete"] * 2
+    code = """
+import sys
+from creditscope.train.execute import run_all
+from creditscope.train.plan import plan_run
+specs = [plan_run(task="digits", epochs=1, tier="quick", seed=seed) for seed in (1, 2)]
+records = run_all(specs, sys.argv[1], engine="stacked", device="cuda:0", jobs=1)
+print(*(record.provenance.status for record in records))
+"""
+    assert run_python("-c", code, tmp_path).split() == ["complete"] * 2

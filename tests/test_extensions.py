@@ -3,14 +3,13 @@
 import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from builders import run_python
+from documents import ROOT
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[1]
 FIGURE = '''"""A figure of a lab."""
 from creditscope.registry import FIGURES
 
@@ -32,11 +31,6 @@ except Exception as error:
 """
 
 
-def run_python(*arguments: str, cwd: Path, path: Path) -> subprocess.CompletedProcess[str]:
-    env = os.environ | {"PYTHONPATH": str(path)}
-    return subprocess.run([sys.executable, *arguments], cwd=cwd, env=env, capture_output=True, text=True)
-
-
 @pytest.fixture
 def extended(tmp_path):
     """Run Python beside an installed distribution of these entry points and files."""
@@ -47,9 +41,7 @@ def extended(tmp_path):
             (tmp_path / name).write_text(text, encoding="utf-8")
         (tmp_path / "lab-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1\n")
         path = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
-        done = run_python(*arguments, cwd=tmp_path, path=Path(path))
-        assert done.returncode == 0, done.stderr
-        return done.stdout + done.stderr
+        return run_python(*arguments, cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.STDOUT)
 
     return run
 
@@ -99,30 +91,18 @@ def test_a_rule_that_cannot_be_imported_is_listed_with_the_reason(extended):
     assert [line.split()[0] for line in shown.splitlines() if "not_there" in line] == ["theirs"]
 
 
-@pytest.fixture(scope="module")
-def without_paper(tmp_path_factory) -> Path:
-    """A copy of the package, the paper deleted."""
-    root = tmp_path_factory.mktemp("instrument")
-    shutil.copytree(ROOT / "src", root / "src", ignore=shutil.ignore_patterns("__pycache__", "paper"))
-    assert not (root / "src" / "creditscope" / "paper").exists()
-    return root
-
-
-class TestWithoutThePaper:
-    def test_its_commands_are_not_offered(self, without_paper):
-        done = run_python("-m", "creditscope", "--help", cwd=without_paper, path=without_paper / "src")
-        assert done.returncode == 0, done.stderr
-        assert "{run,audit,report,list,doctor}" in done.stdout
-
-    def test_train_judge_draw_and_report(self, without_paper):
-        words = ["run", "--task", "digits", "--epochs", "1", "--seeds", "2", "--depth", "2", "--width", "8", "--quiet"]
-        made = run_python("-m", "creditscope", *words, cwd=without_paper, path=without_paper / "src")
-        assert made.returncode == 0, made.stderr
-        for command in (["audit", "out/records"], ["report", "out/records", "--out", "page.html"], ["list"]):
-            done = run_python("-m", "creditscope", *command, cwd=without_paper, path=without_paper / "src")
-            assert done.returncode == 0, (command, done.stderr)
-        draw = "import creditscope as cs; cs.Runs(cs.load_records('out/records')).plot().savefig('runs.png')"
-        done = run_python("-c", draw, cwd=without_paper, path=without_paper / "src")
-        assert done.returncode == 0, done.stderr
-        assert (without_paper / "page.html").stat().st_size > 10_000
-        assert (without_paper / "runs.png").stat().st_size > 10_000
+def test_without_the_paper_its_commands_are_not_offered_and_the_others_work(tmp_path):
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "paper"))
+    alone = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(tmp_path / "src")}}
+    assert "{run,audit,report,list,doctor}" in run_python("-m", "creditscope", "--help", **alone)
+    for words in (
+        "run --task digits --epochs 1 --seeds 2 --depth 2 --width 8 --quiet",
+        "audit out/records",
+        "report out/records --out page.html",
+        "list",
+    ):
+        run_python("-m", "creditscope", *words.split(), **alone)
+    draw = "import creditscope as cs; cs.Runs(cs.load_records('out/records')).plot().savefig('runs.png')"
+    run_python("-c", draw, **alone)
+    assert (tmp_path / "page.html").stat().st_size > 10_000
+    assert (tmp_path / "runs.png").stat().st_size > 10_000

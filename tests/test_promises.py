@@ -105,24 +105,18 @@ def test_random_orientations_are_called_informed_at_most_at_the_stated_rate():
     assert answers(a.expand(taps, n, d)) == ["carries"] * taps
 
 
-def collapsed(depth: int, scale: float) -> nn.Sequential:
+@pytest.mark.parametrize(("depth", "scale", "text"), [(40, 1e-3, "exactly zero"), (8, 3e-4, "float32 norm underflows")])
+def test_a_collapsed_bp_net_fails(depth, scale, text):
     torch.manual_seed(0)
     net = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8, bias=False), nn.ReLU()) for _ in range(depth)), nn.Linear(8, 3))
     with torch.no_grad():
         for p in net[:-1].parameters():
             p *= scale
-    return net
-
-
-@pytest.mark.parametrize(("depth", "scale", "text"), [(40, 1e-3, "exactly zero"), (8, 3e-4, "float32 norm underflows")])
-def test_a_collapsed_bp_net_fails(depth, scale, text):
-    net = collapsed(depth, scale)
     scope = cs.watch(net, taps=[str(i) for i in range(depth)])
     scope.snapshot(torch.randn(3000, 8), torch.arange(3000) % 3)
     method = scope.audit().methods[0]
     assert method.verdict.word == "walk back"
-    findings = {f.code: f for f in method.findings}
-    assert str(findings["CS007"].outcome) == "issue"
-    assert text in findings["CS007"].message
-    assert "BP's" in findings["CS007"].message
-    assert str(findings["CS010"].outcome) == "issue"
+    assert outcomes(method)["CS007"] == outcomes(method)["CS010"] == "issue"
+    (found,) = [f.message for f in method.findings if f.code == "CS007"]
+    assert text in found
+    assert "BP's" in found

@@ -72,6 +72,16 @@ def whole_graph_gradients(model, data, seeds) -> list[np.ndarray]:
     return found
 
 
+def gradients(model, data) -> tuple[torch.Tensor, ...]:
+    """∂(Σ losses of the first five nodes)/∂z_l by autograd."""
+    kept = []
+    handles = [conv.register_forward_hook(lambda *args: kept.append(args[2])) for conv in model.convs[:-1]]
+    output = model(data.x, data.edge_index)[:5]
+    for handle in handles:
+        handle.remove()
+    return torch.autograd.grad(torch.nn.functional.cross_entropy(output, data.y[:5], reduction="sum"), kept)
+
+
 def observed(model, batch, *more) -> list[torch.Tensor]:
     """Gradients at the taps that a snapshot of the batch is made of."""
     scope = cs.watch(model, taps=["convs.0", "convs.1"])
@@ -98,13 +108,7 @@ def test_with_few_neighbours_gradients_are_those_of_the_sampled_graph(example, l
     data, model = graph(example), sage(example)
     batch = next(iter(load(data, [2] * DEPTH, input_nodes=torch.arange(7, 12), batch_size=5)))
     whole = whole_graph_gradients(model, data, batch.n_id[:5].numpy())
-    kept = []
-    handles = [conv.register_forward_hook(lambda *args: kept.append(args[2])) for conv in model.convs[:-1]]
-    output = model(batch.x, batch.edge_index)[:5]
-    for handle in handles:
-        handle.remove()
-    loss = torch.nn.functional.cross_entropy(output, batch.y[:5], reduction="sum")
-    for g, expected, all_of_it in zip(observed(model, batch), torch.autograd.grad(loss, kept), whole, strict=True):
+    for g, expected, all_of_it in zip(observed(model, batch), gradients(model, batch), whole, strict=True):
         torch.testing.assert_close(g, expected, rtol=1e-9, atol=1e-12)
         assert not np.allclose(g, all_of_it[batch.n_id.numpy()], rtol=0.01)
 
@@ -123,19 +127,11 @@ def test_a_gcn_needs_the_degrees_of_the_whole_graph(example, load):
                 x = conv(x, edge_index, weight).relu()
             return self.convs[-1](x, edge_index, weight)
 
-    def gradients(model, *inputs):
-        states = []
-        handles = [conv.register_forward_hook(lambda *args: states.append(args[2])) for conv in model.convs[:-1]]
-        output = model(*inputs)[:5]
-        for handle in handles:
-            handle.remove()
-        return torch.autograd.grad(torch.nn.functional.cross_entropy(output, data.y[:5], reduction="sum"), states)
-
     data, seeds = graph(example), torch.arange(5)
     torch.manual_seed(1)
     normalising, given = GCN(True).double(), GCN(False).double()
     given.load_state_dict(normalising.state_dict())
-    whole = gradients(normalising, data.x, data.edge_index)
+    whole = gradients(normalising, data)
 
     batch = next(iter(load(data, [-1] * DEPTH, input_nodes=seeds, batch_size=5)))
     for g, expected in zip(observed(normalising, batch), whole, strict=True):

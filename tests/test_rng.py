@@ -45,8 +45,5 @@ def test_a_seed_in_a_stack_has_the_probes_it_has_alone():
 def test_a_counter_counts_steps_and_keeps_its_key():
     counter = draw_counter(generator(1, "feedback"))
     assert (advanced(advanced(counter)) - counter).tolist() == [0, 2]
-    assert torch.equal(gaussian_probe(advanced(counter), (3,), torch.float32), drawn_at(counter, 1))
-
-
-def drawn_at(counter: torch.Tensor, step: int) -> torch.Tensor:
-    return drawn(int(counter[0]), step, shape=(3,), dtype=torch.float32)
+    alike = drawn(int(counter[0]), 1, shape=(3,), dtype=torch.float32)
+    assert torch.equal(gaussian_probe(advanced(counter), (3,), torch.float32), alike)

@@ -1,5 +1,7 @@
 """`watch` on models of other people: transformers, BatchNorm in train mode, dropout, autocast; nothing touched."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -26,7 +28,6 @@ class Classifier(nn.Module):
 
 
 def tokens(dropout: float = 0.0) -> tuple[Classifier, torch.Tensor, torch.Tensor]:
-    """A transformer and rows for it."""
     return Classifier(dropout), torch.randn(12, 7, 16), torch.randint(5, (12,))
 
 
@@ -67,6 +68,12 @@ def give_gradients(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> None:
     nn.functional.cross_entropy(model(x), y).backward()
 
 
+def finding(scope: cs.Scope, code: str):
+    """What a check says of a watched model."""
+    (found,) = [f for f in scope.audit().methods[0].findings if f.code == code]
+    return found
+
+
 def test_transformer_encoder_unchanged():
     model, x, y = tokens()
     give_gradients(model, x, y)
@@ -78,16 +85,13 @@ def test_transformer_encoder_unchanged():
     assert taken.taps.cos == pytest.approx((1, 1, 1))
     facts = scope.records[0].facts
     assert facts.taps == ("encoder.layers.0", "encoder.layers.1", "encoder.layers.2")
-    assert facts.tap_shapes[0] == (7, 16)
-    assert facts.residual == (False, True, True)
-    assert not facts.rows_interact
+    assert (facts.tap_shapes[0], facts.residual, facts.rows_interact) == ((7, 16), (False, True, True), False)
     # the mean over 7 tokens sends Wᵀe/7 to each, unchanged to the last layer's output
     e = torch.softmax(model(x), -1) - nn.functional.one_hot(y, 5)
     expected = (e @ model.head.weight / 7).norm(dim=1) * 7**0.5
     np.testing.assert_allclose(taken.taps.g_norm[-1], np.median(expected.detach()), rtol=1e-4)
-    verdict = scope.audit().methods[0].verdict
-    assert next(f for f in scope.audit().methods[0].findings if f.code == "CS004").outcome == "skipped"
-    assert verdict.word != "trustworthy"
+    assert finding(scope, "CS004").outcome == "skipped"
+    assert scope.audit().methods[0].verdict.word != "trustworthy"
 
 
 def test_credit_of_ones_own_on_tokens_is_compared_with_the_gradient():
@@ -107,19 +111,18 @@ def test_credit_of_ones_own_on_tokens_is_compared_with_the_gradient():
     assert taken.taps.rows_used == (12, 12, 12)
 
 
-def test_batch_norm_in_train_mode():
+def test_batch_norm_makes_rows_interact_in_train_mode_and_nothing_is_touched():
     model, x, y = images()
-    model.train()
+    model[0][0].bias.requires_grad_(False)
     give_gradients(model, x, y)
-    before = fingerprint(model)
-    scope = cs.watch(model, taps=["0", "1"])
-    scope.snapshot(x, y)
-    assert_untouched(model, before)
-    assert scope.records[0].facts.rows_interact
-    model.eval()
-    calm = cs.watch(model, taps=["0", "1"])
-    calm.snapshot(x, y)
-    assert not calm.records[0].facts.rows_interact
+    model[0].eval()
+    for training in (True, False):
+        model[1].train(training)
+        before = fingerprint(model)
+        scope = cs.watch(model, taps=["0", "1"])
+        scope.snapshot(x, y)
+        assert_untouched(model, before)
+        assert scope.records[0].facts.rows_interact == training
 
 
 def test_dropout_has_one_set_of_masks_for_credit_and_reference():
@@ -191,31 +194,22 @@ def test_frozen_parameters_are_listed_and_measured_around():
         scope.snapshot(x, y)
 
 
-def test_snapshots_pile_up_and_carry_their_epoch():
-    model, x, y = images()
-    model.eval()
-    scope = cs.watch(model, taps=["0", "1"])
+def test_snapshots_pile_up_and_go_forward():
+    scope, (x, y) = cs.watch(linears(nn.Linear(6, 6)), taps=["0", "1"]), few(10)
     with pytest.raises(CreditscopeError, match="one snapshot"):
         scope.audit()
-    scope.snapshot(x, y, epoch=3)
-    scope.snapshot(x, y, epoch=7)
-    assert [s.epoch for s in scope.snapshots] == [3, 7]
-    findings = {f.code: f for f in scope.audit().methods[0].findings}
-    assert findings["CS010"].outcome != "passed"  # it has learnt nothing
-    assert findings["CS004"].outcome == findings["CS011"].outcome == "skipped"  # no baselines, nothing to put back to
-
-
-def test_snapshots_go_forward():
-    scope = cs.watch(linears(), taps="0")
-    x, y = few(10)
+    with pytest.raises(CreditscopeError, match="snapshot"):
+        _ = scope.parameters
+    with pytest.raises(CreditscopeError, match="from 0 on, but got -1"):
+        scope.snapshot(x, y, epoch=-1)
     scope.snapshot(x, y, epoch=5, tier="quick")
-    scope.snapshot(x, y, tier="quick")
+    scope.snapshot(x, y)
     for epoch, said in ((2, "after 6,.* got 2"), (6, "after 6,.* got 6"), (7.5, r"7\.5")):
         with pytest.raises(CreditscopeError, match=said):
             scope.snapshot(x, y, epoch=epoch, tier="quick")
-    with pytest.raises(CreditscopeError, match="from 0 on, but got -1"):
-        cs.watch(linears(), taps="0").snapshot(x, y, epoch=-1)
     assert [s.epoch for s in scope.snapshots] == [5, 6]
+    assert finding(scope, "CS010").outcome != "passed"  # it has learnt nothing
+    assert finding(scope, "CS004").outcome == finding(scope, "CS011").outcome == "skipped"  # no baselines, no start
 
 
 def test_a_printed_snapshot_is_a_table_of_taps():
@@ -244,11 +238,6 @@ def test_a_printed_snapshot_holds_where_a_tap_has_no_gradient():
     assert [cells[0], *cells[4:]] == ["0", "–", "–", "–"]
 
 
-class Pool(nn.Module):
-    def forward(self, h):
-        return h.mean(0)[:, :5]
-
-
 @pytest.mark.parametrize(
     ("options", "given", "said"),
     [
@@ -274,18 +263,21 @@ def test_bad_input_is_explained(options, given, said):
         cs.watch(model, **{"taps": "0"} | options).snapshot(**{"inputs": x, "target": y} | given)
 
 
-class Pairs(nn.Module):
-    """A head that returns more than its logits."""
-
-    def forward(self, h):
-        return h, h
+class Head(nn.Module):
+    def __init__(self, forward):
+        super().__init__()
+        self.forward = forward
 
 
 @pytest.mark.parametrize(
     ("model", "x", "said"),
     [
-        (nn.Sequential(nn.TransformerEncoderLayer(16, 4, 32), Pool()), torch.randn(7, 12, 16), "batch first"),
-        (nn.Sequential(nn.Linear(4, 3), Pairs()), torch.randn(12, 4), "tuple"),
+        (
+            nn.Sequential(nn.TransformerEncoderLayer(16, 4, 32), Head(lambda h: h.mean(0)[:, :5])),
+            torch.randn(7, 12, 16),
+            "batch first",
+        ),
+        (nn.Sequential(nn.Linear(4, 3), Head(lambda h: (h, h))), torch.randn(12, 4), "tuple"),
         (nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)), torch.randn(12, 4), r"\(rows, classes\), but got \(\d+,\)"),
     ],
 )
@@ -302,7 +294,7 @@ def test_regression_with_a_loss_of_ones_own():
     g = 2 * (model(x) - y) @ model[2].weight
     np.testing.assert_allclose(taken.taps.g_norm[0], np.median(g.norm(dim=1).detach()), rtol=1e-5)
     assert taken.accuracy is None
-    assert {f.code: str(f.outcome) for f in scope.audit().methods[0].findings}["CS010"] == "not applicable"
+    assert str(finding(scope, "CS010").outcome) == "not applicable"
 
 
 class Detached(nn.Module):
@@ -320,8 +312,7 @@ def test_a_detached_branch_is_named():
     scope = cs.watch(linears(Detached()), taps="1", stem="0")
     scope.snapshot(*few())
     assert scope.parameters.names("unused") == ["1.branch.weight", "1.branch.bias"]
-    (found,) = [f for f in scope.audit().methods[0].findings if f.code == "CS007"]
-    assert "1.branch.weight, 1.branch.bias" in found.message
+    assert "1.branch.weight, 1.branch.bias" in finding(scope, "CS007").message
 
 
 def test_a_diverged_model_is_called_so_and_its_rows_do_not_interact():
@@ -331,24 +322,20 @@ def test_a_diverged_model_is_called_so_and_its_rows_do_not_interact():
     scope = cs.watch(model, taps="0")
     scope.snapshot(*few())
     assert not scope.records[0].facts.rows_interact
-    (found,) = [f for f in scope.audit().methods[0].findings if f.code == "CS002"]
-    assert "diverged" in found.message
+    assert "diverged" in finding(scope, "CS002").message
 
 
-class TestConvert:
-    def model(self) -> nn.Sequential:
-        return nn.Sequential(nn.Linear(4, 6), nn.Sequential(nn.Linear(6, 6), nn.Tanh()), nn.Linear(6, 3))
+@pytest.mark.parametrize("rule", ["fa", "dfa"])
+def test_both_refusals_to_convert_tell_how_to_train_by_a_tap_rule(rule):
+    with pytest.raises(CreditscopeError, match=r"register_net.*creditscope\.run\(net=…, rule='dfa'\)\.$"):
+        cs.convert(images()[0], rule, taps="0", inputs=torch.randn(4, 3, 6, 6))
 
-    @pytest.mark.parametrize("rule", ["fa", "dfa"])
-    def test_both_refusals_tell_how_to_train_by_a_tap_rule(self, rule):
-        with pytest.raises(CreditscopeError, match=r"register_net.*creditscope\.run\(net=…, rule='dfa'\)\.$"):
-            cs.convert(images()[0], rule, taps="0", inputs=torch.randn(4, 3, 6, 6))
 
-    def test_a_stem_and_a_class_as_for_watch(self):
-        x, y = few(12)
-        plain, other = self.model(), self.model()
-        cs.convert(plain, "fa", taps="1", stem="0", inputs=x)
-        report = cs.convert(other, rule_class("fa"), taps="1", stem="0", inputs=x, head="exact")
-        assert report.names("rule") == ["0.weight", "0.bias"]
-        assert [type(layer).__name__ for layer in (plain[2], other[2])] == ["FeedbackLinear", "Linear"]
-        assert len(cs.watch(plain, taps="1", stem="0").snapshot(x, y, tier="quick").taps.cos) == 2
+def test_convert_takes_a_stem_and_a_class_as_watch_does():
+    (x, y), layer = few(12), nn.Sequential(nn.Linear(6, 6), nn.Tanh())
+    plain, other = linears(layer), linears(copy.deepcopy(layer))
+    cs.convert(plain, "fa", taps="1", stem="0", inputs=x)
+    report = cs.convert(other, rule_class("fa"), taps="1", stem="0", inputs=x, head="exact")
+    assert report.names("rule") == ["0.weight", "0.bias"]
+    assert [type(layer).__name__ for layer in (plain[2], other[2])] == ["FeedbackLinear", "Linear"]
+    assert len(cs.watch(plain, taps="1", stem="0").snapshot(x, y, tier="quick").taps.cos) == 2

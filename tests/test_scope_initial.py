@@ -13,6 +13,7 @@ pytestmark = pytest.mark.usefixtures("own_stream")
 
 ROWS = 120
 KEEP = r"copy\.deepcopy\(model\.state_dict\(\)\)"
+QUICK = {"tier": "quick"}
 
 
 def net() -> nn.Sequential:
@@ -23,6 +24,12 @@ def net() -> nn.Sequential:
 def normed() -> nn.Sequential:
     blocks = [nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(inplace=True)) for _ in range(2)]
     return nn.Sequential(nn.Linear(4, 8), *blocks, nn.Linear(8, 3))
+
+
+def begun(make=net) -> tuple[nn.Sequential, dict[str, torch.Tensor]]:
+    """A model and what it began with."""
+    model = make()
+    return model, copy.deepcopy(model.state_dict())
 
 
 def rows() -> tuple[torch.Tensor, torch.Tensor]:
@@ -56,8 +63,7 @@ class TestRewind:
     @pytest.mark.parametrize("make", [net, normed])
     @pytest.mark.parametrize("tier", ["standard", "full"])
     def test_every_snapshot_of_these_tiers_puts_blocks_back(self, make, tier):
-        model = make()
-        began = copy.deepcopy(model.state_dict())
+        model, began = begun(make)
         scope = cs.watch(model, taps=["1", "2"], stem="0", initial=began)
         for _ in range(2):
             learn(model.train())
@@ -70,9 +76,7 @@ class TestRewind:
         assert scope.snapshots[0].taps.rewind != scope.snapshots[1].taps.rewind
 
     def test_not_at_tier_quick_nor_without_what_it_began_with_nor_without_labels(self):
-        model = net()
-        began = copy.deepcopy(model.state_dict())
-        x, y = rows()
+        (model, began), (x, y) = begun(), rows()
         quick = cs.watch(model, taps="1", initial=began).snapshot(x, y, tier="quick")
         assert (quick.taps.rewind, quick.taps.common) == ((), ())
         assert cs.watch(model, taps="1").snapshot(x, y, tier="full").taps.rewind == ()
@@ -80,8 +84,7 @@ class TestRewind:
         assert other.snapshot(x, y).taps.rewind == ()
 
     def test_rows_outside_the_mask_do_not_count(self):
-        model = net()
-        began = copy.deepcopy(model.state_dict())
+        model, began = begun()
         learn(model)
         (x, y), mask = rows(), torch.arange(ROWS) >= 90
         scope = cs.watch(model, taps=["1", "2"], initial=began)
@@ -90,8 +93,7 @@ class TestRewind:
         assert some.taps.rewind[1] is not None
 
     def test_weights_kept_before_conversion_will_do(self):
-        model = net()
-        began = copy.deepcopy(model.state_dict())
+        model, began = begun()
         cs.convert(model, "fa", taps=["1", "2"], stem="0", inputs=rows()[0])
         assert any(name not in began for name in model.state_dict())
         scope = cs.watch(model, taps=["1", "2"], stem="0", initial=began)
@@ -110,8 +112,7 @@ class TestRewind:
         assert taken.untrained  # they were float32 numbers before
 
     def test_the_model_and_what_was_kept_are_not_touched(self):
-        model = normed().train()
-        began = copy.deepcopy(model.state_dict())
+        model, began = begun(normed)
         learn(model)
         before, kept, stream = copy.deepcopy(model.state_dict()), copy.deepcopy(began), torch.get_rng_state()
         cs.watch(model, taps=["1", "2"], stem="0", initial=began).snapshot(*rows())
@@ -123,39 +124,32 @@ class TestRewind:
 
 class TestUntrained:
     def test_by_what_was_kept(self):
-        model = net()
-        scope = cs.watch(model, taps="1", initial=copy.deepcopy(model.state_dict()))
+        model, began = begun()
+        scope = cs.watch(model, taps="1", initial=began)
         assert scope.snapshot(*rows(), epoch=7).untrained
         learn(model, steps=1)
         assert not scope.snapshot(*rows(), epoch=8).untrained
 
     def test_what_is_frozen_need_not_be_as_it_was(self):
-        model = net()
-        began = copy.deepcopy(model.state_dict())
+        model, began = begun()
         with torch.no_grad():
             model[0].weight.add_(1)
-        scope = cs.watch(model, taps="1", initial=began)
-        assert not scope.snapshot(*rows(), tier="quick").untrained
+        assert not cs.watch(model, taps="1", initial=began).snapshot(*rows(), **QUICK).untrained
         model[0].weight.requires_grad_(False)
-        assert cs.watch(model, taps="1", initial=began).snapshot(*rows(), tier="quick").untrained
+        assert cs.watch(model, taps="1", initial=began).snapshot(*rows(), **QUICK).untrained
 
     def test_without_it_by_the_epoch_that_is_given_and_weights_that_did_not_change(self):
-        model = net()
-        scope = cs.watch(model, taps="1")
-        assert scope.snapshot(*rows(), epoch=0, tier="quick").untrained
-        assert not scope.snapshot(*rows(), epoch=1, tier="quick").untrained
-
-    def test_an_epoch_that_nobody_gave_says_nothing(self):
         scope = cs.watch(net(), taps="1")
-        taken = scope.snapshot(*rows(), tier="quick")
-        assert (taken.epoch, taken.untrained) == (0, False)
+        assert scope.snapshot(*rows(), epoch=0, **QUICK).untrained
+        assert not scope.snapshot(*rows(), epoch=1, **QUICK).untrained
+        taken = cs.watch(net(), taps="1").snapshot(*rows(), **QUICK)
+        assert (taken.epoch, taken.untrained) == (0, False)  # an epoch that nobody gave says nothing
 
     def test_the_first_epoch_of_a_loop_that_counts_from_0_is_trained(self):
-        model = net()
-        scope = cs.watch(model, taps="1")
+        scope = cs.watch(model := net(), taps="1")
         for epoch in range(2):
             learn(model, steps=1)
-            assert not scope.snapshot(*rows(), epoch=epoch, tier="quick").untrained
+            assert not scope.snapshot(*rows(), epoch=epoch, **QUICK).untrained
 
     @pytest.mark.parametrize("name", ["0.weight", "2.0.bias", "3.weight"])
     def test_one_weight_that_has_changed_is_enough(self, name):
@@ -164,38 +158,34 @@ class TestUntrained:
         with torch.no_grad():
             tensor = model.get_parameter(name)
             tensor.copy_(-tensor)  # of the same size
-        assert not scope.snapshot(*rows(), epoch=0, tier="quick").untrained
+        assert not scope.snapshot(*rows(), epoch=0, **QUICK).untrained
 
     def test_layers_that_are_not_there_yet_can_be_watched(self):
         model = nn.Sequential(nn.LazyLinear(8), nn.Tanh(), nn.Linear(8, 3))
         scope = cs.watch(model, taps="1")
         model(rows()[0])
-        assert not scope.snapshot(*rows(), epoch=0, tier="quick").untrained
+        assert not scope.snapshot(*rows(), epoch=0, **QUICK).untrained
 
 
-class TestRefusals:
-    @pytest.mark.parametrize(
-        ("initial", "said"),
-        [
-            ([1, 2], "a list"),
-            (net(), "a Sequential"),
-            ({}, r"lacks 0\.weight, 0\.bias, 1\.0\.weight, 1\.0\.bias and 4 more"),
-            (
-                {**net().state_dict(), "1.0.weight": torch.zeros(8, 9)},
-                r"1\.0\.weight .*\(8, 8\), but got shape \(8, 9\)",
-            ),
-            ({**net().state_dict(), "3.bias": [0, 0, 0]}, r"3\.bias .*\(3,\), but got a list"),
-        ],
-        ids=["list", "model", "empty", "shape", "no tensor"],
-    )
-    def test_what_is_not_a_copy_of_its_parameters(self, initial, said):
-        with pytest.raises(CreditscopeError, match=rf"{said}.* {KEEP}"):
-            cs.watch(net(), taps="1", initial=initial)
+ALIKE = net().state_dict()
 
-    def test_the_model_s_own_tensors(self):
-        model = net()
-        with pytest.raises(CreditscopeError, match=f"the model itself, .* {KEEP}"):
-            cs.watch(model, taps="1", initial=model.state_dict())
+
+@pytest.mark.parametrize(
+    ("initial", "said"),
+    [
+        (lambda own: [1, 2], "a list"),
+        (lambda own: net(), "a Sequential"),
+        (lambda own: {}, r"lacks 0\.weight, 0\.bias, 1\.0\.weight, 1\.0\.bias and 4 more"),
+        (lambda own: {**ALIKE, "1.0.weight": torch.zeros(8, 9)}, r"1\.0\.weight .*\(8, 8\), but got shape \(8, 9\)"),
+        (lambda own: {**ALIKE, "3.bias": [0, 0, 0]}, r"3\.bias .*\(3,\), but got a list"),
+        (lambda own: own, "the model itself, "),
+    ],
+    ids=["list", "model", "empty", "shape", "no tensor", "its own"],
+)
+def test_what_is_not_a_copy_of_its_parameters_is_refused(initial, said):
+    model = net()
+    with pytest.raises(CreditscopeError, match=rf"{said}.* {KEEP}"):
+        cs.watch(model, taps="1", initial=initial(model.state_dict()))
 
 
 def test_shares_are_in_float64():

@@ -16,14 +16,14 @@ def watched(snapshots: int = 2) -> cs.Scope:
     return scope
 
 
-def test_what_is_saved_is_judged_and_drawn_from_the_command_line(call, tmp_path):
+def test_what_is_saved_is_judged_and_drawn_from_the_command_line(told, tmp_path):
     scope = watched()
     assert scope.save(tmp_path / "mine") == tmp_path / "mine"
     (record,) = cs.load_records(tmp_path)
     assert (record.spec, record.snapshots) == (None, tuple(scope.snapshots))
     assert (record.provenance.status, record.provenance.engine, record.name) == ("complete", "watch", "mine")
-    assert "watched model" in call("audit", tmp_path / "mine")[1]
-    call("report", "--records", tmp_path, "--out", tmp_path / "page.html")
+    assert "watched model" in told("audit", tmp_path / "mine")
+    told("report", "--records", tmp_path, "--out", tmp_path / "page.html")
     assert "watched model" in (tmp_path / "page.html").read_text()
 
 
@@ -33,15 +33,12 @@ def test_a_later_save_replaces_an_earlier_one(tmp_path):
     assert [s.epoch for s in cs.load_records(tmp_path)[0].snapshots] == [0, 1, 2]
 
 
-def test_a_run_is_not_overwritten(tmp_path):
+def test_a_run_is_not_overwritten_and_a_watched_model_is_drawn_as_a_report(tmp_path):
     runs = cs.run(task="digits", rule="bp", seeds=1, depth=1, width=8, epochs=1, tier="quick", out=tmp_path)
     folder = runs.records[0].path
     with pytest.raises(cs.CreditscopeError, match="holds a run"):
         watched().save(folder)
     assert cs.load_records(folder)[0].spec == runs.records[0].spec
-
-
-def test_its_record_is_drawn_as_a_report():
     runs = cs.Runs(watched().records)
     assert repr(runs) == "Runs(1: watched model)"
     with pytest.raises(cs.CreditscopeError, match=r"scope\.save\(folder\).*creditscope report"):

@@ -2,13 +2,11 @@
 
 import pytest
 import torch
-from stacks import NETS, SEEDS, assert_stack_alike, close, leaf, nets_of
+from stacks import EITHER_INPUTS, NETS, SEEDS, assert_stack_alike, close, draw, leaf, nets_of
 from torch import Tensor, nn
 
 from creditscope.graph import Adjacency
 from creditscope.nets.gcn import GCN
-from creditscope.nets.resmlp import ResMLP
-from creditscope.nets.vit import ViT
 from creditscope.rng import generator
 from creditscope.rules import FeedbackLinear, apply_rule, rule_class, transport_of
 from creditscope.stack import PerSeed, StackedNet, call_net, pattern_of
@@ -20,17 +18,11 @@ pytestmark = pytest.mark.usefixtures("own_stream")
 
 class TestStackedNet:
     @pytest.mark.usefixtures("either_path")
-    @pytest.mark.parametrize("per_seed", [True, False], ids=["own inputs", "shared inputs"])
-    @pytest.mark.parametrize("make", NETS.values(), ids=NETS)
-    def test_outputs_and_gradients_are_those_of_the_nets(self, make, per_seed):
-        inputs = leaf(SEEDS, 9, 6).detach() if per_seed else leaf(9, 6).detach()
-        assert_stack_alike(nets_of(make), inputs, per_seed=per_seed)
-
-    @pytest.mark.usefixtures("either_path")
-    @pytest.mark.parametrize("per_seed", [True, False], ids=["own inputs", "shared inputs"])
-    def test_tokens(self, per_seed):
-        inputs = leaf(SEEDS, 2, 3, 8, 8).detach() if per_seed else leaf(2, 3, 8, 8).detach()
-        assert_stack_alike(nets_of(lambda: ViT((3, 8, 8), 4, depth=1, width=8, heads=2)), inputs, per_seed=per_seed)
+    @EITHER_INPUTS
+    @pytest.mark.parametrize("name", NETS)
+    def test_outputs_and_gradients_are_those_of_the_nets(self, name, per_seed):
+        inputs = draw(per_seed, *((2, 3, 8, 8) if name == "tokens" else ()))
+        assert_stack_alike(nets_of(NETS[name]), inputs, per_seed=per_seed)
 
     def test_several_arguments(self):
         task = load_task("sbm", nodes=160)
@@ -40,7 +32,7 @@ class TestStackedNet:
 
     def test_tensors_given_stand_in_for_its_own(self):
         nets, others = nets_of(NETS["resmlp"]), nets_of(NETS["resmlp"])
-        x = leaf(9, 6).detach()
+        x = draw(False)
         given = {name: p for name, p in StackedNet.of(others).named_parameters() if name.startswith("blocks")}
         output = StackedNet.of(nets)(x, given)
         for seed in range(SEEDS):
@@ -49,8 +41,7 @@ class TestStackedNet:
         assert not torch.allclose(output[0], nets[0](x))
 
     def test_one_net_can_be_a_stack(self):
-        (net,) = nets_of(NETS["resmlp"])[:1]
-        x = leaf(9, 6).detach()
+        net, x = nets_of(NETS["resmlp"])[0], draw(False)
         close(StackedNet.of([net])(x), net(x)[None])
 
     def test_each_hands_every_seed_its_own_share_and_none_stays_none(self):
@@ -96,7 +87,7 @@ class TestStackedNet:
         nets = nets_of(Tied)
         stack = StackedNet.of(nets)
         assert [name for name, _ in stack.named_parameters()] == ["first.weight", "first.bias", "second.bias"]
-        assert_stack_alike(nets, leaf(SEEDS, 9, 4).detach(), per_seed=True)
+        assert_stack_alike(nets, draw(True, 9, 4))
         for seed, net in enumerate(nets):
             state = stack.state_of(seed)
             assert list(state) == list(net.state_dict())
@@ -111,48 +102,39 @@ class TestStackedNet:
         shared.mul_(2)
         assert stack.state_of(2)["1.running_mean"].tolist() == [16, 18, 20, 22]
 
-    @pytest.mark.parametrize("per_seed", [True, False], ids=["own inputs", "shared inputs"])
+    @EITHER_INPUTS
     @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
     def test_batch_norm_keeps_the_statistics_of_every_seed(self, training, per_seed):
         def make() -> nn.Module:
             return nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 2))
 
         nets = nets_of(make)
-        stack = StackedNet.of(nets)
-        stack.train(training)
+        other = StackedNet.of(nets)
+        other.train(training)
+        assert pattern_of(other).training == training
         for net in nets:
             net.train(training)
-        assert pattern_of(stack).training == training
-        x = leaf(SEEDS, 9, 6).detach() if per_seed else leaf(9, 6).detach()
-
-        def outputs() -> tuple[Tensor, list[Tensor]]:
-            return stack(PerSeed(x) if per_seed else x), [net(x[i] if per_seed else x) for i, net in enumerate(nets)]
-
-        outputs()
-        output, alone = outputs()
-        close(output, torch.stack(alone))
-        delta = torch.randn_like(output)
-        found = torch.autograd.grad(output, list(stack.parameters()), delta)
-        for seed, net in enumerate(nets):
-            for (name, b), g in zip(net.named_parameters(), found, strict=True):
-                (wanted,) = torch.autograd.grad(alone[seed], b, delta[seed], retain_graph=True)
-                torch.testing.assert_close(g[seed], wanted, rtol=1e-9, atol=1e-11, msg=name)
-            own = stack.state_of(seed)
-            for name, b in net.named_buffers():
-                torch.testing.assert_close(own[name], b, rtol=1e-12, atol=0, msg=name)
-            assert int(own["1.num_batches_tracked"]) == 2 * training
+        for steps in (1, 2):
+            stack = assert_stack_alike(nets, draw(per_seed), per_seed=per_seed)
+            for seed, net in enumerate(nets):
+                own = stack.state_of(seed)
+                for name, b in net.named_buffers():
+                    torch.testing.assert_close(own[name], b, rtol=1e-12, atol=0, msg=name)
+                assert int(own["1.num_batches_tracked"]) == steps * training
 
     @pytest.mark.usefixtures("either_path")
     @pytest.mark.parametrize("exact", [True, False], ids=["exact", "feedback"])
     def test_feedback_matrices_carry_credit_down_in_every_seed(self, exact):
-        applied = [converted(seed) for seed in range(SEEDS)]
-        nets = [one.applied.net for one in applied]
+        nets = nets_of(NETS["resmlp"])
+        for seed, net in enumerate(nets):
+            taps = resolve_taps(net, ["stem", "blocks.*"])
+            apply_rule(rule_class("fa")(), net, taps, draw(False), generator(seed, "feedback"))
         assert any(isinstance(m, FeedbackLinear) for m in nets[0].modules())
         switches = [transport_of(net) for net in nets]
         assert transport_of(StackedNet.of(nets)) is switches[0]
         for switch in switches:
             switch.exact = exact
-        assert_stack_alike(nets, leaf(SEEDS, 9, 6).detach(), per_seed=True)
+        assert_stack_alike(nets, draw(True))
 
 
 class Tied(nn.Module):
@@ -163,9 +145,3 @@ class Tied(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.second(self.first(x).relu())
-
-
-def converted(seed: int):
-    net = ResMLP((6,), 3, depth=2, width=5).double()
-    taps = resolve_taps(net, ["stem", "blocks.*"])
-    return apply_rule(rule_class("fa")(), net, taps, leaf(4, 6).detach(), generator(seed, "feedback"))

@@ -4,12 +4,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from stacks import SEEDS, assert_stack_alike, close, leaf, nets_of
+from stacks import NETS, SEEDS, assert_stack_alike, close, draw, leaf, nets_of
 from torch import Tensor, nn
 from torch.nn import functional
 
 from creditscope import stacked_functions
-from creditscope.nets.vit import ViT
 from creditscope.stack import StackedNet
 from creditscope.stacked_functions import (
     OneForAll,
@@ -53,33 +52,17 @@ def test_linear_gives_the_gradients_that_are_asked_for(needed):
 
 
 @pytest.mark.usefixtures("either_path")
-@pytest.mark.parametrize("rows", [(10,), (8,), (7, 5)], ids=["rows", "whole parts", "tokens"])
-def test_layer_norm_is_that_of_every_seed(rows):
-    def plain(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return functional.layer_norm(x, [6], weight, bias, 1e-3)
-
-    def stacked(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return stacked_layer_norm(x, (6,), weight, bias, 1e-3)
-
-    assert_alike(stacked, plain, leaf(SEEDS, *rows, 6), leaf(SEEDS, 6), leaf(SEEDS, 6))
-
-
-@pytest.mark.parametrize(("weight", "bias"), [(False, False), (True, False), (False, True)])
-@pytest.mark.parametrize("shape", [(6,), (5, 6)], ids=["features", "tokens and features"])
-def test_layer_norm_without_gain_or_shift_or_over_tokens_too(shape, weight, bias):
-    tensors = leaf(SEEDS, 7, 5, 6), leaf(SEEDS, *shape) if weight else None, leaf(SEEDS, *shape) if bias else None
+@pytest.mark.parametrize(("weight", "bias"), [(True, True), (False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(
+    ("rows", "shape"),
+    [((10,), (6,)), ((8,), (6,)), ((7, 5), (6,)), ((7,), (5, 6))],
+    ids=["rows", "whole parts", "tokens", "over tokens and features"],
+)
+def test_layer_norm_is_that_of_every_seed(rows, shape, weight, bias):
+    tensors = leaf(SEEDS, *rows, *shape), leaf(SEEDS, *shape) if weight else None, leaf(SEEDS, *shape) if bias else None
     assert_alike(
-        lambda x, w, b: stacked_layer_norm(x, shape, w, b),
-        lambda x, w, b: functional.layer_norm(x, shape, w, b),
-        *tensors,
-    )
-
-
-def test_layer_norm_over_tokens_and_features_with_both():
-    tensors = leaf(SEEDS, 7, 5, 6), leaf(SEEDS, 5, 6), leaf(SEEDS, 5, 6)
-    assert_alike(
-        lambda x, w, b: stacked_layer_norm(x, (5, 6), w, b),
-        lambda x, w, b: functional.layer_norm(x, (5, 6), w, b),
+        lambda x, w, b: stacked_layer_norm(x, shape, w, b, 1e-3),
+        lambda x, w, b: functional.layer_norm(x, shape, w, b, 1e-3),
         *tensors,
     )
 
@@ -124,26 +107,17 @@ class TestOneForAll:
         (g,) = torch.autograd.grad(torch.vmap(lambda own: OneForAll.apply(torch.square, own))(x).sum(), x)
         close(g, 2 * x)
 
-    def test_what_all_seeds_share_is_refused(self):
-        shared = leaf(5).detach()
-        with pytest.raises(RuntimeError, match="seeds share it"):
-            torch.vmap(lambda x: x + OneForAll.apply(torch.square, shared))(leaf(SEEDS, 5).detach())
-
 
 class Attends(nn.Module):
-    """Attention in the three ways a net may ask for it; only the plain one is fused."""
+    """Attention over five tokens, with what else a net may ask for; only the plain one is fused."""
 
-    def __init__(self, how: str):
+    def __init__(self, options: dict):
         super().__init__()
-        self.how, self.qkv = how, nn.Linear(6, 18)
+        self.options, self.qkv = options, nn.Linear(6, 18)
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (t.unflatten(-1, (2, 3)).transpose(-3, -2) for t in self.qkv(x).chunk(3, -1))
-        if self.how == "causal":
-            return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        if self.how == "masked":
-            return functional.scaled_dot_product_attention(q, k, v, torch.eye(x.shape[-2], dtype=torch.bool))
-        return functional.scaled_dot_product_attention(q, k, v)
+        return functional.scaled_dot_product_attention(q, k, v, **self.options)
 
 
 class Asks(nn.Module):
@@ -172,12 +146,12 @@ CALLS: dict[str, Callable[[Asks, Tensor], Tensor]] = {
 class TestStackedFunctions:
     @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
     def test_functions_mean_what_they_mean_alone_however_they_are_called(self, call):
-        assert_stack_alike(nets_of(lambda: Asks(call)), leaf(SEEDS, 7, 6).detach(), per_seed=True)
+        assert_stack_alike(nets_of(lambda: Asks(call)), draw(True, 7, 6))
 
     @pytest.mark.filterwarnings("ignore:There is a performance drop")
-    @pytest.mark.parametrize("how", ["plain", "causal", "masked"])
+    @pytest.mark.parametrize("how", [{}, {"is_causal": True}, {"attn_mask": torch.eye(5, dtype=torch.bool)}], ids=str)
     def test_attention_of_any_kind(self, how):
-        assert_stack_alike(nets_of(lambda: Attends(how)), leaf(SEEDS, 4, 5, 6).detach(), per_seed=True)
+        assert_stack_alike(nets_of(lambda: Attends(how)), draw(True, 4, 5, 6))
 
     def test_a_net_calls_them_once_for_all_seeds(self, monkeypatch):
         called = []
@@ -189,8 +163,7 @@ class TestStackedFunctions:
                 return original(*args)
 
             monkeypatch.setattr(stacked_functions, name, counted)
-        nets = nets_of(lambda: ViT((3, 8, 8), 4, depth=1, width=8, heads=2))
-        StackedNet.of(nets)(leaf(2, 3, 8, 8).detach())
+        StackedNet.of(nets_of(NETS["tokens"]))(draw(False, 2, 3, 8, 8))
         wanted = ["stacked_linear"] * 8 + ["stacked_layer_norm"] * 3 + ["stacked_attention"]
         assert sorted(called) == sorted((name, SEEDS) for name in wanted)
 

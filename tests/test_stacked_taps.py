@@ -1,10 +1,11 @@
 """Taps of a stack: states, credit and errors of every seed are those of its net alone."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 import torch
-from stacks import NETS, SEEDS, close, leaf, nets_of
+from stacks import EITHER_INPUTS, NETS, SEEDS, close, draw, leaf, nets_of
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -19,10 +20,10 @@ class TestTaps:
     TAPS = ("stem", "blocks.0", "blocks.1")
 
     def inputs(self, per_seed: bool) -> tuple[Tensor | PerSeed, Callable[[int], Tensor]]:
-        x = leaf(SEEDS, 9, 6).detach() if per_seed else leaf(9, 6).detach()
+        x = draw(per_seed)
         return (PerSeed(x) if per_seed else x), (lambda seed: x[seed] if per_seed else x)
 
-    @pytest.mark.parametrize("per_seed", [True, False], ids=["own inputs", "shared inputs"])
+    @EITHER_INPUTS
     def test_watched_states_and_their_gradients_are_those_of_the_nets(self, per_seed):
         nets = nets_of(NETS["resmlp"])
         stack, (x, own) = StackedNet.of(nets), self.inputs(per_seed)
@@ -46,9 +47,7 @@ class TestTaps:
         credits = [torch.randn_like(h) for h in forward.states]
 
         def gradients(seen, parameters: list, credits: list[Tensor]) -> tuple:
-            if not shut:
-                return torch.autograd.grad(seen.states, parameters, credits, allow_unused=True)
-            with seen.gate.shut():
+            with seen.gate.shut() if shut else nullcontext():
                 return torch.autograd.grad(seen.states, parameters, credits, allow_unused=True)
 
         found = gradients(forward, list(stack.parameters()), credits)
@@ -60,7 +59,7 @@ class TestTaps:
                 if g is not None:
                     close(g[seed], w)
 
-    @pytest.mark.parametrize("per_seed", [True, False], ids=["own inputs", "shared inputs"])
+    @EITHER_INPUTS
     @pytest.mark.parametrize("top", [True, False], ids=["top gradient", "none"])
     def test_a_cut_stack_sends_every_stage_its_own_credit(self, top, per_seed):
         nets = nets_of(NETS["resmlp"])
@@ -80,11 +79,8 @@ class TestTaps:
                 close(forward.passed[-1].grad[seed], alone.passed[-1].grad)
 
     def test_what_was_read_survives_a_module_that_works_in_place(self):
-        def make() -> nn.Module:
-            return nn.Sequential(nn.Linear(6, 5), nn.ReLU(inplace=True), nn.Linear(5, 2))
-
-        nets = nets_of(make)
-        x = leaf(9, 6).detach()
+        nets = nets_of(lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(inplace=True), nn.Linear(5, 2)))
+        x = draw(False)
         for forward in (watch_forward(StackedNet.of(nets), ["0"], x), cut_forward(StackedNet.of(nets), ["0"], x)):
             for seed, net in enumerate(nets):
                 close(forward.states[0][seed], net[0](x))

@@ -6,7 +6,7 @@ from torch import nn
 
 from creditscope.anatomy import examine
 from creditscope.errors import CreditscopeError
-from creditscope.taps import cut_forward, leave_untouched, resolve_taps, watch_forward
+from creditscope.taps import cut_forward, resolve_taps, watch_forward
 
 pytestmark = pytest.mark.usefixtures("own_stream")
 
@@ -29,22 +29,17 @@ def test_watched_gradients_match_finite_differences():
     weights = torch.randn(5, 3).double()
     g_a, g_b = torch.autograd.grad(forward.output, forward.states, weights)
 
-    def loss(change_a, change_b):
-        hooks = [
-            net.a.register_forward_hook(lambda m, i, o: o + change_a),
-            net.b.register_forward_hook(lambda m, i, o: o + change_b),
-        ]
+    def loss(tap, change):
+        hook = tap.register_forward_hook(lambda m, i, o: o + change)
         value = float((net(x) * weights).sum().detach())
-        for hook in hooks:
-            hook.remove()
+        hook.remove()
         return value
 
-    eps, zero = 1e-6, torch.zeros(5, 6).double()
     for i, j in ((0, 0), (2, 3), (4, 5)):
-        step = zero.clone()
-        step[i, j] = eps
-        assert abs((loss(step, zero) - loss(-step, zero)) / (2 * eps) - float(g_a[i, j])) < 1e-7
-        assert abs((loss(zero, step) - loss(zero, -step)) / (2 * eps) - float(g_b[i, j])) < 1e-7
+        step = torch.zeros(5, 6).double()
+        step[i, j] = eps = 1e-6
+        for tap, g in ((net.a, g_a), (net.b, g_b)):
+            assert abs((loss(tap, step) - loss(tap, -step)) / (2 * eps) - float(g[i, j])) < 1e-7
 
 
 def test_in_place_modules_do_not_change_what_was_read():
@@ -65,29 +60,6 @@ def test_cut_gives_each_stage_its_own_credit():
     torch.testing.assert_close(net.a.weight.grad, credit[0].T @ x)
     torch.testing.assert_close(net.b.weight.grad, credit[1].T @ torch.tanh(net.a(x)))
     assert net.c.weight.grad is None
-
-
-def test_nothing_of_the_users_is_touched():
-    net = nn.Sequential(nn.Conv1d(2, 4, 3), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Flatten(), nn.Linear(24, 3))
-    net.train()
-    net[4].eval()
-    for p in net.parameters():
-        p.grad = torch.randn_like(p)
-    net[0].bias.requires_grad_(False)
-    state = {k: v.clone() for k, v in net.state_dict().items()}
-    grads = [p.grad.clone() for p in net.parameters()]
-    stream, modes = torch.get_rng_state(), [m.training for m in net.modules()]
-    anatomy = examine(net, ["0", "1"], torch.ones(6, 2, 8))
-    assert anatomy.rows_interact
-    assert torch.equal(stream, torch.get_rng_state())
-    with leave_untouched(net) as buffers:
-        watch_forward(net, ["0"], torch.zeros(6, 2, 8), buffers)
-    assert torch.equal(stream, torch.get_rng_state())
-    for key, value in net.state_dict().items():
-        assert torch.equal(value, state[key]), key
-    assert all(torch.equal(a, p.grad) for a, p in zip(grads, net.parameters(), strict=True))
-    assert modes == [m.training for m in net.modules()]
-    assert not any(m._forward_hooks for m in net.modules())
 
 
 def test_hooks_are_removed_after_an_error():
@@ -158,21 +130,18 @@ def test_anatomy_knows_stages_and_residual_blocks():
     net = ResMLP((4,), 3, depth=2, width=5)
     anatomy = examine(net, ["stem", "blocks.0", "blocks.1"], torch.randn(4, 4))
     assert set(anatomy.stages[0]) == {"stem.weight", "stem.bias"}
-    assert all(name.startswith("blocks.1") for name in anatomy.stages[2])
-    assert len(anatomy.stages[2]) == 6
+    assert [name[:8] for name in anatomy.stages[2]] == ["blocks.1"] * 6
     assert set(anatomy.stages[3]) == {"norm.weight", "norm.bias", "head.weight", "head.bias"}
-    assert anatomy.residual == (False, True, True)
-    assert anatomy.shapes == ((5,), (5,), (5,))
+    assert (anatomy.residual, anatomy.shapes) == ((False, True, True), ((5,), (5,), (5,)))
     assert not anatomy.rows_interact
     plain = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3))
     assert examine(plain, ["0", "1"], torch.randn(4, 4)).residual == (False, False)
 
 
 def test_frozen_parameters_still_show_gradients_at_taps():
-    net, x = Skip(), torch.randn(5, 4)
-    free = torch.autograd.grad(*(lambda f: (f.output.sum(), f.states))(watch_forward(net, ["a", "b"], x)))
-    for p in net.parameters():
-        p.requires_grad_(False)
-    frozen = torch.autograd.grad(*(lambda f: (f.output.sum(), f.states))(watch_forward(net, ["a", "b"], x)))
-    for a, b in zip(free, frozen, strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=0)
+    net, x, found = Skip(), torch.randn(5, 4), []
+    for free in (True, False):
+        net.requires_grad_(free)
+        forward = watch_forward(net, ["a", "b"], x)
+        found.append(torch.autograd.grad(forward.output.sum(), forward.states))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))

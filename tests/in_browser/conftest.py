@@ -1,7 +1,7 @@
 """A browser for all tests of this folder, and the reports they look at. Without Chromium they are skipped."""
 
 import json
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -10,9 +10,11 @@ import pytest
 from looking import FLAGS, opened
 from playwright.sync_api import sync_playwright
 from prepare import AXE, CHROMIUM
-from reports import HOSTILE, write_records
+from reports import HOSTILE, write_folder
 
+from creditscope.auditing import Thresholds
 from creditscope.cli import main
+from creditscope.report import judge_records, write_report
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +23,7 @@ def browser():
     if not CHROMIUM.exists():
         pytest.skip("Tests in a browser need Debian's package chromium: apt-get install chromium.")
     with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
         chromium.close()
 
@@ -36,18 +38,26 @@ def axe():
 @pytest.fixture
 def visit(browser):
     """Open a file in a profile of its own; at the end, nothing may have gone wrong on any page visited."""
-    visits = []
+    with ExitStack() as visits:
+        found = []
 
-    def go(file: Path, **options):
-        manager = opened(browser, file, **options)
-        found = manager.__enter__()
-        visits.append((manager, found))
-        return found.page
+        def go(file: Path, **options):
+            found.append(visits.enter_context(opened(browser, file, **options)))
+            return found[-1].page
 
-    yield go
-    for manager, _ in visits:
-        manager.__exit__(None, None, None)
-    assert [problem for _, found in visits for problem in found.problems] == []
+        yield go
+    assert [problem for one in found for problem in one.problems] == []
+
+
+@pytest.fixture
+def visit_records(visit, tmp_path):
+    """Open the report of records in memory."""
+
+    def go(records, **options):
+        write_report(judge_records(records, "here", Thresholds(), []), tmp_path / "report.html")
+        return visit(tmp_path / "report.html", **options)
+
+    return go
 
 
 @pytest.fixture(scope="session")
@@ -55,11 +65,7 @@ def folder(tmp_path_factory):
     """The folder of records of that name, written once."""
     root = tmp_path_factory.mktemp("records")
 
-    @cache
-    def write(name: str) -> Path:
-        return write_records(root / (HOSTILE[1] if name == "hostile" else name), name)
-
-    return write
+    return cache(lambda name: write_folder(root / (HOSTILE[1] if name == "hostile" else name), name))
 
 
 @pytest.fixture(scope="session")

@@ -1,30 +1,23 @@
 """What tests ask of a page in a browser: what went wrong on it, what sticks out, what axe-core and paper say."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pypdfium2
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, PdfMargins, Request
+from playwright.sync_api import Browser, Dialog, Page, PdfMargins
 from prepare import AXE
 
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+FLAGS = ["--no-sandbox", "--no-first-run"]
+FLAGS += [f"--disable-{part}" for part in ("gpu", "quic", "background-networking", "component-update", "sync")]
 PATIENCE = 10_000
 """Milliseconds after which something that is waited for will not come."""
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
-PAPER_MARGINS: PdfMargins = {"top": "1cm", "right": "1cm", "bottom": "1cm", "left": "1cm"}
+PAPER_MARGINS = PdfMargins(top="1cm", right="1cm", bottom="1cm", left="1cm")
 """What a browser leaves by default; a page may ask for more."""
 WHITE = 240
 """The darkest shade, of 255, that counts as white."""
@@ -47,35 +40,32 @@ def opened(browser: Browser, file: Path, **options: Any) -> Iterator[Opened]:
     try:
         context.set_default_timeout(PATIENCE)
         found = Opened(context.new_page())
-        _watch(context, found, file.resolve().as_uri())
+        _watch(found, file.resolve().as_uri())
         found.page.goto(file.resolve().as_uri())
         yield found
     finally:
         context.close()
 
 
-def _watch(context: BrowserContext, found: Opened, own: str) -> None:
+def _watch(found: Opened, own: str) -> None:
     """Note errors on the console and in scripts, dialogs, and requests for anything but the page itself."""
 
-    def note_request(request: Request) -> None:
-        address = request.url.partition("#")[0]
-        if address != own and not address.startswith("data:"):
-            found.problems.append(f"request for {address}")
+    def note(problem: str, unless: bool = False) -> None:
+        found.problems.extend([] if unless else [problem])
 
-    def note_console(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            found.problems.append(f"console: {message.text}")
+    def note_request(address: str) -> None:
+        note(f"request for {address}", unless=address.partition("#")[0] == own or address.startswith("data:"))
 
     def note_dialog(dialog: Dialog) -> None:
-        found.problems.append(f"dialog: {dialog.message}")
+        note(f"dialog: {dialog.message}")
         dialog.dismiss()
 
     page = found.page
-    context.on("request", note_request)
-    page.on("console", note_console)
+    page.context.on("request", lambda request: note_request(request.url))
+    page.on("console", lambda said: note(f"console: {said.text}", unless=said.type not in ("error", "warning")))
     page.on("dialog", note_dialog)
-    page.on("pageerror", lambda error: found.problems.append(f"error: {error}"))
-    page.on("websocket", lambda socket: found.problems.append(f"request for {socket.url}"))
+    page.on("pageerror", lambda error: note(f"error: {error}"))
+    page.on("websocket", lambda socket: note_request(socket.url))
 
 
 OUTSIDE = """() => {
@@ -150,11 +140,8 @@ class Sheet:
 
 def printed(page: Page) -> list[Sheet]:
     """The page as printed on A4, sheet by sheet."""
-    document = pypdfium2.PdfDocument(page.pdf(format="A4", print_background=True, margin=PAPER_MARGINS))
-    try:
+    with closing(pypdfium2.PdfDocument(page.pdf(format="A4", print_background=True, margin=PAPER_MARGINS))) as document:
         return [_read_sheet(sheet) for sheet in document]
-    finally:
-        document.close()
 
 
 def _read_sheet(sheet: pypdfium2.PdfPage) -> Sheet:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from builders import QUICK, make_facts, make_record, make_snapshot, write_record
+from builders import QUICK, make_facts, make_record, make_snapshot, write_records
 
 from creditscope.record import Record, Snapshot
 
@@ -28,43 +28,34 @@ def varied_snapshot(rule: str, seed: int, epoch: int, *, depth: int = DEPTH, ful
         "z": [12 + t + place for t in range(count)],
         "ratio": [1.5 + 0.1 * t + 0.1 * place for t in range(count)],
     }
-    unmeasured = {} if full else QUICK
-    return make_snapshot(facts, epoch=epoch, accuracy=0.6 + 0.01 * epoch, taps={**taps, **unmeasured})
+    return make_snapshot(facts, epoch=epoch, accuracy=0.6 + 0.01 * epoch, taps={**taps, **({} if full else QUICK)})
 
 
-def varied_family(
-    rule: str = "dfa",
-    *,
-    seeds: Sequence[int] = (1, 2, 3),
-    epochs: Sequence[int] = EPOCHS,
-    depth: int = DEPTH,
-) -> list[Record]:
-    """A method and BP with their frozen baselines; tap 2 of the method has no cosine at the third epoch."""
-    found, common = [], {"epochs": epochs[-1], "facts": {"depth": depth}}
-    for name in (rule, "bp"):
-        for seed in seeds:
-            shown = [varied_snapshot(name, seed, e, depth=depth) for e in epochs]
-            if name != "bp":
-                cos = tuple(None if t == 2 else v for t, v in enumerate(shown[2].taps.cos))
-                shown[2] = replace(shown[2], taps=replace(shown[2].taps, cos=cos))
-            found.append(make_record(rule=name, seed=seed, snapshots=shown, **common))
-            found.append(make_record(rule=name, seed=seed, frozen=True, accuracy=0.4 + 0.002 * seed, **common))
-    return found
+def varied(rule: str, seed: int = 1, *, epochs: Sequence[int] = EPOCHS, depth: int = DEPTH, **spec) -> Record:
+    """A run of such snapshots."""
+    shown = [varied_snapshot(rule, seed, e, depth=depth) for e in epochs]
+    return make_record(rule=rule, seed=seed, epochs=epochs[-1], facts={"depth": depth}, snapshots=shown, **spec)
 
 
 def small() -> list[Record]:
-    """BP, which passes, and DFA, which does not."""
-    return varied_family()
+    """BP, which passes, and DFA, which does not, with frozen baselines; tap 2 of DFA has no cosine at one epoch."""
+    found = []
+    for rule in ("dfa", "bp"):
+        for seed in (1, 2, 3):
+            run = varied(rule, seed)
+            if rule != "bp":
+                shown = list(run.snapshots)
+                cos = tuple(None if t == 2 else v for t, v in enumerate(shown[2].taps.cos))
+                shown[2] = replace(shown[2], taps=replace(shown[2].taps, cos=cos))
+                run = replace(run, snapshots=tuple(shown))
+            frozen = make_record(rule=rule, seed=seed, frozen=True, accuracy=0.4 + 0.002 * seed, epochs=EPOCHS[-1])
+            found += [run, frozen]
+    return found
 
 
 def large() -> list[Record]:
     """Many cells: five settings of 41 taps and as many epochs as a heatmap shows."""
-    epochs, found = range(24), []
-    for task in TASKS:
-        for rule in ("bp", "dfa"):
-            shown = [varied_snapshot(rule, 1, e, depth=40) for e in epochs]
-            found.append(make_record(rule=rule, task=task, epochs=23, facts={"depth": 40}, snapshots=shown))
-    return found
+    return [varied(rule, epochs=range(24), depth=40, task=task) for task in TASKS for rule in ("bp", "dfa")]
 
 
 def hostile() -> list[Record]:
@@ -84,11 +75,8 @@ def hostile() -> list[Record]:
 def before() -> list[Record]:
     """The small folder at an earlier time: DFA was well, and there was FA, too."""
     others = [r for r in small() if r.facts.rule.name != "dfa" or (r.spec and r.spec.frozen)]
-    return [
-        *others,
-        *(make_record(seed=s, epochs=EPOCHS[-1], accuracy=0.66) for s in (1, 2, 3)),
-        make_record(rule="fa"),
-    ]
+    well = [make_record(seed=s, epochs=EPOCHS[-1], accuracy=0.66) for s in (1, 2, 3)]
+    return [*others, *well, make_record(rule="fa")]
 
 
 def many() -> list[Record]:
@@ -101,22 +89,14 @@ def sparse() -> list[Record]:
     return [make_record(snapshots=[varied_snapshot("dfa", 42, e, full=False) for e in (0, 1)])]
 
 
-FOLDERS: dict[str, Callable[[], list[Record]]] = {
-    "small": small,
-    "large": large,
-    "before": before,
-    "many": many,
-    "hostile": hostile,
-    "sparse": sparse,
-    "empty": list,
-}
+MAKERS = (small, large, before, many, hostile, sparse)
+FOLDERS: dict[str, Callable[[], list[Record]]] = {"empty": list, **{make.__name__: make for make in MAKERS}}
 
 
-def write_records(root: Path, name: str) -> Path:
+def write_folder(root: Path, name: str) -> Path:
     """The records of that name in a folder; beside the hostile ones lies one that cannot be read."""
     root.mkdir(parents=True)
-    for record in FOLDERS[name]():
-        write_record(root, record)
+    write_records(root, FOLDERS[name]())
     if name == "hostile":
         (root / HOSTILE[1]).mkdir()
         (root / HOSTILE[1] / "spec.json").write_text(HOSTILE[0])

@@ -20,7 +20,7 @@ def take_screenshots(records: str, folder: Path) -> None:
     with tempfile.TemporaryDirectory() as made, sync_playwright() as driver:
         file = Path(made) / "report.html"
         main(["report", "--records", records, "--out", str(file)])
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         with opened(browser, file, viewport=SCREEN) as found:
             found.page.screenshot(path=folder / "report.png")
             section = found.page.locator("#layers details.setting").first

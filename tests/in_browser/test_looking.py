@@ -1,5 +1,7 @@
 """Pages with one thing wrong, which the helpers of these tests must notice, and the same pages put right."""
 
+from contextlib import ExitStack
+
 import pytest
 from looking import PHONE, clipped, opened, outside, printed, violations
 
@@ -11,17 +13,14 @@ HEAD = "<!doctype html><html lang=en><meta charset=utf-8><title>t</title><style>
 @pytest.fixture
 def show(browser, tmp_path):
     """Open a page with this body and style; gives the page and its problems."""
-    managers = []
+    with ExitStack() as visits:
 
-    def go(body: str, style: str = "", **options):
-        file = tmp_path / f"{len(managers)}.html"
-        file.write_text(HEAD % style + body)
-        managers.append(opened(browser, file, **options))
-        return managers[-1].__enter__()
+        def go(body: str, style: str = "", **options):
+            file = tmp_path / "page.html"
+            file.write_text(HEAD % style + body)
+            return visits.enter_context(opened(browser, file, **options))
 
-    yield go
-    for manager in managers:
-        manager.__exit__(None, None, None)
+        yield go
 
 
 PROBLEMS = {
@@ -35,13 +34,10 @@ PROBLEMS = {
 }
 
 
-def test_problems_are_noticed(show):
+def test_problems_are_noticed_and_a_quiet_page_has_none(show):
     found = show("".join(PROBLEMS))
     found.page.wait_for_timeout(100)
     assert [p for p in PROBLEMS.values() if not any(p in one for one in found.problems)] == [], found.problems
-
-
-def test_a_quiet_page_has_no_problems(show):
     found = show("<img alt='' src='data:image/gif;base64,R0lGODlhAQABAAAAACw='><script>1 + 1</script>")
     found.page.wait_for_timeout(50)
     assert found.problems == []
@@ -68,14 +64,11 @@ def test_axe_notices_pale_text_and_silent_buttons(show, axe):
     assert violations(show("<p>dark</p><button>go</button>").page) == []
 
 
-def test_sheets_are_read(show):
+def test_sheets_are_read_and_ink_in_a_margin_is_noticed(show):
     rows = "".join(f"<p>row {i}.</p>" for i in range(60))
     sheets = printed(show(rows).page)
     assert len(sheets) > 1
     assert [sum(f"row {i}." in sheet.text for sheet in sheets) for i in range(60)] == [1] * 60
     assert [sheet.margin_ink for sheet in sheets] == [0] * len(sheets)
-
-
-def test_ink_in_a_margin_is_noticed(show):
     sheets = printed(show("<p>x</p>", "@page{margin:0} body{margin:0;background:#000}").page)
     assert sheets[0].margin_ink > 1000

@@ -4,14 +4,12 @@ import math
 import re
 from statistics import fmean, geometric_mean
 
+import numpy as np
 import pytest
-from builders import make_record
 from looking import DESKTOP, PHONE
-from reports import EPOCHS, varied_snapshot
+from reports import EPOCHS, varied
 
-from creditscope.auditing import Thresholds
 from creditscope.record import load_records
-from creditscope.report import judge_records, write_report
 
 pytestmark = pytest.mark.slow
 
@@ -64,13 +62,10 @@ def place(heat, column: int, tap: int) -> dict[str, float]:
     below, beside = heat.evaluate(MIDDLES)
     across = sorted((EPOCHS.index(int(epoch)), x) for epoch, x, _ in below)
     up = sorted((int(label), y) for label, _, y in beside)
-    return {"x": between(across, column), "y": between(up, tap)}
-
-
-def between(labels: list[tuple[int, float]], wanted: int) -> float:
-    """On the line through the first and the last label."""
-    (first, start), (last, end) = labels[0], labels[-1]
-    return start + (end - start) * (wanted - first) / (last - first)
+    return {
+        "x": float(np.interp(column, *zip(*across, strict=True))),
+        "y": float(np.interp(tap, *zip(*up, strict=True))),
+    }
 
 
 def check_detail(page, recorded, method: str, quantity: str, column: int, tap: int) -> None:
@@ -103,7 +98,8 @@ def test_a_click_shows_the_cell(visit, report, recorded, method, quantity, scree
 def test_arrows_and_enter_show_the_cell(visit, report, recorded):
     page = visit(report("small"))
     heat = page.locator("[data-heatmap][data-method=DFA][data-quantity=g_norm]")
-    heat.focus()
+    # a region that is not displayed while it is filled would not be read out
+    assert page.locator("#detail").evaluate("e => [getComputedStyle(e).display, e.childElementCount]") == ["block", 0]
     heat.press("Enter")
     check_detail(page, recorded, "DFA", "g_norm", len(EPOCHS) - 1, TAPS - 1)
     for key, column, tap in [("ArrowLeft", 4, 4), ("ArrowDown", 4, 3), ("ArrowUp", 4, 4), ("ArrowRight", 5, 4)]:
@@ -139,11 +135,8 @@ def test_a_cell_without_a_value_looks_and_says_so(visit, report, recorded):
     box = heat.bounding_box()
 
     def ground(column: int, tap: int) -> str:
-        at = place(heat, column, tap)
-        return page.evaluate(
-            "([x, y]) => document.elementFromPoint(x, y).getAttribute('class')",
-            [box["x"] + at["x"], box["y"] + at["y"]],
-        )
+        at = [box[side] + shift for side, shift in place(heat, column, tap).items()]
+        return page.evaluate("([x, y]) => document.elementFromPoint(x, y).getAttribute('class')", at)
 
     assert ground(2, 2) == "gap"
     assert all(re.fullmatch(r"d\d+", ground(column, tap)) for column, tap in [(1, 2), (3, 2), (2, 1), (2, 3)])
@@ -222,23 +215,8 @@ def test_keys_of_the_browser_are_left_to_it(visit, report):
     assert page.locator("#detail h4").inner_text() != title
 
 
-def test_what_is_said_of_a_cell_is_heard(visit, report):
-    """A region that is not displayed while it is filled is not read out."""
-    page = visit(report("small"))
-    live = page.locator("#detail")
-    assert live.evaluate("e => [getComputedStyle(e).display, e.childElementCount]") == ["block", 0]
-    page.locator("[data-heatmap]").first.press("Enter")
-    assert live.is_visible()
-
-
-def test_a_method_with_fewer_taps_leaves_cells_empty(visit, tmp_path):
-    snapshots = {rule: [varied_snapshot(rule, 1, e, depth=d) for e in EPOCHS] for rule, d in (("bp", 2), ("dfa", 4))}
-    records = [
-        make_record(rule=rule, epochs=EPOCHS[-1], snapshots=found, facts={"depth": len(found[0].taps.cos) - 1})
-        for rule, found in snapshots.items()
-    ]
-    write_report(judge_records(records, "here", Thresholds(), []), tmp_path / "report.html")
-    page = visit(tmp_path / "report.html")
+def test_a_method_with_fewer_taps_leaves_cells_empty(visit_records):
+    page = visit_records([varied("bp", depth=2), varied("dfa", depth=4)])
     page.locator("#layers select").select_option("g_norm")
     rows = [row.split("\t") for row in page.locator(".at-epoch tbody tr").all_inner_texts()]
     assert [row[0].split()[0] for row in rows] == ["4", "3", "2", "1", "0"]
@@ -247,10 +225,5 @@ def test_a_method_with_fewer_taps_leaves_cells_empty(visit, tmp_path):
 
 
 @pytest.mark.parametrize(("rules", "quantity"), [(("bp",), "g_norm"), (("bp", "dfa"), "cos")])
-def test_the_table_begins_with_what_is_not_told(visit, tmp_path, rules, quantity):
-    records = [
-        make_record(rule=rule, epochs=EPOCHS[-1], snapshots=[varied_snapshot(rule, 1, e) for e in EPOCHS])
-        for rule in rules
-    ]
-    write_report(judge_records(records, "here", Thresholds(), []), tmp_path / "report.html")
-    assert visit(tmp_path / "report.html").locator("#layers select").input_value() == quantity
+def test_the_table_begins_with_what_is_not_told(visit_records, rules, quantity):
+    assert visit_records([varied(rule) for rule in rules]).locator("#layers select").input_value() == quantity

@@ -25,30 +25,24 @@ def squeezed(text: str) -> str:
     return re.sub(r"[\s\u00ad\u200b]+", "", text)
 
 
-class TestWithoutScripts:
-    @pytest.fixture
-    def page(self, visit, report):
-        return visit(report("small"), java_script_enabled=False)
-
-    def test_verdicts_can_be_read(self, page, judged):
-        for method in judged("small")["methods"]:
-            row = page.locator(f"[data-method='{method['method']}'][data-verdict]").first
-            assert row.is_visible()
-            assert method["verdict"]["word"] in row.inner_text()
-
-    def test_taps_and_checks_can_be_read_once_unfolded(self, page, judged):
-        while page.locator("details:not([open]) > summary:visible").count():
-            page.locator("details:not([open]) > summary:visible").first.click()
-        assert page.locator("details[open]").count() == page.locator("details").count() > 3
-        text = page.locator("body").inner_text()
-        for method in judged("small")["methods"]:
-            assert [tap for tap in method["taps"] if tap not in text] == []
-            assert [f["message"] for f in method["findings"] if f["message"] not in text] == []
-        tables = page.locator("table.taps").all()
-        assert tables
-        for table in tables:
-            assert table.is_visible()
-            assert table.locator("tbody tr").count() == len(judged("small")["methods"][0]["taps"])
+def test_without_scripts_verdicts_can_be_read_and_taps_and_checks_once_unfolded(visit, report, judged):
+    page, methods = visit(report("small"), java_script_enabled=False), judged("small")["methods"]
+    for method in methods:
+        row = page.locator(f"[data-method='{method['method']}'][data-verdict]").first
+        assert row.is_visible()
+        assert method["verdict"]["word"] in row.inner_text()
+    while page.locator("details:not([open]) > summary:visible").count():
+        page.locator("details:not([open]) > summary:visible").first.click()
+    assert page.locator("details[open]").count() == page.locator("details").count() > 3
+    text = page.locator("body").inner_text()
+    for method in methods:
+        assert [tap for tap in method["taps"] if tap not in text] == []
+        assert [f["message"] for f in method["findings"] if f["message"] not in text] == []
+    tables = page.locator("table.taps").all()
+    assert tables
+    for table in tables:
+        assert table.is_visible()
+        assert table.locator("tbody tr").count() == len(methods[0]["taps"])
 
 
 class TestOnPaper:

@@ -7,9 +7,7 @@ from builders import make_record
 from looking import PHONE
 from reports import HOSTILE
 
-from creditscope.auditing import Thresholds
 from creditscope.record import RuleFacts
-from creditscope.report import judge_records, write_report
 
 pytestmark = pytest.mark.slow
 
@@ -64,18 +62,17 @@ def test_a_card_is_copied(visit, report):
 
 def test_settings_are_filtered_by_words(visit, report):
     page = visit(report("many"))
-    blocks = page.locator("#verdicts details.setting")
-    assert blocks.count() == 5
-    page.locator("#filter").fill("cora")
-    assert [b.locator("summary").first.inner_text().split()[0] for b in blocks.all() if b.is_visible()] == ["cora"]
-    first = blocks.first.locator("summary").first.inner_text().split()[0]
-    page.locator("#filter").fill(f"{first}, 1 epoch")  # parts, each with its spaces
-    assert [b.locator("summary").first.inner_text().split()[0] for b in blocks.all() if b.is_visible()] == [first]
-    for words in (f"{first}, 2 epoch", "nothing of the kind"):
+
+    def left(words: str) -> list[str]:
         page.locator("#filter").fill(words)
-        assert not any(b.is_visible() for b in blocks.all())
-    page.locator("#filter").fill("")
-    assert all(b.is_visible() for b in blocks.all())
+        blocks = page.locator("#verdicts details.setting").all()
+        return [b.locator("summary").first.inner_text().split()[0] for b in blocks if b.is_visible()]
+
+    first, *_ = every = left("")
+    assert (len(every), left("cora")) == (5, ["cora"])
+    assert left(f"{first}, 1 epoch") == [first]  # parts, each with its spaces
+    assert left(f"{first}, 2 epoch") == left("nothing of the kind") == []
+    assert left("") == every
 
 
 def test_against_an_earlier_folder(visit, report, judged):
@@ -85,36 +82,26 @@ def test_against_an_earlier_folder(visit, report, judged):
         row.get_attribute("data-method"): [row.get_attribute("data-change"), *row.inner_text().split("\t")]
         for row in page.locator("#against tr[data-change]").all()
     }
-    assert set(rows) == {"BP", "DFA"}
     assert now["DFA"]["word"] != then["DFA"]["word"]
-    assert [rows[method][0] for method in ("BP", "DFA")] == ["no", "yes"]
+    assert {method: row[0] for method, row in rows.items()} == {"BP": "no", "DFA": "yes"}
     assert then["DFA"]["word"] in rows["DFA"][2]
     assert now["DFA"]["word"] in rows["DFA"][3]
     assert rows["DFA"][4].split() == [code for code in now["DFA"]["codes"] if code not in then["DFA"]["codes"]]
     assert "FA" in page.locator("#against ul").inner_text()
 
 
-class TestHostileNames:
-    @pytest.fixture
-    def page(self, visit, report):
-        """That no dialog opens and nothing is asked for is checked at the end of every visit."""
-        return visit(report("hostile", against="hostile"))
-
-    def test_names_are_text(self, page):
-        text = page.locator("body").inner_text()
-        assert [name for name in HOSTILE[:2] if name not in text] == []
-        assert page.locator("img").count() == 0
-        assert [script.get_attribute("id") for script in page.locator("script").all()] == ["data", None]
-        assert page.evaluate("() => document.body.lastElementChild.tagName") == "SCRIPT"
-
-    def test_names_are_text_where_the_script_writes_them(self, page):
-        heat = page.locator("[data-heatmap]").first
-        heat.focus()
-        heat.press("Enter")
-        assert HOSTILE[0] in page.locator("#detail h4").inner_text()
-        page.locator("input[type=range]").first.press("Home")
-        assert HOSTILE[0] in page.locator(".at-epoch table").first.inner_text()
-        assert page.locator("img").count() == 0
+def test_hostile_names_are_text_also_where_the_script_writes_them(visit, report):
+    """That no dialog opens and nothing is asked for is checked at the end of every visit."""
+    page = visit(report("hostile", against="hostile"))
+    text = page.locator("body").inner_text()
+    assert [name for name in HOSTILE[:2] if name not in text] == []
+    assert [script.get_attribute("id") for script in page.locator("script").all()] == ["data", None]
+    assert page.evaluate("() => document.body.lastElementChild.tagName") == "SCRIPT"
+    page.locator("[data-heatmap]").first.press("Enter")
+    assert HOSTILE[0] in page.locator("#detail h4").inner_text()
+    page.locator("input[type=range]").first.press("Home")
+    assert HOSTILE[0] in page.locator(".at-epoch table").first.inner_text()
+    assert page.locator("img").count() == 0
 
 
 def test_a_phone_shows_a_verdict_without_scrolling_sideways(visit, report):
@@ -130,12 +117,11 @@ def test_a_phone_shows_a_verdict_without_scrolling_sideways(visit, report):
     assert page.get_by_role("table", name="Accuracy").first.get_by_role("cell").count() >= 6
 
 
-def test_a_long_name_leaves_the_protocol_in_sight(visit, tmp_path):
+def test_a_long_name_leaves_the_protocol_in_sight(visit_records):
     label = "direct feedback alignment with a penalty on what every block adds, and normalised per sample"
     rule = RuleFacts(name="dfa", label=label)
     records = [make_record(seed=seed, facts={"rule": rule}) for seed in (1, 2)]
-    write_report(judge_records(records, "here", Thresholds(), []), tmp_path / "report.html")
-    page = visit(tmp_path / "report.html", viewport={"width": 1280, "height": 800})
+    page = visit_records(records, viewport={"width": 1280, "height": 800})
     cell = page.locator(".matrix tbody td").first
     frame = page.locator(".decisions .scroll").first.bounding_box()
     box = cell.bounding_box()

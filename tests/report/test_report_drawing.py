@@ -46,9 +46,8 @@ class TestColours:
 def read_cells(svg: str, rows: int, columns: int) -> list[list[str | None]]:
     """The class of each cell, tap by tap, from the strokes alone."""
     found: list[list[str | None]] = [[None] * columns for _ in range(rows)]
-    group = re.search(r"<g transform[^>]*>(.*?)</g>", svg)
-    assert group
-    for colour, path in re.findall(r'<path class="(\w+)" d="([^"]*)"', group[1]):
+    group = re.findall(r"<g transform[^>]*>(.*?)</g>", svg)[0]
+    for colour, path in re.findall(r'<path class="(\w+)" d="([^"]*)"', group):
         for x, y, width in re.findall(r"M(\d+) (\d+)h(\d+)", path):
             for column in range(int(x), int(x) + int(width)):
                 assert found[rows - 1 - int(y)][column] is None
@@ -122,15 +121,14 @@ class TestSharedColumns:
         assert not np.isnan(history.means["cos"]).any()
 
 
-class TestPick:
-    @given(st.lists(st.integers(0, 3000), min_size=1, max_size=120, unique=True), st.integers(2, 30))
-    def test_first_and_last_stay_and_order_too(self, epochs, most):
-        epochs = sorted(epochs)
-        found = pick(epochs, most)
-        assert len(found) == min(most, len(epochs))
-        assert set(found) <= set(epochs)
-        assert list(found) == sorted(set(found))
-        assert (found[0], found[-1]) == (epochs[0], epochs[-1])
+@given(st.lists(st.integers(0, 3000), min_size=1, max_size=120, unique=True), st.integers(2, 30))
+def test_of_picked_epochs_first_and_last_stay_and_order_too(epochs, most):
+    epochs = sorted(epochs)
+    found = pick(epochs, most)
+    assert len(found) == min(most, len(epochs))
+    assert set(found) <= set(epochs)
+    assert list(found) == sorted(set(found))
+    assert (found[0], found[-1]) == (epochs[0], epochs[-1])
 
 
 class TestChart:
@@ -144,14 +142,12 @@ class TestChart:
 
     def test_labels_of_many_lines_stay_inside_and_differ(self):
         names = [f"direct feedback alignment, λ {i}" for i in range(40)]
-        svg = draw_chart(
-            [Curve(n, "c3", (0, 1, 9), (0.3,) * 3, (0.2,) * 3, (0.4,) * 3) for n in names], "Accuracy", log=False
-        )
-        found = re.search(r'viewBox="0 0 \d+ (\d+)"', svg)
+        lines = [Curve(n, "c3", (0, 1, 9), (0.3,) * 3, (0.2,) * 3, (0.4,) * 3) for n in names]
+        svg = draw_chart(lines, "Accuracy", log=False)
+        (height,) = re.findall(r'viewBox="0 0 \d+ (\d+)"', svg)
         places = [float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)">direct', svg)]
-        assert found
         assert len(places) == 40
-        assert max(places) < float(found[1])
+        assert max(places) < float(height)
         assert min(np.diff(places)) >= 12.9
         assert len(set(re.findall(r'">(direct[^<]*)<title>', svg))) == 40
 

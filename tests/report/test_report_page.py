@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import make_facts, make_family, make_record, make_snapshot, write_record
+from builders import make_family, make_record, write_records
 from reading import Page, cell, over_epochs, page_of, report_of, text_of
 
 from creditscope.auditing import Thresholds, audit
@@ -15,8 +15,6 @@ from creditscope.report import build_report, judge_records, render
 from creditscope.rule_styles import LOOKS
 
 HOSTILE = "</script><script>alert('x')</script><b onclick=\"y\">&"
-
-
 BLIND = {"cos": (0.01, 0.01, 0.01, 0.01, 1.0), "cos_F": 0.01, "stage_cos": 0.0}
 """Credit that knows nothing but at the top tap."""
 
@@ -28,26 +26,19 @@ def mixed_records():
     return list({r.name: r for r in [*make_family("dfa"), *blind, *extra]}.values())
 
 
-def test_verdicts_are_those_of_the_command(call, tmp_path):
-    for record in mixed_records():
-        write_record(tmp_path / "records", record)
-    _, out, _ = call("audit", tmp_path / "records", "--json")
-    expected = [(m["method"], m["verdict"]["word"], m["verdict"]["codes"]) for m in json.loads(out)["methods"]]
+def test_verdicts_are_those_of_the_command(told, tmp_path):
+    records = write_records(tmp_path / "records", mixed_records())
+    methods = json.loads(told("audit", records, "--json"))["methods"]
+    expected = [(m["method"], m["verdict"]["word"], m["verdict"]["codes"]) for m in methods]
     assert {word for _, word, _ in expected} == {"trustworthy", "walk back", "not measured"}
-    code, said, _ = call("report", "--records", tmp_path / "records", "--out", tmp_path / "deep" / "report.html")
-    text = (tmp_path / "deep" / "report.html").read_text(encoding="utf-8")
-    page = Page(text)
-    assert (code, "wrote" in said) == (0, True)
+    assert "wrote" in told("report", "--records", records, "--out", tmp_path / "deep" / "report.html")
+    page = Page((tmp_path / "deep" / "report.html").read_text(encoding="utf-8"))
     assert page.verdicts == [(method, word) for method, word, _ in expected]
     linked = {row["href"] for row in page.all("a", href="*")}
     targets = {found["id"] for found in page.all(id="*")}
     wanted = {f"#m{key}-{code}" for key, (_, _, codes) in enumerate(expected) for code in codes}
     assert wanted <= linked
     assert {name[1:] for name in linked} <= targets
-
-
-def test_every_verdict_has_its_word_beside_its_sign():
-    page = page_of(mixed_records())
     for text in ("2 trustworthy", "✓ trustworthy", "✗ walk back", "1 not measured"):
         assert text in page.text
 
@@ -74,13 +65,9 @@ def test_nothing_is_loaded_from_elsewhere():
 
 def test_hostile_names_are_text():
     label = RuleFacts(name="dfa", label=HOSTILE, variant=HOSTILE, formula=HOSTILE)
-    taps = ("stem", *(f"{HOSTILE}{i}" for i in range(4)))
-    records = [
-        make_record(
-            seed=s, facts={"rule": label, "taps": taps}, net_options={"x": HOSTILE}, task_options={"y": HOSTILE}
-        )
-        for s in (1, 2)
-    ]
+    facts = {"rule": label, "taps": ("stem", *(f"{HOSTILE}{i}" for i in range(4)))}
+    options = {"net_options": {"x": HOSTILE}, "task_options": {"y": HOSTILE}}
+    records = [make_record(seed=s, facts=facts, **options) for s in (1, 2)]
     records = [replace(r, provenance=replace(r.provenance, device=HOSTILE, commit=HOSTILE)) for r in records]
     material = judge_records(records, f"folder {HOSTILE}", Thresholds(), [f"Record {HOSTILE} is incomplete."])
     page = Page(render(build_report(material, against=material)))
@@ -167,28 +154,16 @@ class TestCells:
     EPOCHS = (0, 1, 2, 5)
 
     def records(self):
-        rng = np.random.default_rng(0)
-        facts = make_facts()
-        return [
-            make_record(
-                seed=seed,
-                epochs=5,
-                snapshots=[
-                    make_snapshot(
-                        facts,
-                        epoch=epoch,
-                        taps={
-                            "cos": tuple(rng.uniform(-0.4, 0.9, 5)),
-                            "g_norm": tuple(10 ** rng.uniform(-9, 2, 5)),
-                            "rho": () if epoch == 2 else tuple(rng.uniform(-1, 1, 5)),
-                            "rows_used": tuple(int(n) for n in rng.integers(1, 1000, 5)),
-                        },
-                    )
-                    for epoch in self.EPOCHS
-                ],
-            )
-            for seed in (1, 2, 3)
-        ]
+        rng, drawn = (
+            np.random.default_rng(0),
+            {
+                "cos": lambda _: tuple(rng.uniform(-0.4, 0.9, 5)),
+                "g_norm": lambda _: tuple(10 ** rng.uniform(-9, 2, 5)),
+                "rho": lambda epoch: () if epoch == 2 else tuple(rng.uniform(-1, 1, 5)),
+                "rows_used": lambda _: tuple(int(n) for n in rng.integers(1, 1000, 5)),
+            },
+        )
+        return [record for seed in (1, 2, 3) for record in over_epochs(self.EPOCHS, seeds=(seed,), **drawn)]
 
     def test_each_number_is_the_records_to_four_digits(self):
         records = self.records()
@@ -223,7 +198,7 @@ class TestCells:
         assert "diverged: seed 9 at epoch 1" in page.text
 
     def test_seeds_without_a_common_epoch_have_no_columns(self):
-        one, other = (r for r in self.records()[:2])
+        one, other, _ = self.records()
         one, other = replace(one, snapshots=one.snapshots[:1]), replace(other, snapshots=other.snapshots[3:])
         page = page_of([one, other])
         assert page.data["methods"][0]["epochs"] == []
@@ -289,7 +264,7 @@ def test_a_quantity_at_hardly_any_epoch_has_no_map_and_is_said(rho_at, epochs, d
 
 
 def test_the_protocol_stands_beside_the_name():
-    text = text_of(make_family("dfa", taps={"cos": 0.01, "cos_F": 0.01, "stage_cos": 0.0}))
+    text = text_of(make_family("dfa", taps={**BLIND, "cos": 0.01}))
     head = re.search(r"<table class=matrix>.*?<thead><tr>(.*?)<tbody>", text.replace("\n", ""))
     assert re.findall(r"<th scope=col>([^<]*)", head[1])[:2] == ["Method", "Protocol"]
     row = re.search(r"<tr><th scope=row>DFA<td class=(j-\w\w)>(.)", text)
