@@ -104,9 +104,8 @@ class Scope:
                 raise CreditscopeError(
                     f"Expected {name} to be a tensor, but got {type(given).__name__}. Use torch.as_tensor({name})."
                 )
-        rows = len(target)
-        if rows < 2:
-            raise CreditscopeError(f"Expected at least 2 rows to measure, but got {rows}.")
+        if len(target) < 2:
+            raise CreditscopeError(f"Expected at least 2 rows to measure, but got {len(target)}.")
         feedback = generator(self.seed, "feedback")
         application = self._application = apply_rule(self.rule, self.model, self.taps, _few_rows(inputs), feedback)
         self._check(application, target, mask)
@@ -142,9 +141,7 @@ class Scope:
     def parameters(self) -> ConversionReport:
         """Which parameters the watched rule trains, which get exact gradients, which are frozen."""
         if self._application is None:
-            raise CreditscopeError(
-                "Expected a snapshot before the list of parameters, but got none. Call snapshot(x, y) first."
-            )
+            raise CreditscopeError("Expected a snapshot before parameters, but got none. Call snapshot(x, y) first.")
         return self._application.report
 
     @property
@@ -185,17 +182,14 @@ class Scope:
 
     def _check_epoch(self, epoch: int | None) -> int:
         """The one given, or the one after the last snapshot's; snapshots of a record go forward."""
-        last = self.snapshots[-1].epoch if self.snapshots else None
+        first = self.snapshots[-1].epoch + 1 if self.snapshots else 0
         if epoch is None:
-            return 0 if last is None else last + 1
+            return first
         if not isinstance(epoch, SupportsIndex):
             raise CreditscopeError(f"Expected epoch to be a whole number, but got {epoch!r}.")
-        if last is None and index(epoch) < 0:
-            raise CreditscopeError(f"Expected an epoch from 0 on, but got {epoch}.")
-        if last is not None and index(epoch) <= last:
-            raise CreditscopeError(
-                f"Expected an epoch after {last}, the last snapshot's, but got {epoch}. Watch anew for a new training."
-            )
+        if index(epoch) < first:
+            wanted = f"after {first - 1}, the last snapshot's (or a new watch)" if self.snapshots else "from 0 on"
+            raise CreditscopeError(f"Expected an epoch {wanted}, but got {epoch}.")
         return index(epoch)
 
     def _check(self, application: Application, target: Tensor, mask: Tensor | None) -> None:

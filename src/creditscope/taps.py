@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import torch
@@ -138,35 +139,33 @@ def _forward(
     kept: dict[str, Tensor] = {}
     passed: dict[str, Tensor] = {}
 
-    def make_hook(name: str):
-        def hook(module: nn.Module, args: Any, output: Any) -> Tensor:
-            if name in kept:
-                raise CreditscopeError(
-                    f"Expected tap {name!r} to run once in a forward, but it ran twice. "
-                    f"Tap a module around it instead; names there are: {_names(model)}."
-                )
-            if not isinstance(output, Tensor) or not output.is_floating_point():
-                raise CreditscopeError(
-                    f"Expected tap {name!r} to give one floating-point tensor, but got {_describe(output)}. "
-                    f"Tap a module that does; names there are: {_names(model)}."
-                )
-            return OneForAll.apply(tap, output) if isinstance(model, StackedNet) else tap(output)  # pyright: ignore
+    def tap(name: str, h: Tensor) -> Tensor:
+        kept[name], passed[name] = hand_over(h, name)
+        return passed[name]
 
-        def tap(h: Tensor) -> Tensor:
-            kept[name], passed[name] = hand_over(h, name)
-            return passed[name]
-
-        return hook
+    def hook(name: str, module: nn.Module, args: Any, output: Any) -> Tensor:
+        if name in kept:
+            raise CreditscopeError(
+                f"Expected tap {name!r} to run once in a forward, but it ran twice. "
+                f"Tap a module around it instead; names there are: {_names(model)}."
+            )
+        if not isinstance(output, Tensor) or not output.is_floating_point():
+            raise CreditscopeError(
+                f"Expected tap {name!r} to give one floating-point tensor, but got {_describe(output)}. "
+                f"Tap a module that does; names there are: {_names(model)}."
+            )
+        if isinstance(model, StackedNet):
+            return OneForAll.apply(partial(tap, name), output)  # pyright: ignore[reportReturnType]
+        return tap(name, output)
 
     pattern = pattern_of(model)
-    handles = [pattern.get_submodule(name).register_forward_hook(make_hook(name)) for name in taps]
+    handles = [pattern.get_submodule(name).register_forward_hook(partial(hook, name)) for name in taps]
     try:
         output = call_net(model, inputs, tensors)
     finally:
         for handle in handles:
             handle.remove()
-    silent = [name for name in taps if name not in kept]
-    if silent:
+    if silent := [name for name in taps if name not in kept]:
         raise CreditscopeError(
             f"Expected every tap to run in a forward, but {', '.join(silent)} did not. "
             f"Names there are: {_names(model)}."

@@ -70,16 +70,6 @@ def test_match_init_scale():
     assert abs(float(layer.feedback.std()) / stds["blocks.0.w2.weight"] - 1) < 0.3
 
 
-class WithAttention(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a, self.attention, self.b = nn.Linear(4, 4), nn.MultiheadAttention(4, 2, batch_first=True), nn.Linear(4, 3)
-
-    def forward(self, x):
-        h = self.a(x)
-        return self.b(self.attention(h, h, h)[0].mean(1))
-
-
 class WithMatrix(nn.Module):
     added_parameters: tuple[str, ...] = ()
 
@@ -93,8 +83,9 @@ class WithMatrix(nn.Module):
 
 def test_what_would_silently_stay_backprop_is_refused():
     x = torch.randn(5, 2, 4)
-    with pytest.raises(CreditscopeError, match=r"'attention' .*MultiheadAttention"):
-        cs.convert(WithAttention(), "fa", taps="a", inputs=x)
+    attention = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    with pytest.raises(CreditscopeError, match=r"'1\.self_attn' .*MultiheadAttention"):
+        cs.convert(nn.Sequential(nn.Linear(4, 4), attention, nn.Flatten(), nn.Linear(8, 3)), "fa", taps="0", inputs=x)
     with pytest.raises(CreditscopeError, match=r"'matrix' of shape \(4, 3\).*added_parameters"):
         cs.convert(WithMatrix(), "fa", taps="a", inputs=x[:, 0])
     maps = nn.Sequential(nn.Conv1d(2, 4, 1), nn.Flatten(), nn.Linear(16, 3))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -163,7 +164,7 @@ class TestAnyWayToNameARule:
 
 def typed(name: str) -> type[cs.TapRule]:
     """A rule without readable source, as typed into a prompt."""
-    space = {"__name__": "nowhere"}
+    space: dict[str, Any] = {"__name__": "nowhere"}
     exec(ZEROS.replace("Zeros", name), space)
     return space[name]
 

@@ -161,12 +161,8 @@ class _StackedLayerNorm(torch.autograd.Function):
                 inner, rows, rows.shape[-1:], mean, scale, None, None, only_x
             )
             down = down.view(grad_outputs[0].shape)
-        return (
-            down,
-            sum_over_rows(delta * y) if needs_weight else None,
-            sum_over_rows(delta) if needs_bias else None,
-            None,
-        )
+        of_weight = sum_over_rows(delta * y) if needs_weight else None
+        return down, of_weight, sum_over_rows(delta) if needs_bias else None, None
 
 
 class _NormInOneKernel(torch.autograd.Function):
