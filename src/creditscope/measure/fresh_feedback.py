@@ -22,7 +22,6 @@ from creditscope.stack import StackedNet
 from creditscope.taps import gradients_at, watch_forward
 
 FRESH_DRAWS = 20
-"""Draws of all feedback."""
 Take = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 """What is wanted of the credits at all taps."""
 
@@ -63,25 +62,17 @@ def fresh_credits(
     applied, anatomy = subject.applied, subject.applied.anatomy
     if isinstance(applied, AppliedTapRule):
         drawn = [applied.rule.draw_feedback(anatomy.shapes, anatomy.classes, stream) for stream in streams]
-        return of_feedback(subject, applied, seen, drawn, take, chunk)
+        return _of_feedback(subject, applied, seen, drawn, take, chunk)
     drawn = _redrawn_weights(subject, streams)
     parts = [_weight_rule(subject, seen, drawn[i : i + chunk], take) for i in range(0, len(drawn), chunk)]
     return [torch.cat(found) for found in zip(*parts, strict=True)]
 
 
-def of_feedback(
-    subject: Subject,
-    applied: AppliedTapRule,
-    seen: Observation,
-    drawn: Sequence[Sequence[Tensor]],
-    take: Take,
-    chunk: int = 1,
+def _of_feedback(
+    subject: Subject, applied: AppliedTapRule, seen: Observation, drawn: Sequence, take: Take, chunk: int = 1
 ) -> list[Tensor]:
-    """What `take` makes of the credit that each of the `drawn` feedbacks gives on what was seen, stacked over them.
-
-    No forward is needed: only the feedback is another.
-    """
-    rule, anatomy = applied.rule, applied.anatomy
+    """What `take` makes of the credit that each of the `drawn` feedbacks gives; no forward is needed for it."""
+    rule = applied.rule
     stacked = [torch.stack(b).to(own) for b, own in zip(zip(*drawn, strict=True), applied.feedback, strict=True)]
 
     def taken(*feedback: Tensor) -> tuple[Tensor, ...]:
@@ -94,7 +85,7 @@ def of_feedback(
             top_gradient=seen.exact[-1] if rule.needs_top_gradient else None,
             inputs=subject.inputs,
             mask=subject.mask,
-            class_token=anatomy.class_token,
+            class_token=applied.anatomy.class_token,
         )
         return tuple(take(rule.credit(context)))
 
@@ -151,8 +142,8 @@ def _make_plain(net: nn.Module) -> None:
 
 
 def _resized(fresh: Tensor, own: Tensor) -> Tensor:
-    unit, size = Direction.of(fresh.to(own)), Direction.of(own).norm
-    return (unit.scaled * (size / unit.length)).view_as(fresh)
+    unit = Direction.of(fresh.to(own))
+    return (unit.scaled * (Direction.of(own).norm / unit.length)).view_as(fresh)
 
 
 def measure_draws(subject: Subject, seen: Observation) -> dict[str, Tensor]:
@@ -161,7 +152,7 @@ def measure_draws(subject: Subject, seen: Observation) -> dict[str, Tensor]:
     if not isinstance(applied, AppliedTapRule) or not applied.rule.draws_noise:
         return {}
     taps = [Draws(g) for g in seen.exact]
-    for credits in own_credits(subject, applied, seen, OWN_DRAWS):
+    for credits in own_credits(subject, applied, seen):
         for tap, a in zip(taps, credits, strict=True):
             tap.add(a)
     beta = torch.stack([torch.stack(tap.betas) for tap in taps], 1)
@@ -173,11 +164,11 @@ def measure_draws(subject: Subject, seen: Observation) -> dict[str, Tensor]:
     }
 
 
-def own_credits(subject: Subject, applied: AppliedTapRule, seen: Observation, draws: int) -> Iterator[list[Tensor]]:
+def own_credits(subject: Subject, applied: AppliedTapRule, seen: Observation) -> Iterator[list[Tensor]]:
     """The credit at every tap by each of the next draws, on what was seen."""
-    for draw in range(1, draws + 1):
+    for draw in range(1, OWN_DRAWS + 1):
         feedback = applied.rule.redraw(applied.feedback, draw)
-        yield [one.squeeze(0) for one in of_feedback(subject, applied, seen, [feedback], list)]
+        yield [one.squeeze(0) for one in _of_feedback(subject, applied, seen, [feedback], list)]
 
 
 class Draws:
