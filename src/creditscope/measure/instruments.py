@@ -112,6 +112,7 @@ class Instrument:
     """What of a snapshot holds the measurement already, if something does."""
 
     def take(self, needs: Needs) -> Measured:
+        """The measurement; what it needs is computed if it was not yet."""
         return self.measure(*(getattr(needs, name) for name in self.needs))
 
 
