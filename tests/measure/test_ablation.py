@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from builders import make_facts, make_snapshot
-from subjects import make_net, make_subject
+from subjects import learn, make_net, make_subject
 from torch import Tensor, nn
 
 from creditscope.auditing.depth import rewound_blocks
@@ -18,37 +18,30 @@ from creditscope.stack import Batch
 ROWS = 600
 
 
-class Normed(nn.Module):
-    """Residual blocks with batch norms; that of the last has no weights."""
-
-    def __init__(self, width: int = 16):
+class Residual(nn.Module):
+    def __init__(self, blocks, norm: type[nn.Module]):
         super().__init__()
-        self.stem = nn.Sequential(nn.Linear(8, width), nn.BatchNorm1d(width))
-        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width)) for _ in range(3))
-        self.blocks[2][1] = nn.BatchNorm1d(width, affine=False)
-        self.norm, self.head = nn.BatchNorm1d(width), nn.Linear(width, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.stem(x)
-        for block in self.blocks:
-            h = h + block(h).relu()
-        return self.head(self.norm(h))
-
-
-class Twice(nn.Module):
-    """The second block's matrix is also that of the third."""
-
-    def __init__(self, width: int = 16):
-        super().__init__()
-        self.stem, self.head = nn.Linear(8, width), nn.Linear(width, 4)
-        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(4))
-        self.blocks[2][0].weight = self.blocks[1][0].weight
+        self.stem, self.blocks = nn.Sequential(nn.Linear(8, 16), norm(16)), nn.ModuleList(blocks)
+        self.norm, self.head = norm(16), nn.Linear(16, 4)
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.stem(x)
         for block in self.blocks:
             h = h + block(h)
-        return self.head(h)
+        return self.head(self.norm(h))
+
+
+def with_norms() -> Residual:
+    """Blocks with batch norms; that of the last has no weights."""
+    norms = [nn.BatchNorm1d(16, affine=i < 2) for i in range(3)]
+    return Residual([nn.Sequential(nn.Linear(16, 16), norm, nn.ReLU()) for norm in norms], nn.BatchNorm1d)
+
+
+def with_a_shared_weight() -> Residual:
+    """The second block's matrix is also that of the third."""
+    blocks = [nn.Sequential(nn.Linear(16, 16), nn.Tanh()) for _ in range(4)]
+    blocks[2][0].weight = blocks[1][0].weight
+    return Residual(blocks, nn.Identity)
 
 
 def rows() -> tuple[Tensor, Tensor]:
@@ -59,29 +52,31 @@ def rows() -> tuple[Tensor, Tensor]:
 def trained(make, *, steps: int = 60) -> tuple[nn.Module, dict[str, Tensor]]:
     """A net that has learnt something of the rows, and what it began with."""
     torch.manual_seed(0)
-    net, (x, y) = make(), rows()
+    net = make()
     began = copy.deepcopy(net.state_dict())
-    optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)
-    for _ in range(steps):
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(net(x), y).backward()
-        optimiser.step()
-    optimiser.zero_grad()
+    learn(net, *rows(), steps)
     return net.eval(), began
 
 
-def measured(net: nn.Module, began: dict[str, Tensor] | None, rule: str = "bp", **others) -> dict[str, Tensor]:
-    subject = make_subject(net, *rows(), rule, **others)
+def resmlp(depth: int = 2) -> ResMLP:
+    return ResMLP((8,), 4, depth=depth, width=16)
+
+
+@pytest.fixture
+def normed():
+    return trained(with_norms)
+
+
+def measured(net: nn.Module, began: dict[str, Tensor] | None, rule: str = "bp") -> dict[str, Tensor]:
+    subject = make_subject(net, *rows(), rule)
     return measure_rewind(replace(subject, initial=None if began is None else lambda: began))
 
 
 def put_back(net: nn.Module, began: dict[str, Tensor], prefix: str) -> nn.Module:
     """A copy in which all that begins with the prefix is as it was."""
-    alike = copy.deepcopy(net)
-    now = alike.state_dict()
-    old = {name: tensor for name, tensor in began.items() if name.startswith(prefix)}
+    alike, old = copy.deepcopy(net), {name: tensor for name, tensor in began.items() if name.startswith(prefix)}
     assert old
-    alike.load_state_dict({**now, **old})
+    alike.load_state_dict({**alike.state_dict(), **old})
     return alike
 
 
@@ -91,10 +86,15 @@ def share_right(net: nn.Module) -> float:
     return (net(x).argmax(1) == y).sum().item() / ROWS
 
 
+def by_hand(net: nn.Module, began: dict[str, Tensor], blocks: int = 3) -> list[float]:
+    """Accuracy with each block put back."""
+    return [share_right(put_back(net, began, f"blocks.{i}.")) for i in range(blocks)]
+
+
 @pytest.mark.parametrize("rule", ["bp", "fa", "dfa"])
 def test_against_a_net_that_is_put_back_by_hand(rule):
-    net, began = trained(lambda: ResMLP((8,), 4, depth=3, width=16))
-    wanted = [share_right(put_back(net, began, f"blocks.{i}.")) for i in range(3)]
+    net, began = trained(lambda: resmlp(3))
+    wanted = by_hand(net, began)
     found = measured(net, began, rule)
     assert list(found) == ["rewind"]
     assert found["rewind"].dtype == torch.float64
@@ -104,8 +104,8 @@ def test_against_a_net_that_is_put_back_by_hand(rule):
     assert len(set(wanted)) == 3
 
 
-def test_the_net_and_what_was_kept_stay_as_they_are():
-    net, began = trained(Normed)
+def test_the_net_and_what_was_kept_stay_as_they_are(normed):
+    net, began = normed
     net.train()
     before, kept = copy.deepcopy(net.state_dict()), copy.deepcopy(began)
     measured(net, began)
@@ -116,37 +116,30 @@ def test_the_net_and_what_was_kept_stay_as_they_are():
 
 
 def test_only_rows_that_are_scored_count():
-    net, began = trained(lambda: ResMLP((8,), 4, depth=2, width=16))
+    net, began = trained(resmlp)
     x, y = rows()
     scored = torch.arange(0, ROWS, 7)
     batches = [Batch(x[:300], y[:300]), Batch(x, y, scored=scored)]
     subject = replace(make_subject(net, x, y), initial=lambda: began, test=lambda: batches)
-    alike = put_back(net, began, "blocks.1.")
     with torch.no_grad():
-        right = alike(x).argmax(1) == y
+        right = put_back(net, began, "blocks.1.")(x).argmax(1) == y
     wanted = (right[:300].sum() + right[scored].sum()).item() / (300 + len(scored))
     assert measure_rewind(subject)["rewind"][2].item() == wanted
 
 
 class TestBatchNorm:
-    def test_its_statistics_are_put_back_with_its_block(self):
-        net, began = trained(Normed)
-        wanted = [share_right(put_back(net, began, f"blocks.{i}.")) for i in range(3)]
-        weights_only = {name: t for name, t in began.items() if "running" not in name}
-        half = [share_right(put_back(net, weights_only, f"blocks.{i}.")) for i in range(3)]
-        assert measured(net, began)["rewind"][1:].tolist() == wanted != half
-
-    def test_what_was_kept_without_buffers_puts_back_weights_alone(self):
-        net, began = trained(Normed)
+    def test_its_statistics_are_put_back_with_its_block_if_they_were_kept(self, normed):
+        net, began = normed
         weights_only = {name: began[name] for name, _ in net.named_parameters()}
-        wanted = [share_right(put_back(net, weights_only, f"blocks.{i}.")) for i in range(3)]
-        assert measured(net, weights_only)["rewind"][1:].tolist() == wanted
+        wanted, half = by_hand(net, began), by_hand(net, weights_only)
+        assert measured(net, began)["rewind"][1:].tolist() == wanted != half
+        assert measured(net, weights_only)["rewind"][1:].tolist() == half
 
-    def test_statistics_estimated_anew_are_those_of_the_training_rows(self):
+    def test_statistics_estimated_anew_are_those_of_the_training_rows(self, normed):
         """By hand: each norm normalises what it sees of them by that, and keeps mean and (unbiased) variance."""
-        net, began = trained(Normed)
+        net, began = normed
 
-        def by_hand(norm: nn.BatchNorm1d, given: tuple[Tensor], _: Tensor) -> Tensor:
+        def estimate(norm: nn.BatchNorm1d, given: tuple[Tensor], _: Tensor) -> Tensor:
             (h,) = given
             norm.running_mean.copy_(h.mean(0))
             norm.running_var.copy_(h.var(0))
@@ -157,7 +150,7 @@ class TestBatchNorm:
         for i in range(3):
             alike = put_back(net, began, f"blocks.{i}.")
             norms = [m for m in alike.modules() if isinstance(m, nn.BatchNorm1d)]
-            handles = [norm.register_forward_hook(by_hand) for norm in norms]
+            handles = [norm.register_forward_hook(estimate) for norm in norms]
             with torch.no_grad():
                 alike(rows()[0][::2])
             for handle in handles:
@@ -168,9 +161,9 @@ class TestBatchNorm:
         assert found["rewind_refit"][1:].tolist() == pytest.approx(wanted, rel=0, abs=1.5 / ROWS)
         assert found["rewind_refit"][1:].tolist() != found["rewind"][1:].tolist()
 
-    def test_an_idle_block_costs_nothing_beside_what_estimating_does(self):
+    def test_an_idle_block_costs_nothing_beside_what_estimating_does(self, normed):
         """Statistics that lag behind the weights: estimating them is a gain that no block has lost or won."""
-        net, began = trained(Normed)
+        net, began = normed
         now = net.state_dict()
         idle = {name: now[name].clone() if name.startswith("blocks.1.") else old for name, old in began.items()}
         net.norm.running_mean += torch.linspace(-9, 9, 16)
@@ -186,7 +179,7 @@ class TestBatchNorm:
 
     def test_without_running_statistics_there_is_nothing_to_estimate(self):
         def make() -> nn.Module:
-            net = Normed()
+            net = with_norms()
             for name, m in list(net.named_modules()):
                 if isinstance(m, nn.BatchNorm1d):
                     net.set_submodule(name, nn.BatchNorm1d(16, track_running_stats=False))
@@ -196,36 +189,30 @@ class TestBatchNorm:
 
 
 class TestNotMeasured:
-    def test_without_what_training_began_with(self):
-        net, _ = trained(lambda: ResMLP((8,), 4, depth=2, width=16), steps=1)
+    def test_without_class_labels_or_what_training_began_with(self):
+        net, began = trained(resmlp, steps=1)
         assert measured(net, None) == {}
-
-    def test_without_class_labels(self):
-        net, began = trained(lambda: ResMLP((8,), 4, depth=2, width=16), steps=1)
-        subject = make_subject(net, *rows())
-        assert measure_rewind(replace(subject, initial=lambda: began, test=None)) == {}
+        assert measure_rewind(replace(make_subject(net, *rows()), initial=lambda: began, test=None)) == {}
 
     def test_a_block_that_is_not_trained(self):
-        net, began = trained(lambda: ResMLP((8,), 4, depth=3, width=16))
+        net, began = trained(lambda: resmlp(3))
         net.blocks[1].requires_grad_(False)
         assert measured(net, began)["rewind"].isnan().tolist() == [True, False, True, False]
 
     def test_a_net_of_which_no_block_is_trained_is_not_built_again(self):
-        net, _ = trained(Normed, steps=1)
+        net, _ = trained(with_norms, steps=1)
         net.blocks.requires_grad_(False)
 
         def fail():
             raise AssertionError
 
         found = measure_rewind(replace(make_subject(net, *rows()), initial=fail))
-        assert {name: values.isnan().all().item() for name, values in found.items()} == {
-            "rewind": True,
-            "rewind_refit": True,
-        }
+        assert list(found) == ["rewind", "rewind_refit"]
+        assert all(values.isnan().all() for values in found.values())
 
     def test_blocks_that_share_a_weight(self):
-        net, began = trained(Twice)
-        found = measured(net, began, taps=("stem", "blocks.*"))["rewind"]
+        net, began = trained(with_a_shared_weight)
+        found = measured(net, began)["rewind"]
         assert found.isnan().tolist() == [True, False, True, True, False]
         assert found[1].item() == share_right(put_back(net, began, "blocks.0."))
         assert found[4].item() == share_right(put_back(net, began, "blocks.3."))
@@ -239,19 +226,14 @@ def test_skipping_a_block_is_the_net_without_it():
     for tap in (1, 2, 3):
         without = copy.deepcopy(net)
         del without.blocks[tap - 1]
-        expected = (without(x).argmax(1) == y).double().mean()
-        torch.testing.assert_close(found[tap], expected)
+        torch.testing.assert_close(found[tap], (without(x).argmax(1) == y).double().mean())
     assert not net.blocks[0]._forward_hooks
 
 
-def test_there_is_nothing_to_skip_without_a_residual_block():
+def test_there_is_nothing_to_skip_without_a_residual_block_or_labels():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
     subject = make_subject(net, torch.randn(20, 8), torch.arange(20) % 4, taps=("0", "1"))
     assert measure_skips(subject)["skip_one"].isnan().all()
-
-
-def test_labels_are_needed_to_skip():
-    net, x, y = make_net(depth=1, steps=1)
     with pytest.raises(CreditscopeError, match="class labels"):
-        measure_skips(replace(make_subject(net, x, y), test=None))
+        measure_skips(replace(subject, test=None))

@@ -167,7 +167,7 @@ class TestForwardGradient:
 
     def test_draws_are_the_same_again_and_other_than_the_one_in_use(self, learnt):
         subject, seen, _ = prepared(learnt, ForwardGradient(), 512)
-        first, second = (list(own_credits(subject, subject.applied, seen, OWN_DRAWS)) for _ in range(2))
+        first, second = (list(own_credits(subject, seen)) for _ in range(2))
         assert len(first) == OWN_DRAWS
         for one, other in zip(first, second, strict=True):
             assert all(map(torch.equal, one, other))

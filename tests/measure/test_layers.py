@@ -8,10 +8,14 @@ import pytest
 import torch
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
+from trained import record_runs
 
 from creditscope.errors import CreditscopeError
 from creditscope.measure.layers import layer_names, measure_layers
-from creditscope.tasks import cora, load_task
+from creditscope.measure.weights import Direction, gradient_sizes, plain_norm
+from creditscope.record import read_record, run_folder
+from creditscope.record.store import RecordWriter
+from creditscope.tasks import cora
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 from creditscope.train.snapshots import snapshot_run
@@ -44,18 +48,25 @@ def dense_backprop(run) -> tuple[list[np.ndarray], list[np.ndarray], list[np.nda
     return deltas, gradients, states
 
 
+def compared(run, rtol: float):
+    """A snapshot whose sizes are those of the derivation, and its states."""
+    (taken,) = snapshot_run(run, 0)
+    deltas, gradients, states = dense_backprop(run)
+    np.testing.assert_allclose(taken.layers.z_grad, [np.linalg.norm(d) for d in deltas], rtol=rtol)
+    np.testing.assert_allclose(taken.layers.rms, [np.sqrt((h**2).mean()) for h in states], rtol=rtol)
+    centred = [h - h.mean(0) for h in states]
+    np.testing.assert_allclose(taken.layers.dispersion, [np.sqrt((h**2).mean()) for h in centred], rtol=rtol)
+    np.testing.assert_allclose(taken.weights.exact_norm, [np.linalg.norm(g) for g in gradients], rtol=rtol)
+    return taken, states
+
+
 @pytest.mark.parametrize("rule", ["bp", "fa", "dfa"])
 @pytest.mark.parametrize("how", ["symmetric", "row"])
 def test_every_number_matches_a_hand_derivation(rule, how):
     """Also under other rules: the gradients are exact ones."""
     run = build_run(spec_of(rule=rule, task_options={"nodes": 200, "normalisation": how}, **PRECISE))
-    (taken,) = snapshot_run(run, 0)
-    deltas, gradients, states = dense_backprop(run)
+    taken, states = compared(run, rtol=1e-9)
     layers, weights = taken.layers, taken.weights
-    np.testing.assert_allclose(layers.z_grad, [np.linalg.norm(d) for d in deltas], rtol=1e-9)
-    np.testing.assert_allclose(layers.rms, [np.sqrt((h**2).mean()) for h in states], rtol=1e-9)
-    np.testing.assert_allclose(layers.dispersion, [np.sqrt(((h - h.mean(0)) ** 2).mean()) for h in states], rtol=1e-9)
-    np.testing.assert_allclose(weights.exact_norm, [np.linalg.norm(g) for g in gradients], rtol=1e-9)
     np.testing.assert_allclose(weights.exact_float32, weights.exact_norm, rtol=1e-5)
     norms = [np.linalg.norm(p.detach().numpy()) for p in run.net.parameters()]
     np.testing.assert_allclose(weights.w_norm, norms, rtol=1e-9)
@@ -75,14 +86,7 @@ def test_sizes_are_right_where_float32_squares_vanish():
     with torch.no_grad():
         for p in run.net.parameters():
             p.mul_(1e-12)
-    (taken,) = snapshot_run(run, 0)
-    deltas, gradients, states = dense_backprop(run)
-    np.testing.assert_allclose(taken.layers.z_grad, [np.linalg.norm(d) for d in deltas], rtol=1e-4)
-    np.testing.assert_allclose(taken.layers.rms, [np.sqrt((h**2).mean()) for h in states], rtol=1e-4)
-    np.testing.assert_allclose(
-        taken.layers.dispersion, [np.sqrt(((h - h.mean(0)) ** 2).mean()) for h in states], rtol=1e-4
-    )
-    np.testing.assert_allclose(taken.weights.exact_norm, [np.linalg.norm(g) for g in gradients], rtol=1e-4)
+    taken, _ = compared(run, rtol=1e-4)
     assert taken.weights.exact_norm[0] < 1e-22
     assert taken.weights.exact_float32 == (0.0, 0.0, 0.0)
     assert taken.weights.exact_underflow == (1, 1, 1)
@@ -92,8 +96,6 @@ def test_sizes_are_right_where_float32_squares_vanish():
 
 
 def test_some_of_a_float32_norm_may_vanish():
-    from creditscope.measure.weights import Direction, gradient_sizes, plain_norm
-
     gradient = torch.full((40_000,), 2e-23)
     gradient[0] = 1e-22
     true = float(gradient.double().norm())
@@ -107,6 +109,7 @@ def test_some_of_a_float32_norm_may_vanish():
 
 def test_collapsed_states_have_no_probe():
     run = build_run(spec_of(depth=4))
+    assert int(run.task.train.sum()) == 80
     with torch.no_grad():
         run.net.layers[1].conv.linear.weight.zero_()
     (taken,) = snapshot_run(run, 0)
@@ -165,11 +168,6 @@ def test_names_that_do_not_fit_the_taps_are_refused():
 
 
 def test_records_keep_layers_and_refuse_uneven_ones(tmp_path):
-    from trained import record_runs
-
-    from creditscope.record import read_record, run_folder
-    from creditscope.record.store import RecordWriter
-
     spec = spec_of(epochs=1)
     record_runs([spec], tmp_path)
     record = read_record(run_folder(tmp_path, spec))
@@ -182,8 +180,3 @@ def test_records_keep_layers_and_refuse_uneven_ones(tmp_path):
         writer.write_provenance(record.provenance)
     with pytest.raises(CreditscopeError, match="other lengths"):
         read_record(run_folder(tmp_path, spec))
-
-
-def test_the_task_is_what_the_derivation_takes_it_for():
-    task = load_task("sbm", nodes=200)
-    assert int(task.train.sum()) == 80

@@ -1,6 +1,7 @@
 """Linear probes, one by one and many at once, against scikit-learn."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,15 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from subjects import make_net, make_subject
 from torch import nn
 
-from creditscope.measure.probe import (
-    fit_logistic,
-    fit_logistics,
-    measure_probe,
-    probe_accuracies,
-    probe_accuracy,
-    spread_rows,
-)
-from creditscope.record import Facts, RuleFacts
+from creditscope.errors import CreditscopeError
+from creditscope.measure import probe
+from creditscope.measure.probe import fit_logistic, fit_logistics, probe_accuracies, probe_accuracy, spread_rows
 from creditscope.stack import Batch
 
 
@@ -28,11 +23,8 @@ def clusters(rows: int, features: int, classes: int, seed: int = 0):
     return torch.tensor(x * 7 - 3), torch.tensor(y)
 
 
-def facts_of(subject, classes: int) -> Facts:
-    shapes = subject.applied.anatomy.shapes
-    return Facts(
-        rule=RuleFacts(name="r", label="r"), taps=subject.taps, tap_shapes=shapes, stem_tap=True, classes=classes
-    )
+def measure_probe(subject):
+    return probe.measure_probe(subject, SimpleNamespace(classes=4))
 
 
 def test_weights_are_those_of_scikit_learn():
@@ -66,7 +58,7 @@ def test_scale_and_idle_features_do_not_matter():
 def test_every_tap_has_a_probe_and_the_rows_are_counted():
     net, x, y = make_net(depth=2)
     subject = make_subject(net, x, y)
-    found = measure_probe(subject, facts_of(subject, 4))
+    found = measure_probe(subject)
     assert found["probe"].shape == (3,)
     assert int(found["probe_rows"]) == 512
     with torch.no_grad():
@@ -74,15 +66,11 @@ def test_every_tap_has_a_probe_and_the_rows_are_counted():
     by_hand = probe_accuracy(h[::2], y[::2], h[1::2], y[1::2], 4)
     torch.testing.assert_close(found["probe"][1], by_hand)
     assert float(found["probe"][0]) < float(found["probe"][2])  # what is learnt can be read off
-
-
-def test_probes_of_labelled_rows_of_one_forward():
-    net, x, y = make_net(depth=2)
     rows = torch.arange(0, 1024, 2)
-    subject = make_subject(net, x, y)
-    whole = replace(subject, probe=lambda: (Batch(x, y, scored=rows), Batch(x, y, scored=rows + 1)))
-    expected = measure_probe(subject, facts_of(subject, 4))["probe"]
-    torch.testing.assert_close(measure_probe(whole, facts_of(subject, 4))["probe"], expected, atol=0.003, rtol=0)
+    whole = replace(subject, probe=lambda: (Batch(x, y, scored=rows), Batch(x, y, scored=rows + 1)))  # of one forward
+    torch.testing.assert_close(measure_probe(whole)["probe"], found["probe"], atol=0.003, rtol=0)
+    with pytest.raises(CreditscopeError, match="class labels"):
+        measure_probe(replace(subject, probe=None))
 
 
 class Tokens(nn.Module):
@@ -100,7 +88,7 @@ def test_wide_states_are_averaged_over_tokens():
     torch.manual_seed(0)
     net, (x, y) = Tokens(600), clusters(200, 8, 4)
     subject = make_subject(net, x.float(), y, taps=("mix",))
-    found = measure_probe(subject, facts_of(subject, 4))["probe"]
+    found = measure_probe(subject)["probe"]
     h = net.mix(net.stem(x.float())).mean(1).detach()
     torch.testing.assert_close(found[0], probe_accuracy(h[::2], y[::2], h[1::2], y[1::2], 4))
 
@@ -111,15 +99,6 @@ def test_rows_are_spread():
     assert len(index) == len(index.unique()) == 2048
     assert int(index.max()) < 50_000
     assert abs(float(index.double().mean()) - 25_000) < 50
-
-
-def test_labels_are_needed():
-    from creditscope.errors import CreditscopeError
-
-    net, x, y = make_net(depth=1, steps=1)
-    subject = replace(make_subject(net, x, y), probe=None, test=None)
-    with pytest.raises(CreditscopeError, match="class labels"):
-        measure_probe(subject, facts_of(subject, 4))
 
 
 class TestManyProbes:

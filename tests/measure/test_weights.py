@@ -90,17 +90,6 @@ class TestTurnedWeights:
         moment = np.einsum("tij,tkj->ik", scaled, scaled) / scaled.shape[0] / scaled.shape[2]
         np.testing.assert_allclose(moment, np.eye(len(moment)) / len(moment), atol=0.03)
 
-    @pytest.mark.slow
-    def test_their_spread_is_the_null_of_a_weight(self):
-        a, g = gradients(8), gradients(9)
-        stream = torch.Generator().manual_seed(2)
-        for name in SHAPES:
-            one, other = torch.from_numpy(a[name]), torch.from_numpy(g[name])
-            inner = torch.stack([(turned_weight(one, stream) * other).sum() for _ in range(3000)])
-            found = Products.of(one, other)
-            sd = found.variance.sqrt() * found.a.largest * found.g.largest
-            assert float(sd) == pytest.approx(float(inner.std()), rel=0.06)
-
 
 class TestOneWeight:
     @pytest.mark.parametrize("shape", [(12, 5), (5, 12), (8, 3, 2, 2), (30,)])

@@ -18,8 +18,6 @@ from creditscope.stack import Batch, call_net
 from creditscope.text import first_few
 
 FIRST_STATISTICS = {"running_mean": 0, "running_var": 1, "num_batches_tracked": 0}
-NAMED = 4
-"""Missing parameters that a refusal names."""
 KEEP = "Keep copy.deepcopy(model.state_dict()) of this model before it is trained."
 
 
@@ -113,7 +111,8 @@ def measure_skips(subject: Subject) -> dict[str, Tensor]:
     if subject.test is None:
         raise CreditscopeError("Expected class labels, but got a loss of another kind.")
     anatomy, names = subject.applied.anatomy, subject.taps
-    found, batches, kept = _nothing(subject), list(subject.test()) if any(anatomy.residual) else [], []
+    batches = list(subject.test()) if any(anatomy.residual) else []
+    found, kept = _nothing(subject), []
 
     def keep(h: Tensor) -> Tensor:
         kept[:] = [h.clone()]  # the stage may work in place
@@ -130,11 +129,9 @@ def check_initial(model: nn.Module, initial: Any) -> None:
     """Refuse what is not a copy of all parameters of the model; buffers may be missing."""
     if not isinstance(initial, Mapping):
         raise CreditscopeError(f"Expected initial to be a state dict, but got a {type(initial).__name__}. {KEEP}")
-    missing = [name for name, _ in model.named_parameters() if name not in initial]
-    if missing:
-        raise CreditscopeError(
-            f"Expected initial to hold every parameter of the model, but it lacks {first_few(missing, NAMED)}. {KEEP}"
-        )
+    if missing := [name for name, _ in model.named_parameters() if name not in initial]:
+        lacks = f"but it lacks {first_few(missing, 4)}. {KEEP}"
+        raise CreditscopeError(f"Expected initial to hold every parameter of the model, {lacks}")
     for name, p in model.named_parameters():
         kept = initial[name]
         found = f"shape {tuple(kept.shape)}" if isinstance(kept, Tensor) else f"a {type(kept).__name__}"

@@ -157,10 +157,7 @@ def measure_drift(gradients: list[UnitRows], facts: Facts) -> dict[str, Tensor]:
 
 
 def batch_drift(rows: UnitRows, *, batch: int = DRIFT_ROWS) -> Tensor:
-    """Mean pairwise cosine of the mean rows of consecutive whole batches; NaN if there are fewer than two.
-
-    It grows with the batch, which is why `common_share` is the one to judge by.
-    """
+    """Mean pairwise cosine of the mean rows of whole batches, NaN of fewer than two; it grows with the batch."""
     count = rows.size.shape[-1] // batch
     if count < 2:
         return rows.size.new_full(rows.size.shape[:-1], math.nan)

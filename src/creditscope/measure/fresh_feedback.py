@@ -23,7 +23,6 @@ from creditscope.stack import StackedNet
 from creditscope.taps import Forward, Gate, gradients_at, watch_forward
 
 FRESH_DRAWS = 20
-"""Draws of all feedback."""
 Take = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 """What is wanted of the credits at all taps."""
 
@@ -68,13 +67,13 @@ def fresh_credits(
     applied, anatomy = subject.applied, subject.applied.anatomy
     if applied.rule.local:
         drawn = [applied.rule.draw_feedback(anatomy.shapes, anatomy.classes, stream) for stream in streams]
-        return of_feedback(subject, seen, drawn, take, chunk)
+        return _of_feedback(subject, seen, drawn, take, chunk)
     drawn = _redrawn_weights(subject, streams)
     parts = [_weight_rule(subject, seen, drawn[i : i + chunk], take) for i in range(0, len(drawn), chunk)]
     return [torch.cat(found) for found in zip(*parts, strict=True)]
 
 
-def of_feedback(
+def _of_feedback(
     subject: Subject, seen: Observation, drawn: Sequence[Feedback], take: Take, chunk: int = 1
 ) -> list[Tensor]:
     """What `take` makes of the credit that each of the `drawn` feedbacks gives on what was seen, stacked over them.
@@ -132,8 +131,8 @@ def _redrawn_weights(subject: Subject, streams: Sequence[torch.Generator]) -> li
 
 
 def _resized(fresh: Tensor, own: Tensor) -> Tensor:
-    unit, size = Direction.of(fresh.to(own)), Direction.of(own).norm
-    return (unit.scaled * (size / unit.length)).view_as(fresh)
+    unit = Direction.of(fresh.to(own))
+    return (unit.scaled * (Direction.of(own).norm / unit.length)).view_as(fresh)
 
 
 def measure_draws(subject: Subject, seen: Observation) -> dict[str, Tensor]:
@@ -142,7 +141,7 @@ def measure_draws(subject: Subject, seen: Observation) -> dict[str, Tensor]:
     if not applied.rule.draws_noise:
         return {}
     taps = [Draws(g) for g in seen.exact]
-    for credits in own_credits(subject, seen, OWN_DRAWS):
+    for credits in own_credits(subject, seen):
         for tap, a in zip(taps, credits, strict=True):
             tap.add(a)
     beta = torch.stack([torch.stack(tap.betas) for tap in taps], 1)
@@ -154,12 +153,12 @@ def measure_draws(subject: Subject, seen: Observation) -> dict[str, Tensor]:
     }
 
 
-def own_credits(subject: Subject, seen: Observation, draws: int) -> Iterator[list[Tensor]]:
+def own_credits(subject: Subject, seen: Observation) -> Iterator[list[Tensor]]:
     """The credit at every tap by each of the next draws, on what was seen."""
     applied = subject.applied
-    for draw in range(1, draws + 1):
+    for draw in range(1, OWN_DRAWS + 1):
         if applied.rule.local:
-            found = of_feedback(subject, seen, [applied.rule.redraw(applied.feedback, draw)], list)
+            found = _of_feedback(subject, seen, [applied.rule.redraw(applied.feedback, draw)], list)
         else:
             found = _weight_rule(subject, seen, [applied.next_memories(draw, subject.tensors)], list)
         yield [one.squeeze(0) for one in found]

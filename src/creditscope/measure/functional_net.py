@@ -1,10 +1,7 @@
-"""A net as a function of its tensors and hidden states: of one seed at one moment (`Subject`), and in float64 (`Twin`).
-
-A subject is what any measurement may run again; `rho` and `descent` are measured with its twin.
-"""
+"""A net as a function of its tensors and hidden states: of one seed (`Subject`), and in float64 (`Twin`)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -142,10 +139,7 @@ Tensors = TypeVar("Tensors", Tensor, tuple[Tensor, ...])
 
 @torch.no_grad()
 def mapped(function: Callable[..., Tensors], *stacked: Tensor, chunk: int) -> Tensors:
-    """`function` of every slice, `chunk` of them at once by `vmap`, so that what does not differ is computed once.
-
-    One by one where something in it cannot be mapped: the numbers are the same.
-    """
+    """`function` of every slice, `chunk` of them at once by `vmap`; one by one where it cannot be mapped."""
     if chunk > 1:
         try:
             with MappedAttention():
@@ -186,12 +180,12 @@ def _doubled(subject: Subject) -> Subject:
 
 
 def _observed(subject: Subject) -> Twin:
-    net, applied, tensors = subject.net, subject.applied, subject.tensors
+    net, tensors = subject.net, subject.tensors
     parameters = {name: tensors[name].detach().clone().requires_grad_() for name in subject.trained}
     precision = next(t.dtype for t in tensors.values() if t.is_floating_point())
     forward = watch_in(precision, net, subject.taps, subject.inputs, {**tensors, **parameters})
     errors = errors_function(net, subject.target, subject.loss, subject.mask)(forward.output)
-    return Twin(subject, observe_forward(net, applied, forward, errors, parameters))
+    return Twin(subject, observe_forward(net, subject.applied, forward, errors, parameters))
 
 
 def row_losses(output: Tensor, target: Tensor, loss: RowLoss | None, mask: Tensor | None) -> Tensor:
@@ -209,16 +203,11 @@ def row_losses(output: Tensor, target: Tensor, loss: RowLoss | None, mask: Tenso
 @contextmanager
 def replaced_states(net: nn.Module, replace_by: Mapping[str, Callable[[Tensor], Tensor]]) -> Iterator[None]:
     """Inside, the modules named hand on what their function makes of their output; no hook stays behind."""
-
-    def hook(function: Callable[[Tensor], Tensor]) -> Callable[[nn.Module, Any, Tensor], Tensor]:
-        return lambda module, arguments, output: function(output)
-
-    handles = [net.get_submodule(name).register_forward_hook(hook(f)) for name, f in replace_by.items()]
-    try:
+    with ExitStack() as stack:
+        for name, function in replace_by.items():
+            hook = net.get_submodule(name).register_forward_hook(lambda *given, function=function: function(given[-1]))
+            stack.enter_context(hook)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager

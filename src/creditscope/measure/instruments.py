@@ -24,7 +24,7 @@ from creditscope.measure.numerics import UnitRows, flat_rows
 from creditscope.measure.observation import Observation, fitted_rows, map_seeds, observation_of_seed, random_state
 from creditscope.measure.probe import measure_probe
 from creditscope.measure.snapshot import to_host
-from creditscope.measure.weights import Products, measure_feedback_angles, measure_stages, measure_weight_z
+from creditscope.measure.weights import Products, measure_angles, measure_stages, measure_weight_z
 from creditscope.record.schema import DESCENT_ROWS, Facts, Snapshot
 from creditscope.record.spec import Tier
 from creditscope.rng import generator
@@ -112,6 +112,7 @@ class Instrument:
     """What of a snapshot holds the measurement already, if something does."""
 
     def take(self, needs: Needs) -> Measured:
+        """The measurement; what it needs is computed if it was not yet."""
         return self.measure(*(getattr(needs, name) for name in self.needs))
 
 
@@ -125,9 +126,7 @@ INSTRUMENTS = (
     Instrument("cos_input", "cheap", ("credit_rows", "gradient_rows"), measure_reading, ("cos_input",)),
     Instrument("weight z", "cheap", ("weight_products",), measure_weight_z, ("z",), of="weights"),
     Instrument("stage_cos", "cheap", ("weight_products", "facts"), measure_stages, ("stage_cos", "stage_null_sd")),
-    Instrument(
-        "feedback_angle", "cheap", ("feedback_pairs",), measure_feedback_angles, ("feedback_angle",), of="weights"
-    ),
+    Instrument("feedback_angle", "cheap", ("feedback_pairs",), measure_angles, ("feedback_angle",), of="weights"),
     Instrument("fresh_cos", "dear", ("subject", "seen", "gradient_rows"), measure_fresh, ("fresh_cos", "fresh_sd")),
     Instrument("own draws", "dear", ("subject", "seen"), measure_draws, DRAW_FIELDS),
     Instrument("rho", "dear", ("twin",), measure_rho, ("rho", "rho_exact", "fresh_rho", "fresh_rho_sd")),
@@ -152,10 +151,9 @@ def instruments_due(tier: Tier, *, ends: bool, last: bool) -> list[Instrument]:
 
 def _added(snapshot: Snapshot, instrument: Instrument, found: Mapping[str, Any]) -> Snapshot:
     """The snapshot with an instrument's numbers: a series is one of taps or weights, a single number its own."""
-    series = {name: value for name, value in found.items() if isinstance(value, tuple)}
+    single, series = ({k: v for k, v in found.items() if isinstance(v, tuple) is many} for many in (False, True))
     group = getattr(snapshot, instrument.of)
-    single = {name: value for name, value in found.items() if name not in series}
-    return replace(snapshot, **{instrument.of: group and replace(group, **series)}, **single)
+    return replace(snapshot, **single, **{instrument.of: group and replace(group, **series)})
 
 
 def measure_battery(snapshot: Snapshot, needs: Needs, due: Sequence[Instrument]) -> Snapshot:

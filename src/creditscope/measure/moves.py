@@ -22,10 +22,8 @@ from creditscope.measure.weights import Direction, turned_weight
 from creditscope.record.schema import DESCENT_TURNS, FRESH_MOVES
 from creditscope.rng import generator
 
-DIRECTIONS = 32
-"""Unit directions per sample."""
-JOINT_DIRECTIONS = 1024
-"""Where rows interact, all rows are one sample, so there have to be more."""
+DIRECTIONS, JOINT_DIRECTIONS = 32, 1024
+"""Unit directions per sample; where rows interact, all rows are one sample, so there have to be more."""
 STEP = 1e-3
 """ε over ‖h‖."""
 SIZES = tuple(10 ** (-4 + 4 * i / 11) for i in range(12))
@@ -58,35 +56,33 @@ def measure_rho(twin: Twin) -> dict[str, Tensor]:
 
 def _correlations(twin: Twin, taps: list[int], judged: list[Tensor], base: Tensor) -> dict[int, Tensor]:
     """ρ at taps of one shape, of every credit that is judged there."""
-    first = twin.seen.states[taps[0]]
+    first, parts = twin.seen.states[taps[0]], {tap: [] for tap in taps}
     joint = twin.subject.applied.anatomy.rows_interact
-    count = JOINT_DIRECTIONS if joint else DIRECTIONS
-    chunk = twin.together(first.numel())
+    count, product = (JOINT_DIRECTIONS, "kn,mn->km") if joint else (DIRECTIONS, "krd,mrd->kmr")
+    chunk, stream = twin.together(first.numel()), generator(twin.subject.seed, "directions")
     losses = {tap: twin.from_tap(tap) for tap in taps}
-    stream = generator(twin.subject.seed, "directions")
-    told: dict[int, list[Tensor]] = {tap: [] for tap in taps}
-    done: dict[int, list[Tensor]] = {tap: [] for tap in taps}
+
+    def flat(many: Tensor) -> Tensor:
+        """Many states with one vector per row, or one for all where rows interact."""
+        return many.flatten(1 if joint else 2)
+
     for start in range(0, count, chunk):
         drawn = [torch.randn(first.shape, generator=stream) for _ in range(min(chunk, count - start))]
-        v = _unit(torch.stack(drawn).to(first.device).to(first.dtype), joint)
+        v = flat(torch.stack(drawn).to(first.device).to(first.dtype))
+        v = (v / v.norm(dim=-1, keepdim=True)).view(-1, *first.shape)
         for tap in taps:
             h = twin.seen.states[tap]
-            moves = v * _sizes(h, joint)
+            norms = row_norms(flat_rows(h))
+            moves = v * (STEP * (row_norms(norms) if joint else norms.view(-1, *[1] * (h.ndim - 1))))
             change = mapped(lambda move, h=h, tap=tap: losses[tap](h + move), moves, chunk=chunk) - base
-            told[tap].append(_products(judged[tap], moves, joint))
-            done[tap].append(change.sum(-1) if joint else change)
+            told = torch.einsum(product, flat(judged[tap]), flat(moves))
+            parts[tap].append((told, change.sum(-1) if joint else change))
     found = {}
     for tap in taps:
-        change, products = torch.cat(done[tap]), torch.cat(told[tap], dim=1)
-        found[tap] = torch.stack([_correlation(product, change, twin, joint) for product in products])
+        told, change = zip(*parts[tap], strict=True)
+        done = torch.cat(change)
+        found[tap] = torch.stack([_correlation(one, done, twin, joint) for one in torch.cat(told, dim=1)])
     return found
-
-
-def _products(judged: Tensor, moves: Tensor, joint: bool) -> Tensor:
-    """⟨a, εv⟩ of every credit with every move, (credits, moves), and by row where rows are apart."""
-    if joint:
-        return torch.einsum("kn,mn->km", judged.flatten(1), moves.flatten(1))
-    return torch.einsum("krd,mrd->kmr", judged.flatten(2), moves.flatten(2))
 
 
 def _correlation(told: Tensor, done: Tensor, twin: Twin, joint: bool) -> Tensor:
@@ -95,18 +91,6 @@ def _correlation(told: Tensor, done: Tensor, twin: Twin, joint: bool) -> Tensor:
         keep = twin.seen.errors.covered & (told + done).isfinite().all(0)
         told, done = told[:, keep], done[:, keep]
     return pearson(told, done) if told.numel() else told.new_tensor(torch.nan)
-
-
-def _unit(v: Tensor, joint: bool) -> Tensor:
-    """Directions (count, rows, …) of length 1 per row, or as a whole."""
-    flat = v.flatten(1) if joint else v.flatten(2)
-    return (flat / flat.norm(dim=-1, keepdim=True)).view(v.shape)
-
-
-def _sizes(h: Tensor, joint: bool) -> Tensor:
-    """ε of every row, (rows, 1, …), or of the whole state."""
-    norms = row_norms(flat_rows(h))
-    return STEP * (row_norms(norms) if joint else norms.view(-1, *[1] * (h.ndim - 1)))
 
 
 def pearson(x: Tensor, y: Tensor) -> Tensor:

@@ -1,7 +1,4 @@
-"""What every measurement is made from: one forward, the exact gradients (in float64 too), the rule's credit.
-
-And the facts that hold throughout a run, read off the net and its rule once.
-"""
+"""What every measurement is made from: one forward, the exact gradients, the rule's credit; and the facts of a run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext

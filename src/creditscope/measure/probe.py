@@ -18,7 +18,7 @@ from creditscope.stack import Batch
 from creditscope.taps import watch_forward
 
 ROWS = 2048
-"""Rows to train on, and rows to test on, at most."""
+"""To train on, and to test on, at most."""
 FEATURES = 4096
 """States with more features are averaged over tokens (or places of an image) first."""
 ITERATIONS, STEPS = 100, 1000

@@ -1,7 +1,4 @@
-"""What each weight is told: the rule's gradient against the exact one, and the update that was applied.
-
-Weights differ in shape, so they are measured one by one; every gradient is read as few times as possible.
-"""
+"""What each weight is told: the rule's gradient against the exact one, and the update that was applied."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,10 +57,7 @@ def plain_norm(gradient: Tensor) -> Tensor:
 
 
 def measure_update(update: Mapping[str, Tensor], exact: Mapping[str, Direction]) -> dict[str, Tensor]:
-    """Cosine of the applied update with −∇ per weight, and its share of the first-order decrease −⟨Δθ, ∇⟩.
-
-    The shares are NaN if the update does not decrease the loss to first order.
-    """
+    """Cosine of the update with −∇ per weight, and its share of the first-order decrease −⟨Δθ, ∇⟩, NaN if none."""
     cos, decrease = [], []
     for name, gradient in exact.items():
         applied = Direction.of(update[name])
@@ -114,10 +108,7 @@ class Products:
 
 
 def stage_alignment(weights: Sequence[Products]) -> tuple[Tensor, Tensor]:
-    """Cosine of the gradients of several weights taken as one vector, and the sd of its null.
-
-    The null turns every weight's gradient on its own. NaN where none of them has a gradient.
-    """
+    """Cosine of the gradients of several weights as one vector, and the sd of its null, which turns each on its own."""
 
     def gather(read: Callable[[Products], Tensor]) -> Tensor:
         return torch.stack([read(p).double() for p in weights])
@@ -167,7 +158,7 @@ def measure_stages(products: list[Products], facts: Facts) -> dict[str, Tensor]:
     return {"stage_cos": torch.stack(cos), "stage_null_sd": torch.stack(sd)}
 
 
-def measure_feedback_angles(pairs: list[tuple[Tensor, Tensor] | None]) -> dict[str, Tensor]:
+def measure_angles(pairs: list[tuple[Tensor, Tensor] | None]) -> dict[str, Tensor]:
     """`weight_angle` of every weight that has feedback; nothing if none has."""
     first = next((w for w, _ in filter(None, pairs)), None)
     if first is None:
