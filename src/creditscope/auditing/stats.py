@@ -104,18 +104,14 @@ def bootstrap_interval(values: Sequence[float]) -> Interval:
     >>> str(bootstrap_interval([0.6, 0.62, 0.64]))
     '0.620 [0.600, 0.640]'
     """
-    mean, n = float(np.mean(values)), len(values)
-    if n < 2:
-        return Interval(mean, None, None, n, "bootstrap")
-    means = np.asarray(values, dtype=float)[_resamples(n)].mean(axis=1)
-    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Interval(mean, float(low), float(high), n, "bootstrap")
+    mean, n, low, high = float(np.mean(values)), len(values), None, None
+    if n >= 2:
+        means = np.asarray(values, dtype=float)[_resamples(n)].mean(axis=1)
+        low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).tolist()
+    return Interval(mean, low, high, n, "bootstrap")
 
 
-INTERVALS: dict[IntervalKind, Callable[[Sequence[float]], Interval]] = {
-    "t": t_interval,
-    "bootstrap": bootstrap_interval,
-}
+INTERVALS: dict[str, Callable[[Sequence[float]], Interval]] = {"t": t_interval, "bootstrap": bootstrap_interval}
 
 
 def geometric_interval(values: Sequence[float], *, kind: IntervalKind = "t") -> Interval:
@@ -170,7 +166,7 @@ def share_bounds(hits: int, n: int, *, confidence: float) -> tuple[float, float]
 
 
 def below_p(values: Sequence[float], limit: float) -> float:
-    """The p-value of a t test that the mean is at least `limit`, against less; at least two values."""
+    """The p-value of a t test that the mean of at least two values is at least `limit`, against less."""
     mean, half = _mean_and_half(values, 0.95)
     assert half is not None
     se = half / t_point(len(values) - 1, 0.95)

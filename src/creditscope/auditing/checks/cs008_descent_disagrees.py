@@ -24,9 +24,7 @@ NO_MORE = "no more than a random orientation"
 class DescentDisagrees(SeedsCheck):
     """Descent is the independent witness: what a step along the credit does to the loss, not where it points."""
 
-    code = "CS008"
-    title = "alignment and descent disagree"
-    line = "credit"
+    code, title, line = "CS008", "alignment and descent disagree", "credit"
     value_is = "taps at which cosine and descent disagree"
     when = "cosine and descent contradict each other at a tap, by the bounds of both"
     why = (
@@ -41,13 +39,11 @@ class DescentDisagrees(SeedsCheck):
     sufficient = False
 
     def compared_with(self, facts: Facts, limits: Thresholds) -> str:
-        """One tap is enough."""
         return "0 taps"
 
     def judge(self, moments: Sequence[Moment], limits: Thresholds) -> Finding:
         """A tap that carries credit must lower the loss more than its null; one that is opposed must not."""
-        reason = not_about_gradients(moments)
-        if reason:
+        if reason := not_about_gradients(moments):
             return self.not_applicable(reason)
         answers = judge_taps(moments, asked_taps(moments[0].facts), limits)
         if isinstance(answers, str):
@@ -62,16 +58,14 @@ class DescentDisagrees(SeedsCheck):
         unknown = [tap for tap, found in beyond.items() if found is None]
         if unknown:
             return self.skipped(f"no descent with a null at {name_all('tap', unknown)}")
-        return self._decide(answers, {tap: found for tap, found in beyond.items() if found}, single=len(moments) == 1)
-
-    def _decide(self, answers: Sequence[TapAnswer], beyond: dict[int, Estimate], *, single: bool) -> Finding:
+        beyond = {tap: found for tap, found in beyond.items() if found}
         idle = [a for a in answers if a.answer == "carries" and beyond[a.tap].high <= 0]
         opposed = [a for a in answers if a.opposed and beyond[a.tap].low > 0]
         unclear = [a for a in answers if a.answer == "carries" and beyond[a.tap].low <= 0 < beyond[a.tap].high]
         said = [f"credit at {_tap(a, beyond)} is aligned but lowers the loss {NO_MORE}" for a in idle]
         said += [f"credit at {_tap(a, beyond)} lowers the loss against its alignment" for a in opposed]
         if said:
-            answer = self.undecided if single else self.issue
+            answer = self.undecided if len(moments) == 1 else self.issue
             return answer("; ".join(said), value=float(len(said)))
         if unclear:
             taps = [f"credit at {_tap(a, beyond)} is aligned; whether it lowers the loss is open" for a in unclear]
@@ -84,10 +78,8 @@ class DescentDisagrees(SeedsCheck):
 
 
 def _tap(answer: TapAnswer, beyond: dict[int, Estimate]) -> str:
-    found = beyond[answer.tap]
-    descent = f"{number(found.mean, '+.3f')} [{number(found.low, '+.3f')}, {number(found.high, '+.3f')}]"
     name = "cos" if answer.weighted else "β"
-    return f"tap {answer.tap} ({name} {answer.cos}; descent less its null {descent})"
+    return f"tap {answer.tap} ({name} {answer.cos}; descent less its null {beyond[answer.tap]})"
 
 
 def rank_notes(methods: Sequence[Method]) -> list[str]:

@@ -13,9 +13,7 @@ MOST = 6
 class IdleBlocks(MethodCheck):
     """Trained depth, an interval, against BP's: it measures dependence, so passing it is no evidence of benefit."""
 
-    code = "CS011"
-    title = "blocks that learned nothing"
-    line = "depth"
+    code, title, line = "CS011", "blocks that learned nothing", "depth"
     value_is = "fewest blocks whose training the net depends on"
     when = "the net depends on fewer than half as many trained blocks as BP's"
     why = (
@@ -29,11 +27,9 @@ class IdleBlocks(MethodCheck):
     sufficient = False
 
     def compared_with(self, facts: Facts, limits: Thresholds) -> str:
-        """What BP's trained depth is on the same setting is in the message."""
         return f"{limits.trained_share:g} of BP's"
 
     def judge(self, method: Method, limits: Thresholds) -> Finding:
-        """Both ends of the rule's trained depth against half of BP's."""
         facts = method.facts
         if method.random_targets:
             return self.not_applicable("random targets: there is no accuracy to lose")
