@@ -115,17 +115,14 @@ class Method:
 
 def _not_finite(record: Record) -> str:
     """Since when the loss or a state is no number, if it is none at the end, and where first."""
-    if not _lost(record.last):
+    lost = [s for s in record.snapshots if s.loss is None or None in s.taps.h_norm]
+    if not lost or lost[-1] is not record.last:
         return ""
-    first = next(snapshot for snapshot in record.snapshots if _lost(snapshot))
+    first = lost[0]
     tap = next((tap for tap, size in enumerate(first.taps.h_norm) if size is None), None)
     what = "the loss is" if tap is None else f"the state of tap {tap} ({record.facts.taps[tap]}) is"
     seed = f"seed {record.spec.seed}, " if record.spec else ""
     return f"{seed}{what} not finite at epoch {first.epoch}"
-
-
-def _lost(snapshot: Snapshot) -> bool:
-    return snapshot.loss is None or None in snapshot.taps.h_norm
 
 
 def accuracies(records: Mapping[int, Record]) -> dict[int, float]:

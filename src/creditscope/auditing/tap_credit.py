@@ -159,11 +159,7 @@ def seen_above(null: float, limits: Thresholds) -> float:
 
 
 def null_of_mean(sds: Sequence[float]) -> float:
-    """The sd of a mean over seeds under their nulls.
-
-    >>> null_of_mean([0.3, 0.4])
-    0.25
-    """
+    """The sd of a mean over seeds under their nulls, √Σsd²/n."""
     return math.sqrt(sum(sd * sd for sd in sds)) / len(sds)
 
 
@@ -212,10 +208,8 @@ def _below(estimates: Sequence[Estimate], limits: Thresholds) -> list[bool]:
 
 def _draws_noise(moments: Sequence[Moment], taps: Sequence[int]) -> bool:
     """Whether the rule says that it draws noise, and, where that was measured, does."""
-    if not any(m.facts.rule.draws_noise for m in moments):
-        return False
     shares = [s for m in moments for tap in taps if (s := _known(m.snapshot.taps.draw_noise, tap)) is not None]
-    return not shares or max(shares) > DRAWN
+    return any(m.facts.rule.draws_noise for m in moments) and max(shares, default=1.0) > DRAWN
 
 
 def _estimate(moments: Sequence[Moment], name: str, tap: int, limits: Thresholds) -> Estimate:

@@ -80,11 +80,7 @@ class Finding:
 
     @property
     def fired(self) -> str:
-        """When it was first an issue, in words; empty if it never was.
-
-        >>> Finding(code="CS001", title="", outcome=Outcome.ISSUE, message="", first_epoch=3, last_first_epoch=5).fired
-        'epoch 3–5'
-        """
+        """When it was first an issue, in words; empty if it never was."""
         return "" if self.first_epoch is None else f"epoch {span(self.first_epoch, self.last_first_epoch)}"
 
 

@@ -86,42 +86,35 @@ def rank_notes(methods: Sequence[Method]) -> list[str]:
     """One sentence per setting in which cosine and descent rank methods differently, and the seeds resolve it."""
     notes = []
     for setting in dict.fromkeys(m.setting for m in methods):
-        scored = [m for m in methods if m.setting == setting and _is_scored(m)]
-        notes += [f"{setting}: {note}" for note in [_swapped_pairs(scored)] if note]
+        scored = [m for m in methods if m.setting == setting and _by_seed(m, "descent")]
+        swapped = "; ".join(filter(None, (_swapped(*pair) for pair in combinations(scored, 2))))
+        if swapped:
+            notes.append(f"{setting}: cosine and descent rank the methods differently (CS008): {swapped}")
     return notes
 
 
-def _swapped_pairs(methods: Sequence[Method]) -> str:
-    """The pairs that change places by intervals that leave out zero."""
-    cos, descent = ([_by_seed(m, name) for m in methods] for name in ("cos", "descent"))
-    swapped = []
-    for i, j in combinations(range(len(methods)), 2):
-        gaps = paired_interval(cos[i], cos[j]), paired_interval(descent[i], descent[j])
-        if gaps[0] is None or gaps[1] is None or gaps[0].mean * gaps[1].mean >= 0 or not all(map(_resolved, gaps)):
-            continue
-        higher, lower = (i, j) if gaps[0].mean > 0 else (j, i)
-        swapped.append(
-            f"by cosine {methods[higher].label} is above {methods[lower].label}, by descent below it ("
-            f"n = {gaps[0].n}; Δcos {abs(gaps[0].mean):.3f}, Δdescent {number(-abs(gaps[1].mean), '.3f')}, paired)"
-        )
-    return f"cosine and descent rank the methods differently (CS008): {'; '.join(swapped)}" if swapped else ""
-
-
-def _is_scored(method: Method) -> bool:
-    facts = method.facts
-    return facts.rule.approximates == "gradient" and bool(asked_taps(facts)) and bool(_by_seed(method, "descent"))
+def _swapped(one: Method, other: Method) -> str:
+    """How two methods change places, by intervals that leave out zero."""
+    cos, descent = (paired_interval(_by_seed(one, name), _by_seed(other, name)) for name in ("cos", "descent"))
+    if cos is None or descent is None or cos.mean * descent.mean >= 0 or not (_resolved(cos) and _resolved(descent)):
+        return ""
+    higher, lower = (one, other) if cos.mean > 0 else (other, one)
+    return (
+        f"by cosine {higher.label} is above {lower.label}, by descent below it (n = {cos.n}; "
+        f"Δcos {abs(cos.mean):.3f}, Δdescent {number(-abs(descent.mean), '.3f')}, paired)"
+    )
 
 
 def _by_seed(method: Method, name: str) -> dict[int, float]:
     """Mean over the block taps without exact credit, by seed; seeds that lack a value are left out."""
-    found = {}
+    found, taps = {}, asked_taps(method.facts) if method.facts.rule.approximates == "gradient" else []
     for seed, record in method.runs.items():
         series = getattr(record.last.taps, name) if record.provenance.status != "diverged" else ()
-        values = [series[tap] for tap in asked_taps(method.facts)] if series else []
+        values = [series[tap] for tap in taps] if series else []
         if values and None not in values:
             found[seed] = sum(values) / len(values)
     return found
 
 
-def _resolved(gap: Interval | None) -> bool:
-    return gap is not None and gap.low is not None and gap.high is not None and (gap.low > 0 or gap.high < 0)
+def _resolved(gap: Interval) -> bool:
+    return gap.low is not None and gap.high is not None and (gap.low > 0 or gap.high < 0)
