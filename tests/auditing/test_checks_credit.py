@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from builders import QUICK, make_facts, make_record, make_snapshot
 from judging import (
+    AIM,
     BLIND,
     ISSUE,
     NOT_APPLICABLE,
@@ -23,8 +24,6 @@ from scipy import stats
 from creditscope.auditing import Finding, Thresholds, audit
 from creditscope.auditing.tap_credit import descent_estimate
 from creditscope.record import RuleFacts
-
-AIM = RuleFacts(name="pc", label="PC", approximates="equilibrium")
 
 
 class TestOverwrittenStream:

@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import QUICK, make_facts, make_family, make_snapshot
-from judging import BLIND, ISSUE, NOT_APPLICABLE, PASSED, SKIPPED, UNDECIDED, judge, judge_seeds, make_moments
+from judging import AIM, BLIND, ISSUE, NOT_APPLICABLE, PASSED, SKIPPED, UNDECIDED, judge, judge_seeds, make_moments
 from scipy import stats
 
 from creditscope.auditing import Finding, audit
-from creditscope.record import RuleFacts, WeightFact
+from creditscope.record import WeightFact
 
-AIM = RuleFacts(name="pc", label="PC", approximates="equilibrium")
 ROLES = ("exact", "rule", "rule", "rule", "rule", "exact")
 """Of the stem, four blocks and the head."""
 WEIGHTS = tuple(WeightFact(name=f"w{stage}", stage=stage, role=role) for stage, role in enumerate(ROLES))
