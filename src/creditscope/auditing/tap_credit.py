@@ -141,8 +141,10 @@ def judge_taps(moments: Sequence[Moment], taps: Sequence[int], limits: Threshold
             )
     weighted = [None if noisy else _estimate(moments, names[1], tap, limits) for tap in taps]
     stages = [_stage(moments, tap, limits) for tap in taps]
-    below = _below([*own, *(e for e in weighted if e is not None)], limits)
-    found, delta = [], limits.alignment
+    found, delta, below = [], limits.alignment, [False] * len(taps)
+    if len(moments) > 1:
+        p = [below_p(e.values, delta) for e in (*own, *weighted) if e is not None]
+        below = holm(p, level=1 - limits.alignment_confidence)
     for i, (tap, cos, other, stage) in enumerate(zip(taps, own, weighted, stages, strict=True)):
         under = any(below[i :: len(taps)])
         spared = under and stage is not None and stage.carries(delta)
@@ -165,17 +167,18 @@ def null_of_mean(sds: Sequence[float]) -> float:
 
 def what_would_decide(answers: Sequence[TapAnswer], moments: Sequence[Moment], limits: Thresholds) -> str:
     """Whether more seeds, or more rows, would make open taps answer; and about how many seeds."""
-    n = len(moments)
+    n, delta = len(moments), limits.alignment
     if n < 2:
         return "a single run cannot tell more; train several seeds"
-    stuck = [a for a in answers if a.spared or _few_rows_decide(a, limits.alignment)]
+    # the weights spare it, or both cosines carry credit and cos_F is so far below cos that it is open all the same
+    stuck = [a for a in answers if a.spared or (a.weighted and all(e.carries(delta) for e in (a.cos, a.weighted)))]
     if len(stuck) == len(answers):
         return "more seeds would not decide: " + (
             "the weights say otherwise than the taps" if stuck[0].spared else "a few rows decide cos_F"
         )
     answers = [a for a in answers if a not in stuck]
     sds = [s for m in moments for a in answers if (s := _known(m.snapshot.taps.null_sd, a.tap)) is not None]
-    wide = bool(sds) and sum(sds) / len(sds) > limits.alignment
+    wide = bool(sds) and sum(sds) / len(sds) > delta
     needed = max((_seeds_needed(a.worst, limits) for a in answers), default=n)
     about = f"about {needed:,} seeds" if needed <= 1000 else "over 1,000 seeds"
     rows = " (more rows would not: the null itself is wider than δ)" if wide else ", or more rows"
@@ -191,19 +194,6 @@ def _seeds_needed(e: Estimate, limits: Thresholds) -> int:
         return 10**6
     factor = z_limit(1 - limits.alignment_confidence) + z_limit(1 - POWER)
     return max(n + 1, math.ceil(min((factor * sd / gap) ** 2, 1e6)))
-
-
-def _few_rows_decide(a: TapAnswer, delta: float) -> bool:
-    """Whether both cosines carry credit, and cos_F is so far below cos that it is open all the same."""
-    return a.answer == "open" and a.weighted is not None and a.cos.carries(delta) and a.weighted.carries(delta)
-
-
-def _below(estimates: Sequence[Estimate], limits: Thresholds) -> list[bool]:
-    """Which are under δ, Holm over all of them; none of a single run."""
-    if len(estimates[0].values) < 2:
-        return [False] * len(estimates)
-    p = [below_p(e.values, limits.alignment) for e in estimates]
-    return holm(p, level=1 - limits.alignment_confidence)
 
 
 def _draws_noise(moments: Sequence[Moment], taps: Sequence[int]) -> bool:

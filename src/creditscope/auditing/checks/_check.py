@@ -18,8 +18,8 @@ from creditscope.record import Facts
 from creditscope.text import amount, first_few, span
 
 Question = Literal["reference", "credit", "depth"]
-NAMED_SEEDS = 4
-"""Seeds that a message names."""
+MOST, NAMED_SEEDS = 6, 4
+"""Taps, blocks or stages that a message gives the numbers of, and seeds that it names."""
 
 
 class Outcome(StrEnum):

@@ -2,7 +2,6 @@
 
 from creditscope.auditing.checks import Finding, Moment, RunCheck, Thresholds, register_check
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
-from creditscope.record import Snapshot
 from creditscope.text import amount, name_all
 
 
@@ -33,7 +32,9 @@ class UnresolvedReference(RunCheck):
                 published=published,
             )
         if not any(snapshot.taps.rows_used):
-            return self.issue(_without_gradients(snapshot), published=published)
+            lost = [tap for tap, size in enumerate(snapshot.taps.h_norm) if size is None]
+            why = f"the state is not finite at {name_all('tap', lost)}: the net has diverged"
+            return self.issue(why if lost else "no row has a finite gradient at any tap", published=published)
         noise = {tap: value for tap, value in enumerate(snapshot.taps.g_noise) if value is not None}
         if not noise and facts.precision == "float64":
             return self.not_applicable("the run is in float64 already; there is nothing finer to compare with")
@@ -54,11 +55,3 @@ class UnresolvedReference(RunCheck):
             floor = "the published floor" if published else f"a floor of {amount(limits.floor)}"
             return self.tip(f"{said}, so it is resolved, although ‖g_L‖ = {amount(top, 2)} is under {floor}", **others)
         return self.passed(said, **others)
-
-
-def _without_gradients(snapshot: Snapshot) -> str:
-    """Why there is no gradient at any tap: a net that has diverged has states that are no numbers."""
-    lost = [tap for tap, size in enumerate(snapshot.taps.h_norm) if size is None]
-    if lost:
-        return f"the state is not finite at {name_all('tap', lost)}: the net has diverged"
-    return "no row has a finite gradient at any tap"

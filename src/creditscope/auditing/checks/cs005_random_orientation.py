@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from creditscope.auditing.checks import Finding, Moment, SeedsCheck, Thresholds, register_check
+from creditscope.auditing.checks import MOST, Finding, Moment, SeedsCheck, Thresholds, register_check
 from creditscope.auditing.stats import known_mean
 from creditscope.auditing.tap_credit import (
     TapAnswer,
@@ -15,9 +15,6 @@ from creditscope.auditing.tap_credit import (
     what_would_decide,
 )
 from creditscope.text import first_few, name_all, number
-
-MOST = 6
-"""Taps that a message gives the numbers of."""
 
 
 @register_check("cs005_random_orientation")

@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 
-from creditscope.auditing.checks import Finding, Moment, SeedsCheck, Thresholds, register_check
+from creditscope.auditing.checks import MOST, Finding, Moment, SeedsCheck, Thresholds, register_check
 from creditscope.auditing.tap_credit import descent_estimate
 from creditscope.text import first_few, name_all, number
-
-MOST = 6
-"""Stages that a message gives the numbers of."""
 
 
 @register_check("cs012_updates_do_not_descend")
