@@ -66,6 +66,7 @@ class Finding:
 
     @property
     def is_issue(self) -> bool:
+        """Whether it walks the method back."""
         return self.outcome == Outcome.ISSUE
 
     @property
@@ -119,6 +120,7 @@ class Check(ABC):
 
     @property
     def page(self) -> str:
+        """Its page of the manual."""
         return f"docs/checks/{self.code}.md"
 
     def compared_with(self, facts: Facts, limits: Thresholds) -> str:
@@ -126,10 +128,12 @@ class Check(ABC):
         return f"{self.value_limit} {getattr(limits, self.value_limit):g}" if self.value_limit else ""
 
     def finding(self, outcome: Outcome, message: str, **others) -> Finding:
+        """A finding of this check."""
         known = {"code": self.code, "title": self.title, "page": self.page, "advisory": self.advisory}
         return Finding(outcome=outcome, message=message, **known, **others)
 
     def issue(self, message: str, **others) -> Finding:
+        """It is wrong."""
         return self.finding(Outcome.ISSUE, message, **others)
 
     def tip(self, message: str, **others) -> Finding:
@@ -137,6 +141,7 @@ class Check(ABC):
         return self.finding(Outcome.TIP, message, **others)
 
     def passed(self, message: str, **others) -> Finding:
+        """It is right."""
         return self.finding(Outcome.PASSED, message, **others)
 
     def undecided(self, message: str, **others) -> Finding:
