@@ -9,11 +9,12 @@ from creditscope.auditing import Finding, Outcome, Thresholds
 from creditscope.auditing.checks import MethodCheck, RunCheck, all_checks
 from creditscope.auditing.judge import judge_together
 from creditscope.auditing.methods import Method, Moment
-from creditscope.record import Facts, Snapshot
+from creditscope.record import Facts, RuleFacts, Snapshot
 
 ISSUE, TIP, PASSED, UNDECIDED = Outcome.ISSUE, Outcome.TIP, Outcome.PASSED, Outcome.UNDECIDED
 NOT_APPLICABLE, SKIPPED, MUTED = Outcome.NOT_APPLICABLE, Outcome.SKIPPED, Outcome.MUTED
 CHECKS = {check.code: check for check in all_checks()}
+AIM = RuleFacts(name="pc", label="PC", approximates="equilibrium")
 BLIND = {"cos": 0.0, "cos_F": 0.0, "stage_cos": 0.0, "z": 0.0, "descent": 0.02, "descent_stage": 0.02}
 """Per-tap values of credit that knows nothing."""
 

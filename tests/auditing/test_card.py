@@ -51,8 +51,6 @@ def test_it_gives_the_rows_that_were_measured_on_not_those_asked_for():
 
 def test_it_has_results_with_intervals(card):
     accuracy, gain = card.results["accuracy"], card.results["Δ over the better frozen"]
-    assert accuracy is not None
-    assert gain is not None
     assert (accuracy.mean, accuracy.n, accuracy.low is not None) == (pytest.approx(0.52), 3, True)
     assert gain.mean == pytest.approx(0.12)
     assert card.results["Γ"] is not None
@@ -132,7 +130,7 @@ def test_a_pitfall_that_was_met_is_said():
 
 def test_a_watched_model_has_a_card():
     record = make_record(facts={"trainer": False})
-    (card,) = audit([type(record)(None, record.provenance, record.snapshots)]).cards()
+    (card,) = audit([replace(record, spec=None)]).cards()
     assert (card.about["net"], "recipe" in card.about) == ("watched model", False)
     assert "**not measured (CS004)**" in card.to_markdown()
 
@@ -143,10 +141,7 @@ def test_files_have_names_of_their_own(tmp_path):
     assert len({p.name for p in paths}) == len(paths) == 6
     assert sorted(p.suffix for p in paths) == [".json"] * 3 + [".md"] * 3
     read = [json.loads(p.read_text(), parse_constant=float) for p in paths if p.suffix == ".json"]
-    assert {(r["method"], r["verdict"]["word"]) for r in read} == {
-        ("BP", "trustworthy"),
-        ("DFA", "trustworthy"),
-        ("DFA", "not measured"),
-    }
+    found = sorted((r["method"], r["verdict"]["word"]) for r in read)
+    assert found == [("BP", "trustworthy"), ("DFA", "not measured"), ("DFA", "trustworthy")]
     assert read[0]["per_tap"][0]["cos"]["n"] == 3
     assert read[0]["limits"]["growth"] == 50

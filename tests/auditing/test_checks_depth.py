@@ -18,21 +18,12 @@ class TestDepthNotUsed:
     OWN = (0.70, 0.71, 0.72)
 
     def method(self, own=OWN, frozen_own=(0.35, 0.36, 0.34), bp=(0.7, 0.7, 0.7), frozen_bp=(0.4, 0.4, 0.4), **facts):
-        def by_seed(values, rule: str, frozen: bool) -> dict[int, Record]:
-            return {
-                seed: make_record(rule=rule, seed=seed, accuracy=value, frozen=frozen, facts=facts)
-                for seed, value in enumerate(values)
-                if value is not None
-            }
+        def runs(values, rule: str, frozen: bool) -> dict[int, Record]:
+            given = {"rule": rule, "frozen": frozen, "facts": facts}
+            return {s: make_record(seed=s, accuracy=a, **given) for s, a in enumerate(values) if a is not None}
 
-        return Method(
-            "DFA",
-            "here",
-            by_seed(own, "dfa", False),
-            by_seed(frozen_own, "dfa", True),
-            by_seed(bp, "bp", False),
-            by_seed(frozen_bp, "bp", True),
-        )
+        all_runs = (own, "dfa", False), (frozen_own, "dfa", True), (bp, "bp", False), (frozen_bp, "bp", True)
+        return Method("DFA", "here", *(runs(*one) for one in all_runs))
 
     def judge(self, method: Method, **limits: float) -> Finding:
         return judge_method("CS004", method, **limits)
@@ -74,15 +65,6 @@ class TestDepthNotUsed:
         found = self.judge(self.method(frozen_own=(0.69, 0.70, 0.71)))
         assert (found.outcome, found.published, found.value) == (ISSUE, True, pytest.approx(0.01))
 
-    def test_limits_move_the_outcome(self):
-        own = (0.42, 0.45, 0.48)  # gains 2, 5, 8 pp; mean 5, standard error √3 pp
-        assert self.judge(self.method(own=own)).outcome == UNDECIDED
-        assert self.judge(self.method(own=own), depth_gain=0).outcome == UNDECIDED  # low −0.06 pp
-        assert self.judge(self.method(own=own), depth_gain=0, depth_confidence=0.9).outcome == PASSED
-        assert self.judge(self.method(own=own), depth_gain=0.2).outcome == ISSUE
-        assert self.judge(self.method(), task_gain=0.31).outcome == NOT_APPLICABLE
-        assert self.judge(self.method(), seeds=4).outcome == SKIPPED
-
     def test_a_task_must_gain_enough_for_bp(self):
         exact = {"bp": (0.5, 0.5, 0.5), "frozen_bp": (0.25, 0.25, 0.25)}
         assert self.judge(self.method(**exact), task_gain=0.25).outcome != NOT_APPLICABLE
@@ -97,11 +79,6 @@ class TestDepthNotUsed:
         assert (worse.outcome, worse.value) == (ISSUE, pytest.approx(-0.09))
         near = self.judge(self.method(own=(0.37, 0.39, 0.44), bp=bp))  # the upper bound is above −2 pp
         assert near.outcome == (UNDECIDED if gain == 0.3 else NOT_APPLICABLE)
-
-    def test_how_much_worse_moves_the_outcome(self):
-        own, bp = (0.369, 0.37, 0.371), (0.41, 0.41, 0.41)  # −3 pp, upper bound −2.83 pp
-        assert self.judge(self.method(own=own, bp=bp)).outcome == ISSUE
-        assert self.judge(self.method(own=own, bp=bp), depth_loss=0.03).outcome == NOT_APPLICABLE
 
     def test_what_cannot_be_asked(self):
         assert self.judge(self.method(trainer=False)).outcome == SKIPPED  # a watched model
@@ -156,12 +133,6 @@ class TestAtChance:
         found = judge_seeds("CS010", make_moments(seeds=20, accuracy=[0.105, *[0.5 + i / 100 for i in range(19)]]))
         assert found.outcome == PASSED
 
-    def test_limits_move_the_outcome(self):
-        moment = make_snapshot(accuracy=0.124)
-        assert judge("CS010", snapshot=moment).outcome == PASSED
-        assert judge("CS010", snapshot=moment, chance_confidence=0.99).outcome == UNDECIDED
-        assert judge("CS010", snapshot=moment, chance_gain=0.05).outcome == ISSUE
-
     def test_the_best_constant_is_the_bar(self):
         assert judge("CS010", make_facts(best_constant=0.0), make_snapshot(accuracy=0.0)).outcome == ISSUE
         facts = make_facts(best_constant=0.319)
@@ -194,9 +165,7 @@ class TestInformationWithoutGradient:
 
     DEAD = make_weights(step_all_zero=(1, 0))
 
-    def judge(
-        self, probe: Any, before: Any = 0.15, *, weights: Any = DEAD, facts: Any = None, **limits: float
-    ) -> Finding:
+    def judge(self, probe: Any, before: Any = 0.15, *, weights: Any = DEAD, facts: Any = None, **limits: float):
         """A probe of each tap at the end and, where there is one, before training."""
         facts = facts or make_facts()
         moment = make_snapshot(facts, weights=weights, taps={"probe": probe})
@@ -213,12 +182,7 @@ class TestInformationWithoutGradient:
 
     def test_a_gain_of_ten_points_is_asked_of_the_bound(self):
         """Best constant + 10 pp = 0.206; 230 hits have the lower bound 0.208, 225 have 0.203."""
-        assert self.judge(0.230).outcome == ISSUE
-        assert self.judge(0.225).outcome == PASSED
-
-    def test_limits_move_the_outcome(self):
-        assert self.judge(0.225, probe_gain=0.09).outcome == ISSUE
-        assert self.judge(0.230, probe_gain=0.11).outcome == PASSED
+        assert (self.judge(0.230).outcome, self.judge(0.225).outcome) == (ISSUE, PASSED)
         assert self.judge(0.230, chance_confidence=0.99).outcome == PASSED
 
     def test_what_the_untrained_net_has_is_no_credit_to_training(self):
@@ -238,9 +202,7 @@ class TestInformationWithoutGradient:
 
         def moment(values: tuple, epoch: int) -> Snapshot:
             sizes = (rms,) * 7 if isinstance(rms, float) else rms
-            spread = tuple(
-                0.0 if value is None and constant else size for value, size in zip(values, sizes, strict=True)
-            )
+            spread = tuple(0.0 if v is None and constant else size for v, size in zip(values, sizes, strict=True))
             layers = LayerMeasures(z_grad=(0.1,) * 6, rms=sizes, dispersion=spread, probe=values, probe_rows=400)
             own = {"taps": {"probe": taps}, "layers": layers, "probe_rows": 0, "epoch": epoch}
             return make_snapshot(facts, weights=self.DEAD, **own)

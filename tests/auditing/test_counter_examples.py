@@ -4,23 +4,10 @@ import re
 from functools import cache
 
 import pytest
+import spoilt_rules as spoilt
 import torch
 from judging import CHECKS, ISSUE, PASSED, UNDECIDED
-from spoilt_rules import (
-    TINY,
-    BoldBlockFA,
-    CommonMode,
-    Driven,
-    Faint,
-    FewReversed,
-    LabelBlind,
-    LastBlock,
-    OneTap,
-    OpenNet,
-    WildScale,
-    at_an_end,
-    gradients,
-)
+from spoilt_rules import OpenNet, at_an_end, gradients
 from torch import Tensor, nn
 
 import creditscope as cs
@@ -64,7 +51,7 @@ def outcome(method: MethodAudit, code: str):
 
 @pytest.mark.parametrize("times", [100.0, 1000.0])
 def test_a_direction_that_all_rows_share(judged, times):
-    method = judged(CommonMode, rule_options={"times": times})
+    method = judged(spoilt.CommonMode, rule_options={"times": times})
     assert method.verdict.word == "walk back"
     assert "CS005" in method.verdict.codes
     said = next(f.message for f in method.findings if f.code == "CS005").split("; the stem")[0]
@@ -73,27 +60,22 @@ def test_a_direction_that_all_rows_share(judged, times):
     assert max(bounds) < Thresholds().alignment  # the number that decided is the one that is told
 
 
-def test_noise_at_all_taps_but_one(judged):
-    method = judged(OneTap)
+@pytest.mark.parametrize(("noise", "codes"), [(True, {"CS005", "CS006"}), (False, {"CS007"})])
+def test_noise_or_nothing_at_all_taps_but_one(judged, noise, codes):
+    method = judged(spoilt.OneTap, rule_options={"noise": noise})
     assert method.cos[2] == pytest.approx(1)
-    assert (method.verdict.word, method.verdict.codes) == ("walk back", ("CS005", "CS006"))
-
-
-def test_nothing_at_all_taps_but_one(judged):
-    method = judged(OneTap, rule_options={"noise": False})
-    assert method.verdict.word == "walk back"
-    assert "CS007" in method.verdict.codes
+    assert (method.verdict.word, codes - set(method.verdict.codes)) == ("walk back", set())
+    assert set(method.verdict.codes) == codes or not noise
 
 
 def test_a_few_rows_that_outweigh_all_others(judged):
-    method = judged(FewReversed, seeds=(1, 2, 3, 4, 5))
+    method = judged(spoilt.FewReversed, seeds=(1, 2, 3, 4, 5))
     assert min(method.cos[1:]) > 0.9
-    assert method.verdict.word == "walk back"
-    assert "CS005" in method.verdict.codes
+    assert (method.verdict.word, "CS005" in method.verdict.codes) == ("walk back", True)
 
 
 def test_one_block_of_four(judged):
-    method = judged(LastBlock, baselines=True, epochs=12)
+    method = judged(spoilt.LastBlock, baselines=True, epochs=12)
     assert min(method.cos) == pytest.approx(1)
     assert (outcome(method, "CS004"), outcome(method, "CS005")) == (PASSED, PASSED)
     assert (method.verdict.word, method.verdict.codes) == ("walk back", ("CS011",))
@@ -101,21 +83,21 @@ def test_one_block_of_four(judged):
 
 
 def test_blocks_that_the_net_depends_on_but_is_worse_for(judged):
-    method = judged(Driven, baselines=True, epochs=12)
+    method = judged(spoilt.Driven, baselines=True, epochs=12)
     assert outcome(method, "CS011") == PASSED
     assert method.verdict.word == "walk back"
     assert "CS004" in method.verdict.codes
 
 
 def test_noise_with_an_aim_of_its_own_where_depth_gains_nothing(judged):
-    method = judged(LabelBlind, baselines=True, task="digits", epochs=12)
+    method = judged(spoilt.LabelBlind, baselines=True, task="digits", epochs=12)
     assert method.bp_gain.mean < Thresholds().task_gain
     assert method.verdict.word == "walk back"
     assert {"CS004", "CS012"} & set(method.verdict.codes)
 
 
 def test_taps_that_are_declared_exact_and_are_not(judged):
-    method = judged(BoldBlockFA, net="resmlp", task="digits", epochs=2)
+    method = judged(spoilt.BoldBlockFA, net="resmlp", task="digits", epochs=2)
     assert method.exact_taps == (0, 1, 2, 3, 4)
     assert outcome(method, "CS005") == ISSUE
     assert "declared exact, but measured otherwise" in method.verdict.lines[1].reason
@@ -164,14 +146,14 @@ def told(rule: cs.TapRule, *, nets: int = NETS, rows: int = 512):
 @pytest.mark.parametrize("nets", [3, NETS])
 @pytest.mark.parametrize("share", [0.02, 0.05, 0.2])
 def test_a_share_of_the_gradient_gets_one_answer_at_any_number_of_rows(share, nets):
-    answers = [told(Faint(share=share), nets=nets, rows=rows)[0].outcome for rows in (8, 64, 512)]
+    answers = [told(spoilt.Faint(share=share), nets=nets, rows=rows)[0].outcome for rows in (8, 64, 512)]
     assert len({*answers} - {UNDECIDED}) <= 1, answers
     if share == 0.05:
         assert PASSED not in answers
 
 
 def test_right_directions_of_wild_lengths():
-    finding, moments = told(WildScale())
+    finding, moments = told(spoilt.WildScale())
     taps = [m.snapshot.taps for m in moments]
     assert all(t.cos[i] == pytest.approx(1) for t in taps for i in range(1, 5))
     assert 0.04 < sum(t.cos_F[3] for t in taps) / len(taps) < 0.2
@@ -179,7 +161,7 @@ def test_right_directions_of_wild_lengths():
     assert "cos_F" in finding.message
 
 
-@pytest.mark.parametrize("scales", [(TINY, 1), (TINY, TINY), (7, 7)])
+@pytest.mark.parametrize("scales", [(spoilt.TINY, 1), (spoilt.TINY, spoilt.TINY), (7, 7)])
 def test_the_same_scale_at_taps_of_a_watched_model(scales):
     """Directions are right, whatever the lengths; whether the blocks use them cannot be seen here."""
 
@@ -209,8 +191,7 @@ def test_blocks_that_start_as_nothing_are_not_at_fault_before_training():
     net = nn.Sequential(nn.Linear(8, 16), *(ZeroScale() for _ in range(3)), nn.Linear(16, 3))
     scope = cs.watch(net, stem="0", taps=["1", "2", "3"])
     scope.snapshot(torch.randn(60, 8), torch.arange(60) % 3, epoch=0)
-    audit = scope.audit()
-    (method,) = audit.methods
+    (method,) = scope.audit().methods
     assert str(method.verdict) == "not judged (not trained yet)"
     assert not [f.code for f in method.findings if f.outcome == ISSUE]
     assert "no" not in [line.answer for line in method.verdict.lines]

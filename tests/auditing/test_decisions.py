@@ -17,12 +17,8 @@ GROWTH, FLOOR, GAIN, DRIFT = "growth > 50", "‖g_L‖ < 1.28e-5", "gain < 2 pp"
 def trajectory(seed: int, *steps: tuple[int, float, float], **spec):
     """A run whose largest growth and ‖g_L‖ take these values at these epochs; taps 2 to 4 are blind throughout."""
     facts, blind = make_facts(), blind_taps(2, 3, 4)
-    snapshots = [
-        make_snapshot(
-            facts, epoch=e, accuracy=0.3, taps={**blind, "h_rms": (1, g, g, g, g), "g_norm": (1, 1, 1, 1, top)}
-        )
-        for e, g, top in steps
-    ]
+    sizes = [(epoch, {"h_rms": (1, g, g, g, g), "g_norm": (1, 1, 1, 1, top)}) for epoch, g, top in steps]
+    snapshots = [make_snapshot(facts, epoch=e, accuracy=0.3, taps={**blind, **own}) for e, own in sizes]
     return make_record(seed=seed, epochs=steps[-1][0], snapshots=snapshots, **spec)
 
 
@@ -65,10 +61,7 @@ def test_they_take_no_part_in_a_verdict_and_fire_by_name():
     assert [first_fired(PUBLISHED[name], run) for name in ("growth", "floor")] == [8, 3]  # not of the untrained net
     calm = make_taps(5, g_norm=1.0)
     by_token = replace(run, snapshots=tuple(replace(s, class_token=calm) for s in run.snapshots))
-    assert (first_fired(PUBLISHED["floor"], by_token), first_fired(PUBLISHED["floor"], by_token, head_only=True)) == (
-        3,
-        None,
-    )
+    assert [first_fired(PUBLISHED["floor"], by_token, head_only=alone) for alone in (False, True)] == [3, None]
 
 
 def test_the_published_gain_is_on_the_mean_over_the_own_frozen_runs(decisions):
@@ -85,8 +78,9 @@ def test_a_number_at_its_published_limit_is_not_beyond_it_and_chance_is_not_abov
     found = audit([make_record(snapshots=[make_snapshot(facts, accuracy=0.1, gamma=0.0, taps=taps)])]).decisions()
     limits = {GROWTH: "accepts", FLOOR: "accepts", "accuracy": "walks back", "accuracy + Γ": "walks back"}
     assert {name: pick(found, name, 42).conclusion for name in limits} == limits
-    zero = audit([make_record(snapshots=[make_snapshot(facts, accuracy=0.5, gamma=0.0)])]).decisions()
-    assert pick(zero, "accuracy + Γ", 42).conclusion == "walks back"
+    for gamma in (0.0, -0.1):
+        turned = audit([make_record(snapshots=[make_snapshot(facts, accuracy=0.5, gamma=gamma)])]).decisions()
+        assert [pick(turned, c).conclusion for c in ("accuracy", "accuracy + Γ")] == ["accepts", "walks back"]
     runs = [make_record(seed=1, accuracy=0.02), make_record(seed=1, accuracy=0.0, frozen=True)]
     assert pick(audit(runs).decisions(), GAIN, 1).conclusion == "accepts"  # exactly 2 pp
 
@@ -113,14 +107,6 @@ def test_checks_and_the_protocol_by_seed_and_over_seeds(decisions):
         assert (found.conclusion, found.said) == ("walks back", f"walk back ({codes})")
     whole = pick(decisions, "whole protocol")
     assert (whole.first_epoch, whole.last_first_epoch) == (8, 11)
-
-
-def test_at_chance_and_without_alignment_even_the_usual_numbers_walk_back():
-    poor = make_snapshot(accuracy=0.1, gamma=-0.1)
-    found = audit([make_record(snapshots=[poor])]).decisions()
-    assert [pick(found, c).conclusion for c in ("accuracy", "accuracy + Γ")] == ["walks back", "walks back"]
-    turned = audit([make_record(snapshots=[make_snapshot(gamma=-0.1)])]).decisions()
-    assert [pick(turned, c).conclusion for c in ("accuracy", "accuracy + Γ")] == ["accepts", "walks back"]
 
 
 def test_a_trustworthy_method_is_accepted_by_all():
@@ -158,15 +144,12 @@ def test_every_criterion_has_a_row_for_every_seed_and_one_over_seeds(decisions):
     assert len(decisions) == len(criteria) * 3
 
 
-def test_frame_and_plain_data(decisions):
+def test_as_a_frame_as_plain_data_and_as_people_read_it(decisions):
     frame = decisions.frame()
     assert len(frame) == len(decisions)
     over = frame[frame.seed.isna() & (frame.criterion == GROWTH)].iloc[0]
     assert (over.conclusion, over.first_epoch, over.last_first_epoch) == ("walks back", 8, 11)
     assert decisions.to_dicts()[0]["criterion"] == "accuracy"
-
-
-def test_as_people_read_it(decisions):
     lines = [line for line in str(decisions).splitlines() if line.strip().startswith("DFA, all seeds")]
     words = " ".join(lines).split()
     assert words.count("8–11") >= 2  # the published growth, and CS001

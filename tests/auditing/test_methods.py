@@ -6,9 +6,10 @@ import pytest
 from builders import make_family, make_record
 from scipy import stats
 
-from creditscope.auditing import audit
+from creditscope.auditing import MethodAudit, audit
 from creditscope.auditing.methods import group_methods, is_baseline
 from creditscope.options import declared_options
+from creditscope.record import Record
 from creditscope.registry import NETS, TASKS
 
 
@@ -21,6 +22,10 @@ def ladder(*rungs: int, rule: str = "dfa", seeds=(1, 2, 3)):
     ]
 
 
+def dfa_of(records: list[Record]) -> MethodAudit:
+    return next(m for m in audit(records).methods if m.method == "DFA")
+
+
 class TestLadder:
     def test_rungs_are_no_methods_and_no_full_runs(self):
         alone, with_rungs = make_family(), [*make_family(), *ladder(1, 2, 3)]
@@ -30,15 +35,12 @@ class TestLadder:
 
     def test_a_rung_with_more_snapshots_does_not_replace_the_full_run(self):
         full, rung = make_record(accuracy=0.7), make_record(accuracy=0.5, train_last=2)
-        rung = type(rung)(rung.spec, rung.provenance, (*rung.snapshots, *rung.snapshots))
+        rung = replace(rung, snapshots=rung.snapshots * 2)
         for records in ([full, rung], [rung, full]):
-            (method,) = audit(records).methods
-            assert method.accuracy is not None
-            assert method.accuracy.mean == 0.7
+            assert dfa_of(records).accuracy.mean == 0.7
 
     def test_accuracy_by_trained_blocks_paired_with_the_full_run(self):
-        records = [*make_family(), *ladder(1, 3)]
-        (dfa,) = [m for m in audit(records).methods if m.method == "DFA"]
+        dfa = dfa_of([*make_family(), *ladder(1, 3)])
         assert [rung.trained for rung in dfa.ladder] == [0, 1, 3]
         full = [0.7 + 0.002 * s for s in (1, 2, 3)]
         for rung, base in zip(dfa.ladder[1:], (0.45, 0.55), strict=True):
@@ -46,17 +48,12 @@ class TestLadder:
             gaps = [f - o for f, o in zip(full, own, strict=True)]
             low, high = stats.t.interval(0.95, 2, sum(gaps) / 3, stats.sem(gaps))
             assert rung.accuracy.mean == pytest.approx(sum(own) / 3)
-            assert rung.below_full is not None
             assert (rung.below_full.low, rung.below_full.high) == (pytest.approx(low), pytest.approx(high))
 
     def test_pairs_are_of_common_seeds(self):
-        records = [*make_family(), *ladder(2, seeds=(2, 3, 4))]
-        (dfa,) = [m for m in audit(records).methods if m.method == "DFA"]
-        (rung,) = [rung for rung in dfa.ladder if rung.trained == 2]
-        assert rung.below_full is not None
-        assert (rung.accuracy.n, rung.below_full.n) == (3, 2)
-        (dfa,) = [m for m in audit([*make_family(), *ladder(2, seeds=(8, 9))]).methods if m.method == "DFA"]
-        assert dfa.ladder[-1].below_full is None
+        rung = dfa_of([*make_family(), *ladder(2, seeds=(2, 3, 4))]).ladder[-1]
+        assert (rung.trained, rung.accuracy.n, rung.below_full.n) == (2, 3, 2)
+        assert dfa_of([*make_family(), *ladder(2, seeds=(8, 9))]).ladder[-1].below_full is None
 
     def test_each_rule_has_its_own(self):
         records = [*make_family(), *ladder(1), *ladder(2, rule="bp")]
@@ -65,15 +62,13 @@ class TestLadder:
     def test_no_block_trained_is_the_frozen_baseline_by_another_name(self):
         own = [r for r in make_family() if r.spec and not (r.spec.rule == "dfa" and r.spec.frozen)]
         zero = ladder(0)
-        (dfa,) = [m for m in audit([*own, *zero]).methods if m.method == "DFA"]
-        assert dfa.verdict.word == "trustworthy"
-        assert dfa.frozen_own is not None
+        dfa = dfa_of([*own, *zero])
+        assert (dfa.verdict.word, dfa.frozen_own is None) == ("trustworthy", False)
         assert all(map(is_baseline, zero))
 
     def test_a_diverged_rung_is_left_out(self):
         broken = [make_record(seed=s, train_last=1, diverged=1) for s in (1, 2, 3)]
-        (dfa,) = [m for m in audit([*make_family(), *broken]).methods if m.method == "DFA"]
-        assert [rung.trained for rung in dfa.ladder] == [0]
+        assert [rung.trained for rung in dfa_of([*make_family(), *broken]).ladder] == [0]
 
 
 class TestSetting:
@@ -85,8 +80,7 @@ class TestSetting:
         assert (outcomes["CS004"], outcomes["CS010"]) == ("not applicable", "not applicable")
 
     def test_redrawn_targets_are_random_ones_and_another_setting(self):
-        records = [make_record(targets=targets) for targets in ("random", "redrawn")]
-        found = group_methods(records)
+        found = group_methods([make_record(targets=targets) for targets in ("random", "redrawn")])
         assert [m.random_targets for m in found] == [True, True]
         assert len({m.setting for m in found}) == 2
 
@@ -117,23 +111,20 @@ class TestSetting:
     def test_of_the_same_run_the_richer_record_is_judged(self):
         """How it was measured is no part of the setting."""
         quick = make_record(tier="quick", snapshot_every=1, accuracy=0.6)
-        quick = type(quick)(quick.spec, quick.provenance, quick.snapshots * 3)
+        quick = replace(quick, snapshots=quick.snapshots * 3)
         standard = make_record(accuracy=0.7)
         for records in ([quick, standard], [standard, quick]):
             (method,) = group_methods(records)
             assert method.first is standard
 
 
-def test_differences_are_paired(tmp_path):
+def test_differences_are_paired():
     """Seeds differ by 20 pp, the method by 3 pp from BP in each: only the paired interval shows it."""
     base = {1: 0.3, 2: 0.5, 3: 0.7}
     records = [make_record(seed=s, accuracy=a - 0.03) for s, a in base.items()]
     records += [make_record(rule="bp", seed=s, accuracy=a) for s, a in base.items()]
     bp, dfa = audit(records).methods
-    assert dfa.versus_bp is not None
     assert (dfa.versus_bp.mean, dfa.versus_bp.high) == (pytest.approx(-0.03), pytest.approx(-0.03))
-    assert dfa.accuracy is not None
-    assert dfa.accuracy.high is not None
     assert dfa.accuracy.high - dfa.accuracy.mean > 0.4
     assert bp.versus_bp is None  # BP against itself is no comparison
 

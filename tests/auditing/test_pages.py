@@ -2,18 +2,18 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_facts, make_record, make_snapshot, make_spec, make_weights
-from judging import CHECKS, judge_method
+from builders import make_facts, make_record, make_snapshot, make_weights
+from judging import CHECKS, judge_method, judge_seeds, make_moments
 
 from creditscope.auditing import Finding, Outcome, Thresholds
 from creditscope.auditing.checks import describe_checks
 from creditscope.auditing.columns import OF_WORD
-from creditscope.auditing.judge import judge_together
-from creditscope.auditing.methods import Method, Moment
+from creditscope.auditing.methods import Method
 from creditscope.auditing.stats import DRAWS
 from creditscope.auditing.thresholds import table
 from creditscope.auditing.verdict import MEANINGS, QUESTIONS
@@ -21,8 +21,6 @@ from creditscope.record import Record, RuleFacts
 
 DOCS = Path(__file__).parents[2] / "docs"
 SECTIONS = ["How it is found", "Why it matters", "What to do", "Example", "Thresholds"]
-
-
 SEEDS = (1, 2, 3)
 TURNED = {"descent_stage": 0.02, "descent_stage_null": 0.01, "descent_stage_null_sd": 0.01}
 BAD: dict[str, Any] = {
@@ -49,14 +47,8 @@ def runs(rule: str, accuracies: Sequence[float], **others: Any) -> dict[int, Rec
 
 def no_gain() -> Method:
     """1 pp over the BP-frozen runs, where BP gains 30."""
-    return Method(
-        "DFA",
-        "here",
-        runs("dfa", (0.41, 0.405, 0.415)),
-        runs("dfa", (0.3, 0.3, 0.3), frozen=True),
-        runs("bp", (0.7, 0.7, 0.7)),
-        runs("bp", (0.4, 0.4, 0.4), frozen=True),
-    )
+    own, frozen = runs("dfa", (0.41, 0.405, 0.415)), runs("dfa", (0.3, 0.3, 0.3), frozen=True)
+    return Method("DFA", "here", own, frozen, runs("bp", (0.7,) * 3), runs("bp", (0.4,) * 3, frozen=True))
 
 
 def one_block() -> Method:
@@ -71,25 +63,16 @@ def example(code: str) -> Finding:
     if code in ("CS004", "CS011"):
         return judge_method(code, no_gain() if code == "CS004" else one_block())
     rule = RuleFacts(name="own", label="own", approximates="target states") if code == "CS012" else "dfa"
-    facts = make_facts(rule=rule)
+    facts, several = make_facts(rule=rule), code in ("CS005", "CS006", "CS008", "CS012")
+    moments = make_moments(
+        facts,
+        taps=[bad_taps(code, seed) for seed in (SEEDS if several else SEEDS[:1])],
+        gamma=0.1,
+        accuracy=0.1 if code == "CS010" else 0.7,
+        weights=make_weights(step_all_zero=(1, 0)) if code in ("CS007", "CS009") else make_weights(),
+    )
     untrained = make_snapshot(facts, epoch=0, taps={"probe": 0.15})
-    several = code in ("CS005", "CS006", "CS008", "CS012")
-    moments = [
-        Moment(
-            facts,
-            make_snapshot(
-                facts,
-                taps=bad_taps(code, seed),
-                gamma=0.1,
-                accuracy=0.1 if code == "CS010" else 0.7,
-                weights=make_weights(step_all_zero=(1, 0)) if code in ("CS007", "CS009") else make_weights(),
-            ),
-            untrained,
-            make_spec(seed=seed),
-        )
-        for seed in (SEEDS if several else SEEDS[:1])
-    ]
-    return judge_together(CHECKS[code], moments, Thresholds())
+    return judge_seeds(code, [replace(moment, untrained=untrained) for moment in moments])
 
 
 def page(code: str) -> str:
@@ -102,26 +85,17 @@ def test_every_check_has_a_page_and_every_page_a_check():
 
 
 @pytest.mark.parametrize("code", CHECKS)
-def test_a_page_has_its_title_line_and_sections(code):
+def test_a_page_has_its_title_line_and_sections_and_says_why_and_what_to_do_as_its_check(code):
     text, check = page(code), CHECKS[code]
     assert text.startswith(f"# {code}: {check.title}\n")
     assert QUESTIONS[check.line] in text
     assert re.findall("^## (.*)$", text, re.M) == SECTIONS
-    assert all(body.strip() for body in re.split("^## .*$", text, flags=re.M))
-
-
-def section(code: str, title: str) -> str:
-    found = re.search(rf"^## {title}$(.*?)(?=^## )", page(code), re.M | re.S)
-    assert found
-    return " ".join(re.sub("<!-- .*? -->", "", found[1]).split())
-
-
-@pytest.mark.parametrize("code", CHECKS)
-def test_a_check_says_why_and_what_to_do_as_its_page_does(code):
-    check = CHECKS[code]
-    assert check.remedy == section(code, "What to do")
+    _, *bodies = (" ".join(part.split()) for part in re.split("^## .*$", re.sub("<!-- .*? -->", "", text), flags=re.M))
+    sections = dict(zip(SECTIONS, bodies, strict=True))
+    assert all(sections.values())
+    assert sections["What to do"] == check.remedy
     assert check.why
-    assert section(code, "Why it matters").startswith(check.why)
+    assert sections["Why it matters"].startswith(check.why)
 
 
 @pytest.mark.parametrize("code", CHECKS)

@@ -1,39 +1,33 @@
-"""The one table: what it refuses, and that every number in it moves an outcome."""
+"""The one table: what it refuses, that every number in it moves an outcome, and that it has all that checks read."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from builders import make_facts, make_family, make_record, make_snapshot, make_weights
-from judging import blind_taps
+from judging import AIM, CHECKS, PASSED, blind_taps, judge, judge_seeds, make_moments
 
 from creditscope.auditing import Thresholds, audit
-from creditscope.auditing.checks import all_checks
+from creditscope.auditing.checks import MethodCheck, RunCheck, SeedsCheck
+from creditscope.auditing.methods import Method
 from creditscope.auditing.thresholds import EVERY_RUN_CHECK, table
 from creditscope.errors import CreditscopeError
-from creditscope.record import RuleFacts
 
 
-def test_unknown_names_list_the_choices():
-    with pytest.raises(CreditscopeError, match=r"grwth.*growth, .*task_gain"):
-        Thresholds().changed(grwth=1)
-
-
-@pytest.mark.parametrize("value", [-1.0, float("nan")])
-def test_negative_and_nan_are_refused(value):
-    with pytest.raises(CreditscopeError, match="'growth' to be a number"):
-        Thresholds().changed(growth=value)
-
-
-@pytest.mark.parametrize("name", ["chance_confidence", "depth_confidence", "orientation", "depth_gain", "seed_share"])
-def test_a_probability_or_share_above_one_is_refused(name):
-    """95 for 0.95 makes the bound NaN, and what is compared with NaN then passes; 2 for 2 pp is 200 pp."""
-    with pytest.raises(CreditscopeError, match=f"{name}.*95"):
-        Thresholds().changed(**{name: 95})
-
-
-def test_half_a_seed_is_refused():
-    with pytest.raises(CreditscopeError, match=r"seeds.*2\.5"):
-        Thresholds().changed(seeds=2.5)
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("grwth", 1, r"grwth.*growth, .*task_gain"),
+        ("growth", -1.0, "'growth' to be a number"),
+        ("growth", float("nan"), "'growth' to be a number"),
+        ("seeds", 2.5, r"seeds.*2\.5"),
+        # 95 for 0.95 makes the bound NaN, and what is compared with NaN then passes; 2 for 2 pp is 200 pp
+        *((name, 95, f"{name}.*95") for name in ("chance_confidence", "orientation", "depth_gain", "seed_share")),
+    ],
+)
+def test_what_is_no_threshold_or_out_of_its_range_is_refused(name, value, said):
+    with pytest.raises(CreditscopeError, match=said):
+        Thresholds().changed(**{name: value})
 
 
 def test_a_changed_copy_leaves_the_rest():
@@ -45,8 +39,7 @@ def test_a_changed_copy_leaves_the_rest():
 def test_the_table_shows_the_values_in_use():
     rows = {row["name"]: row for row in table(Thresholds().changed(growth=20))}
     assert (rows["growth"]["value"], rows["growth"]["published"]) == (20, "50, same quantity")
-    codes = {check.code for check in all_checks()}
-    assert {code for row in rows.values() for code in row["checks"]} == codes - {"CS007"} | {EVERY_RUN_CHECK}
+    assert {code for row in rows.values() for code in row["checks"]} == set(CHECKS) - {"CS007"} | {EVERY_RUN_CHECK}
     assert rows["seed_share"]["checks"] == (EVERY_RUN_CHECK,)
     assert all(row["meaning"] for row in rows.values())
 
@@ -92,8 +85,12 @@ def below_frozen():
 
 
 def aiming_elsewhere(share: float):
-    aim = RuleFacts(name="dfa", label="DFA", approximates="equilibrium")
-    return [make_record(seed=s, facts={"rule": aim}, taps={"descent_stage": share}) for s in (1, 2, 3)]
+    facts = {"rule": replace(AIM, label="DFA")}
+    return [make_record(seed=s, facts=facts, taps={"descent_stage": share}) for s in (1, 2, 3)]
+
+
+def declared_exact():
+    return [make_record(facts={"exact_taps": (2,)}, taps={"cos": 0.9})]
 
 
 SMALL = {"null_sd": 0.01, "null_sd_F": 0.01, "stage_cos": 0.0}
@@ -115,13 +112,7 @@ MOVES: dict[str, tuple[str, Any, float, str, str]] = {
     "alignment_confidence": ("CS005", lambda: by_seed(*WIDE), 0.8, "undecided", "passed"),
     "orientation": ("CS005", lambda: family(cos=0.06, cos_F=0.06), 0.05, "undecided", "passed"),
     "weighted_share": ("CS005", lambda: family(cos=0.9, cos_F=0.4), 0.4, "undecided", "passed"),
-    "exact_cos": (
-        "CS005",
-        lambda: [make_record(facts={"exact_taps": (2,)}, taps={"cos": 0.9})],
-        0.8,
-        "issue",
-        "passed",
-    ),
+    "exact_cos": ("CS005", declared_exact, 0.8, "issue", "passed"),
     "hidden_share": ("CS006", lambda: by_seed(*[blind_taps(3, 4)] * 3), 0.4, "issue", "passed"),
     "hidden_taps": ("CS006", lambda: by_seed(*[blind_taps(2, 3, 4)] * 3), 5, "issue", "not applicable"),
     "probe_gain": ("CS009", probed, 0.2, "issue", "passed"),
@@ -146,3 +137,37 @@ def test_every_threshold_moves_an_outcome(name):
         return str({f.code: f.outcome for f in found.findings}[code])
 
     assert (outcome(Thresholds()), outcome(Thresholds().changed(**{name: value}))) == (before, after)
+
+
+@pytest.mark.parametrize("code", ["CS001", "CS002", "CS003", "CS005", "CS006", "CS007", "CS008", "CS010"])
+def test_a_healthy_moment_passes(code):
+    assert judge(code).outcome == PASSED
+    assert judge_seeds(code, make_moments()).outcome == PASSED
+
+
+@pytest.mark.parametrize("code", CHECKS)
+def test_a_check_reads_the_thresholds_that_the_table_gives_it(code):
+    """Sensitivity judges again only the checks that the table names, so the table must name them all."""
+    read = set()
+
+    class Spy(Thresholds):
+        def __getattribute__(self, name: str):
+            if name in Thresholds.__dataclass_fields__:
+                read.add(name)
+            return super().__getattribute__(name)
+
+    check, limits = CHECKS[code], Spy()
+    facts = make_facts(rule=AIM if code == "CS012" else "block_fa")
+    if isinstance(check, MethodCheck):
+        runs = {frozen: {s: make_record(seed=s, frozen=frozen) for s in (1, 2, 3)} for frozen in (False, True)}
+        better = {s: make_record(rule="bp", seed=s, accuracy=0.9) for s in (1, 2, 3)}
+        check.judge(Method("DFA", "here", runs[False], runs[True], better, runs[True]), limits)
+    for taps in ({}, {"h_rms": (1, 9, 9, 9, 0.001)}, {"cos_F": -0.5}, {"cos": 0.0}, {"g_noise": 0.5}):
+        for weights in (make_weights(), make_weights(step_all_zero=1)):
+            moments = make_moments(facts, taps=taps, weights=weights)
+            if isinstance(check, RunCheck):
+                first = make_snapshot(facts, epoch=0, taps={"probe": 0.1})
+                check.judge(replace(moments[0], untrained=first), limits)
+            elif isinstance(check, SeedsCheck):
+                check.judge(moments, limits)
+    assert read == {row["name"] for row in table() if code in row["checks"]}

@@ -1,7 +1,8 @@
 """Judge records: one verdict per method, and the numbers it rests on."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,10 +139,7 @@ class Audit(Shown):
 
     def failures(self, *names: str) -> list[str]:
         """One sentence per method (those named, in every setting, or all) that is not trustworthy, with the reason."""
-        known = {m.method for m in self.methods}
-        for name in names:
-            if name not in known:
-                raise UnknownNameError("method", name, known)
+        _must_be_known("method", names, {m.method for m in self.methods})
         asked = [m for m in self.methods if not names or m.method in names]
         return [_say_failure(m) for m in asked if m.verdict.word != "trustworthy"]
 
@@ -153,11 +151,7 @@ class Audit(Shown):
 
 
 def audit(
-    source: Any,
-    *,
-    limits: Thresholds | None = None,
-    mute: Sequence[str] = (),
-    interval: IntervalKind = "t",
+    source: Any, *, limits: Thresholds | None = None, mute: Sequence[str] = (), interval: IntervalKind = "t"
 ) -> Audit:
     """Judge a folder of records, a list of them, runs, or a scope, by these limits.
 
@@ -171,12 +165,9 @@ def audit(
     """
     problems: list[str] = []
     records = _gather(source, problems)
-    if interval not in INTERVALS:
-        raise UnknownNameError("kind of interval", interval, INTERVALS)
+    _must_be_known("kind of interval", [interval], INTERVALS)
     limits, checks = limits or Thresholds(), all_checks()
-    for code in mute:
-        if code not in (codes := [check.code for check in checks]):
-            raise UnknownNameError("check", code, codes)
+    _must_be_known("check", mute, [check.code for check in checks])
     groups = tuple(group_methods(records))
     if not groups:
         raise CreditscopeError(
@@ -186,6 +177,12 @@ def audit(
     with collection_paused():
         methods = tuple(_judge(method, checks, limits, mute, interval) for method in groups)
     return Audit(methods, limits, tuple(problems), tuple(rank_notes(groups)), groups, tuple(mute))
+
+
+def _must_be_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(kind, name, known)
 
 
 def _gather(source: Any, problems: list[str]) -> list[Record]:
@@ -225,6 +222,7 @@ def _judge(
     )
     seed_findings = {seed: tuple(mute_findings(list(found.values()), mute)) for seed, found in by_seed.items()}
     lasts, depth = [record.last for record in method.whole], use_of_depth(method)
+    verdict, lost = partial(reach_verdict, not_judged=method.not_judged, checks=checks), method.diverged
     taps, is_bp = audit_taps(method, limits, kind=interval), method.bp == method.runs
     return MethodAudit(
         method=method.label,
@@ -250,24 +248,13 @@ def _judge(
         growth=known_mean(largest_growth(r.facts, r.last) for r in method.whole),
         g_top=known_mean(s.taps.g_norm[-1] for s in lasts),
         findings=findings,
-        verdict=reach_verdict(
-            findings,
-            diverged=method.divergence,
-            all_diverged=not method.whole,
-            not_judged=method.not_judged,
-            checks=checks,
-        ),
+        verdict=verdict(findings, diverged=method.divergence, all_diverged=not method.whole),
         rows_interact=method.facts.rows_interact,
         seed_findings=seed_findings,
-        seed_verdicts={seed: _judge_seed(method, seed, found, checks) for seed, found in seed_findings.items()},
-    )
-
-
-def _judge_seed(method: Method, seed: int, findings: Sequence[Finding], checks: Sequence[Check]) -> Verdict:
-    epoch = method.diverged.get(seed)
-    diverged = "" if epoch is None else f"at epoch {epoch}"
-    return reach_verdict(
-        findings, diverged=diverged, all_diverged=bool(diverged), not_judged=method.not_judged, checks=checks
+        seed_verdicts={
+            seed: verdict(found, diverged=f"at epoch {lost[seed]}" if seed in lost else "", all_diverged=seed in lost)
+            for seed, found in seed_findings.items()
+        },
     )
 
 

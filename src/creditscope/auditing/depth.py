@@ -1,9 +1,6 @@
-"""Use of depth in numbers: accuracy over the frozen baselines and along the depth ladder, and trained depth.
+"""Use of depth in numbers: accuracy over frozen baselines and along the ladder, and which blocks the net depends on."""
 
-Trained depth is how many blocks a net depends on having trained, as an interval over seeds.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from creditscope.auditing.methods import Method, accuracies
@@ -22,8 +19,8 @@ class DepthUse:
     """The better of the two frozen baselines, by its mean."""
     gains: tuple[float, ...]
     """Accuracy over that baseline."""
-    own_gains: tuple[float, ...]
-    """Accuracy over the method's own frozen runs: the published quantity."""
+    own_gain: float
+    """Mean accuracy over the method's own frozen runs: the published quantity."""
     bp_gains: tuple[float, ...]
     """BP's accuracy over frozen BP: what depth is worth on this task."""
 
@@ -45,27 +42,19 @@ class DepthUse:
 
 def use_of_depth(method: Method) -> DepthUse | None:
     """Gains over the baselines on the seeds that have them all; None without such a seed."""
-    own, frozen_own = accuracies(method.runs), accuracies(method.frozen_own)
-    bp, frozen_bp = accuracies(method.bp), accuracies(method.frozen_bp)
-    seeds = tuple(sorted(own.keys() & frozen_own.keys() & bp.keys() & frozen_bp.keys()))
+    own, bp = accuracies(method.runs), accuracies(method.bp)
+    frozen = {"own-rule frozen": accuracies(method.frozen_own), "BP-frozen": accuracies(method.frozen_bp)}
+    seeds = tuple(sorted(own.keys() & bp.keys() & set.intersection(*map(set, frozen.values()))))
     if not seeds:
         return None
-    name, better = better_baseline(frozen_own, frozen_bp, seeds)
+    better = max(frozen, key=lambda name: _mean([frozen[name][seed] for seed in seeds]))
     return DepthUse(
-        seeds=seeds,
-        baseline=name,
-        gains=_differences(own, better, seeds),
-        own_gains=_differences(own, frozen_own, seeds),
-        bp_gains=_differences(bp, frozen_bp, seeds),
+        seeds,
+        better,
+        gains=_differences(own, frozen[better], seeds),
+        own_gain=_mean(_differences(own, frozen["own-rule frozen"], seeds)),
+        bp_gains=_differences(bp, frozen["BP-frozen"], seeds),
     )
-
-
-def better_baseline(
-    frozen_own: Mapping[int, float], frozen_bp: Mapping[int, float], seeds: Sequence[int]
-) -> tuple[str, Mapping[int, float]]:
-    """Of the two frozen baselines the one with the higher mean accuracy over these seeds, with its name."""
-    baselines = {"own-rule frozen": frozen_own, "BP-frozen": frozen_bp}
-    return max(baselines.items(), key=lambda item: _mean([item[1][seed] for seed in seeds]))
 
 
 @dataclass(frozen=True)
@@ -81,25 +70,25 @@ class Rung:
 
 def depth_ladder(method: Method) -> tuple[Rung, ...]:
     """Accuracy against the number of trained blocks, for the rungs on record."""
-    full, rungs = accuracies(method.runs), []
-    for trained, records in method.rungs.items():
-        found = accuracies(records)
-        if found:
-            rungs.append(Rung(trained, t_interval(list(found.values())), paired_interval(full, found)))
-    return tuple(rungs)
+    full, rungs = accuracies(method.runs), {trained: accuracies(runs) for trained, runs in method.rungs.items()}
+    return tuple(
+        Rung(trained, t_interval(list(found.values())), paired_interval(full, found))
+        for trained, found in rungs.items()
+        if found
+    )
 
 
 def paired_interval(one: Mapping[int, float], other: Mapping[int, float]) -> Interval | None:
     """t interval of the difference one − other over their common seeds."""
-    seeds = tuple(sorted(one.keys() & other.keys()))
-    return t_interval(_differences(one, other, seeds)) if seeds else None
+    gaps = _differences(one, other, sorted(one.keys() & other.keys()))
+    return t_interval(gaps) if gaps else None
 
 
-def _differences(one: Mapping[int, float], other: Mapping[int, float], seeds: tuple[int, ...]) -> tuple[float, ...]:
+def _differences(one: Mapping[int, float], other: Mapping[int, float], seeds: Iterable[int]) -> tuple[float, ...]:
     return tuple(one[seed] - other[seed] for seed in seeds)
 
 
-def _mean(values: tuple[float, ...] | list[float]) -> float:
+def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
@@ -161,7 +150,7 @@ def trained_depth(records: Sequence[Record], limits: Thresholds) -> TrainedDepth
     for tap in losses[0]:
         values = [found[tap] for found in losses]
         low, high = t_bounds(values, confidence=limits.depth_confidence)
-        blocks.append(Rewound(tap, sum(values) / len(values), low, high))
+        blocks.append(Rewound(tap, _mean(values), low, high))
     return TrainedDepth(
         low=sum(block.low >= limits.rewind_loss for block in blocks),
         high=sum(block.high >= limits.rewind_loss for block in blocks),

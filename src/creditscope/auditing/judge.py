@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from creditscope.auditing.checks import Check, Finding, MethodCheck, Outcome, RunCheck, SeedsCheck
 from creditscope.auditing.methods import Method, Moment, first_epoch
@@ -28,8 +29,7 @@ def judge_method(checks: Sequence[Check], method: Method, by_seed: BySeed, limit
 def judge_check(check: Check, method: Method, limits: Thresholds) -> Finding:
     """What one check finds over the seeds that did not diverge."""
     if isinstance(check, MethodCheck):
-        finding = check.judge(method, limits)
-        return replace(finding, seeds=len(method.runs), seeds_hit=len(method.runs) * finding.is_issue)
+        return _of_all(check.judge(method, limits), len(method.runs))
     if not method.whole:
         return check.skipped("every run diverged")
     return judge_together(check, [Moment.of(record) for record in method.whole], limits)
@@ -38,11 +38,14 @@ def judge_check(check: Check, method: Method, limits: Thresholds) -> Finding:
 def judge_together(check: Check, moments: Sequence[Moment], limits: Thresholds) -> Finding:
     """What a check finds in the same moment of several runs."""
     if isinstance(check, SeedsCheck):
-        finding = check.judge(moments, limits)
-        return replace(finding, seeds=len(moments), seeds_hit=len(moments) * finding.is_issue)
+        return _of_all(check.judge(moments, limits), len(moments))
     assert isinstance(check, RunCheck)
     finding = check.pool(moments, [check.judge(moment, limits) for moment in moments], limits)
     return replace(finding, seeds=len(moments), seeds_hit=finding.seeds_hit or int(finding.is_issue))
+
+
+def _of_all(finding: Finding, seeds: int) -> Finding:
+    return replace(finding, seeds=seeds, seeds_hit=seeds * finding.is_issue)
 
 
 def judge_run(check: Check, record: Record, limits: Thresholds) -> Finding:
@@ -83,18 +86,11 @@ def _fired(check: Check, method: Method, by_seed: BySeed, limits: Thresholds) ->
         return {}
     epochs = [e for found in by_seed.values() if (e := found[check.code].first_epoch) is not None]
     if not epochs and isinstance(check, SeedsCheck) and len(method.whole) > 1:
-        epochs = [epoch for epoch in [_first_together(check, method.whole, limits)] if epoch is not None]
+        shared = [{s.epoch: Moment.of(record, s) for s in record.snapshots} for record in method.whole]
+        common = sorted(set.intersection(*map(set, shared)) - {0})
+        hits = (e for e in common if judge_together(check, [moments[e] for moments in shared], limits).is_issue)
+        epochs = list(islice(hits, 1))
     return {"first_epoch": min(epochs, default=None), "last_first_epoch": max(epochs, default=None)}
-
-
-def _first_together(check: Check, records: Sequence[Record], limits: Thresholds) -> int | None:
-    """The first epoch of training that all of them have at which it is an issue over them."""
-    by_epoch = [{s.epoch: s for s in record.snapshots} for record in records]
-    for epoch in sorted(set.intersection(*map(set, by_epoch)) - {0}):
-        moments = [Moment.of(r, found[epoch]) for r, found in zip(records, by_epoch, strict=True)]
-        if judge_together(check, moments, limits).is_issue:
-            return epoch
-    return None
 
 
 def mute_findings(findings: Iterable[Finding], codes: Sequence[str]) -> list[Finding]:

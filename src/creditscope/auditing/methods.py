@@ -37,16 +37,14 @@ class Moment:
 
     @property
     def random_targets(self) -> bool:
-        """Whether the labels it was trained on are random ones."""
         return self.spec is not None and self.spec.random_targets
 
     def remedy(self, watched: str = "standard") -> str:
         """What to do about a measurement that the tier left out; `watched` is the tier of a scope that has it."""
         if self.spec is None:
             return f'call snapshot(…, tier="{watched}")'
-        if self.spec.tier == "quick":
-            return "tier quick: run with --tier standard"
-        return "run it again with --tier standard"
+        how = "tier quick: run" if self.spec.tier == "quick" else "run it again"
+        return f"{how} with --tier standard"
 
 
 def first_epoch(record: Record, holds: Callable[[Snapshot], bool]) -> int | None:
@@ -70,8 +68,7 @@ class Method:
     """The depth ladder: number of last blocks that were trained → seed → record; 0 is `frozen_own`."""
 
     @property
-    def facts(self):
-        """Facts of the method (the same for every seed)."""
+    def facts(self) -> Facts:
         return self.first.facts
 
     @property
@@ -113,29 +110,25 @@ class Method:
 
     @property
     def random_targets(self) -> bool:
-        """Whether it was trained on random labels."""
         return self.spec is not None and self.spec.random_targets
 
 
 def _not_finite(record: Record) -> str:
     """Since when the loss or a state is no number, if it is none at the end, and where first."""
-    if not _lost(record.last):
+    lost = [s for s in record.snapshots if s.loss is None or None in s.taps.h_norm]
+    if not lost or lost[-1] is not record.last:
         return ""
-    first = next(snapshot for snapshot in record.snapshots if _lost(snapshot))
+    first = lost[0]
     tap = next((tap for tap, size in enumerate(first.taps.h_norm) if size is None), None)
     what = "the loss is" if tap is None else f"the state of tap {tap} ({record.facts.taps[tap]}) is"
     seed = f"seed {record.spec.seed}, " if record.spec else ""
     return f"{seed}{what} not finite at epoch {first.epoch}"
 
 
-def _lost(snapshot: Snapshot) -> bool:
-    return snapshot.loss is None or None in snapshot.taps.h_norm
-
-
 def accuracies(records: Mapping[int, Record]) -> dict[int, float]:
     """Final accuracy by seed; a diverged run has none."""
-    whole = {seed: r for seed, r in records.items() if r.provenance.status != "diverged"}
-    return {seed: r.last.accuracy for seed, r in whole.items() if r.last.accuracy is not None}
+    whole = [(seed, r.last.accuracy) for seed, r in records.items() if r.provenance.status != "diverged"]
+    return {seed: accuracy for seed, accuracy in whole if accuracy is not None}
 
 
 def is_baseline(record: Record) -> bool:
@@ -170,8 +163,10 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
             continue
         first, bp = next(iter(found[None].values())), plain.get(setting, {})
         rungs = {k: dict(sorted(runs.items())) for k, runs in found.items() if k is not None}
-        if 0 not in rungs and (frozen := _frozen_without_penalty(groups, first)):
-            rungs[0] = dict(sorted(frozen.items()))
+        penalty, plain_bp = first.spec.penalty if first.spec else 0.0, next(iter(bp.get(None, {}).values()), None)
+        if penalty and first.facts.rule.local and (frozen := _with_penalty(groups, first, 0.0).get(0)):
+            # the same as with it: nothing reaches the stem of what the penalty asks of the blocks
+            rungs.setdefault(0, dict(sorted(frozen.items())))
         methods.append(
             Method(
                 label=_label(first),
@@ -180,7 +175,7 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
                 frozen_own=rungs.get(0, {}),
                 bp=bp.get(None, {}),
                 frozen_bp=bp.get(0, {}),
-                penalised_bp=_penalised_bp(groups, bp.get(None, {}), first),
+                penalised_bp=_with_penalty(groups, plain_bp, penalty).get(None, {}) if penalty and plain_bp else {},
                 rungs=dict(sorted(rungs.items())),
             )
         )
@@ -188,24 +183,7 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
     return sorted(methods, key=lambda m: (settings.index(m.setting), bool(m.facts.inexact_taps)))
 
 
-def _penalised_bp(groups: Groups, bp: Mapping[int, Record], record: Record) -> dict[int, Record]:
-    """Runs of BP in the same setting with the penalty of the record, which is not 0."""
-    plain = next(iter(bp.values()), None)
-    if record.spec is None or not record.spec.penalty or plain is None:
-        return {}
-    return dict(_with_penalty(groups, plain, record.spec.penalty).get(None, {}))
-
-
-def _frozen_without_penalty(groups: Groups, record: Record) -> Mapping[int, Record]:
-    """Frozen runs of the same rule without its penalty: of a local rule they are the same, since nothing reaches the
-    stem of what the penalty asks of the blocks.
-    """
-    if record.spec is None or not record.spec.penalty or not record.facts.rule.local:
-        return {}
-    return _with_penalty(groups, record, 0.0).get(0, {})
-
-
-def _with_penalty(groups: Groups, record: Record, penalty: float) -> Mapping[int | None, Mapping[int, Record]]:
+def _with_penalty(groups: Groups, record: Record, penalty: float) -> dict[int | None, dict[int, Record]]:
     """What is on record of the same method under another penalty."""
     assert record.spec is not None
     asked = replace(record, spec=replace(record.spec, penalty=penalty))
@@ -233,16 +211,11 @@ def _is_plain_bp(found: Mapping[int | None, Mapping[int, Record]]) -> bool:
 
 
 def _label(record: Record) -> str:
-    spec, parts = record.spec, [record.facts.rule.label]
+    spec, rule = record.spec, record.facts.rule
     if spec is None:
-        return parts[0]
-    if spec.credit_norm != "none":
-        parts.append(f"norm {spec.credit_norm}")
-    if spec.penalty:
-        parts.append(f"λ {spec.penalty:g}")
-    if record.facts.rule.variant:
-        parts.append(record.facts.rule.variant)
-    return ", ".join(parts)
+        return rule.label
+    norm = f"norm {spec.credit_norm}" if spec.credit_norm != "none" else ""
+    return ", ".join(filter(None, [rule.label, norm, f"λ {spec.penalty:g}" if spec.penalty else "", rule.variant]))
 
 
 def _setting_label(record: Record) -> str:
@@ -252,19 +225,16 @@ def _setting_label(record: Record) -> str:
     usual = {f.name: f.default for f in fields(RunSpec)}
     names = ("optimiser", "lr", "schedule", "weight_decay", "decay_on", "batch", "precision")
     unusual = [name_options({n: v}) for n in names if (v := getattr(spec, n)) != usual[n]]
-    unusual += ["random targets"] * (spec.targets == "random")
-    unusual += ["random targets, redrawn per minibatch"] * (spec.targets == "redrawn")
-    task = with_options(spec.task, _unusual(TASKS, spec.task, spec.task_options))
-    net = with_options(spec.net, _unusual(NETS, spec.net, spec.net_options, always=SIZES))
+    unusual += [f"random targets{', redrawn per minibatch' * (spec.targets == 'redrawn')}"] * spec.random_targets
+    task = _with_unusual(TASKS, spec.task, spec.task_options)
+    net = _with_unusual(NETS, spec.net, spec.net_options, always=SIZES)
     return " · ".join([task, net, count(spec.epochs, "epoch"), *unusual])
 
 
-def _unusual(
-    registry: Registry, name: str, options: Mapping[str, Any], *, always: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Options that differ from their defaults, and those named."""
+def _with_unusual(registry: Registry, name: str, options: Mapping[str, Any], always: Sequence[str] = ()) -> str:
+    """The name with the options that differ from their defaults, and those named."""
     usual = _defaults(registry, name)
-    return {n: v for n, v in options.items() if n in always or n not in usual or usual[n] != v}
+    return with_options(name, {n: v for n, v in options.items() if n in always or n not in usual or usual[n] != v})
 
 
 @cache

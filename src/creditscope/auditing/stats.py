@@ -79,51 +79,31 @@ def write_points(found: Interval | None) -> str:
 
 
 def known_mean(values: Iterable[float | None]) -> float | None:
-    """Of the values there are; None if there is none.
-
-    >>> known_mean([1.0, None, 4.0]), known_mean([None])
-    (2.5, None)
-    """
+    """Of the values there are; None if there is none."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
 def t_interval(values: Sequence[float]) -> Interval:
-    """Two-sided t interval of the mean.
-
-    >>> str(t_interval([0.6, 0.62, 0.64]))
-    '0.620 ± 0.050'
-    """
+    """Two-sided t interval of the mean."""
     mean, half = _mean_and_half(values, 0.5 + CONFIDENCE / 2)
     return Interval(mean, *((None, None) if half is None else (mean - half, mean + half)), len(values))
 
 
 def bootstrap_interval(values: Sequence[float]) -> Interval:
-    """Percentile bootstrap of the mean: seeds are drawn with replacement, the same draws at every call.
-
-    >>> str(bootstrap_interval([0.6, 0.62, 0.64]))
-    '0.620 [0.600, 0.640]'
-    """
-    mean, n = float(np.mean(values)), len(values)
-    if n < 2:
-        return Interval(mean, None, None, n, "bootstrap")
-    means = np.asarray(values, dtype=float)[_resamples(n)].mean(axis=1)
-    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Interval(mean, float(low), float(high), n, "bootstrap")
+    """Percentile bootstrap of the mean: seeds are drawn with replacement, the same draws at every call."""
+    mean, n, low, high = float(np.mean(values)), len(values), None, None
+    if n >= 2:
+        means = np.asarray(values, dtype=float)[_resamples(n)].mean(axis=1)
+        low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).tolist()
+    return Interval(mean, low, high, n, "bootstrap")
 
 
-INTERVALS: dict[IntervalKind, Callable[[Sequence[float]], Interval]] = {
-    "t": t_interval,
-    "bootstrap": bootstrap_interval,
-}
+INTERVALS: dict[str, Callable[[Sequence[float]], Interval]] = {"t": t_interval, "bootstrap": bootstrap_interval}
 
 
 def geometric_interval(values: Sequence[float], *, kind: IntervalKind = "t") -> Interval:
-    """The interval of the mean logarithm, taken back: for sizes that differ by orders of magnitude.
-
-    >>> str(geometric_interval([1.0, 100.0])).split()[0]
-    '10.000'
-    """
+    """The interval of the mean logarithm, taken back: for sizes that differ by orders of magnitude."""
     found = INTERVALS[kind](np.log(values).tolist())
     low, high = (None if bound is None else float(np.exp(bound)) for bound in (found.low, found.high))
     return replace(found, mean=float(np.exp(found.mean)), low=low, high=high, scale="log")
@@ -160,17 +140,13 @@ def t_point(df: int, confidence: float) -> float:
 
 
 def share_bounds(hits: int, n: int, *, confidence: float) -> tuple[float, float]:
-    """Exact (Clopper–Pearson) one-sided lower and upper bounds of a share, each at `confidence`.
-
-    >>> [round(bound, 3) for bound in share_bounds(1, 20, confidence=0.95)]
-    [0.003, 0.216]
-    """
+    """Exact (Clopper–Pearson) one-sided lower and upper bounds of a share, each at `confidence`."""
     low = float(betaincinv(hits, n - hits + 1, 1 - confidence)) if hits else 0.0
     return low, float(betaincinv(hits + 1, n - hits, confidence)) if hits < n else 1.0
 
 
 def below_p(values: Sequence[float], limit: float) -> float:
-    """The p-value of a t test that the mean is at least `limit`, against less; at least two values."""
+    """The p-value of a t test that the mean of at least two values is at least `limit`, against less."""
     mean, half = _mean_and_half(values, 0.95)
     assert half is not None
     se = half / t_point(len(values) - 1, 0.95)
@@ -180,11 +156,7 @@ def below_p(values: Sequence[float], limit: float) -> float:
 
 
 def holm(p: Sequence[float], *, level: float) -> list[bool]:
-    """Which p-values are rejected at family-wise `level`, by Holm's step-down.
-
-    >>> holm([0.0001, 0.004, 0.004, 0.5], level=0.01)
-    [True, False, False, False]
-    """
+    """Which p-values are rejected at family-wise `level`, by Holm's step-down."""
     rejected = [False] * len(p)
     for rank, i in enumerate(sorted(range(len(p)), key=p.__getitem__)):
         if p[i] > level / (len(p) - rank):

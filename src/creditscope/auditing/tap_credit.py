@@ -38,26 +38,18 @@ class Estimate:
 
     @property
     def mean(self) -> float:
-        """Over the seeds."""
         return sum(self.values) / len(self.values)
 
     @property
     def above_null(self) -> bool:
-        """Whether a random orientation would not have it."""
         return self.mean > self.point
 
-    @property
-    def out_of_reach(self) -> bool:
-        """Whether even perfect alignment could not be told from a random orientation."""
-        return self.point >= 1 - 1e-9
-
     def carries(self, limit: float) -> bool:
-        """Whether it is at least the limit, and above its null."""
         return self.low >= limit and self.above_null
 
     def __str__(self) -> str:
         """Mean and bounds; a single run has none but those of its null."""
-        return f"{_short(self.mean)} [{_short(self.low)}, {_short(self.high)}]"
+        return "{} [{}, {}]".format(*(number(value, "+.3f") for value in (self.mean, self.low, self.high)))
 
 
 @dataclass(frozen=True)
@@ -96,14 +88,11 @@ class TapAnswer:
             e = self.under
             name = "" if e is self.cos else "cos_F "
             zero = "; not zero" if e.low > 0 and e.above_null else ""
-            said = f"{name}at most {_short(e.high)}{zero}: {_short(e.mean)} [{_short(e.low)}, {_short(e.high)}]"
+            said = f"{name}at most {number(e.high, '+.3f')}{zero}: {e}"
         else:
-            said = f"{self.cos}"
-            if self.worst is not self.cos:
-                said += f", cos_F {self.worst}"
-        if self.spared and self.stage:
-            said += f", yet its weights {self.stage}"
-        return f"{self.tap} ({said})"
+            said = f"{self.cos}" if self.worst is self.cos else f"{self.cos}, cos_F {self.worst}"
+        weights = f", yet its weights {self.stage}" if self.spared and self.stage else ""
+        return f"{self.tap} ({said}{weights})"
 
 
 def asked_taps(facts: Facts) -> list[int]:
@@ -128,12 +117,11 @@ def not_about_gradients(moments: Sequence[Moment]) -> str | None:
     facts = moments[0].facts
     if facts.rule.approximates != "gradient":
         return f"the rule approximates {facts.rule.approximates}, not the gradient"
-    if not asked_taps(facts):
-        lost = cut_off_taps(moments)
-        if lost:
-            return f"no gradient arrives at {name_all('tap', lost)}"
-        return "every block tap is handed the exact gradient"
-    return None
+    if asked_taps(facts):
+        return None
+    if lost := cut_off_taps(moments):
+        return f"no gradient arrives at {name_all('tap', lost)}"
+    return "every block tap is handed the exact gradient"
 
 
 def judge_taps(moments: Sequence[Moment], taps: Sequence[int], limits: Thresholds) -> list[TapAnswer] | str:
@@ -143,28 +131,27 @@ def judge_taps(moments: Sequence[Moment], taps: Sequence[int], limits: Threshold
     """
     noisy = _draws_noise(moments, taps)
     names = ("beta", "beta_null_sd") if noisy else ("cos", "cos_F")
-    missing = [tap for tap in taps if not all(_is_known(m, tap, names) for m in moments)]
-    if missing:
+    if missing := [tap for tap in taps if not all(_is_known(m, tap, names) for m in moments)]:
         return _why_missing(moments, missing, noisy)
     own = [_estimate(moments, names[0], tap, limits) for tap in taps]
-    lost = [tap for tap, e in zip(taps, own, strict=True) if e.out_of_reach and not noisy]
-    if lost:
-        return (
-            f"too few features turn at tap {lost[0]}: even perfect alignment cannot be told from a random orientation"
-        )
+    for tap, e in zip(taps, own, strict=True):
+        if e.point >= 1 - 1e-9 and not noisy:
+            return (
+                f"too few features turn at tap {tap}: even perfect alignment cannot be told from a random orientation"
+            )
     weighted = [None if noisy else _estimate(moments, names[1], tap, limits) for tap in taps]
     stages = [_stage(moments, tap, limits) for tap in taps]
-    below = _below([*own, *(e for e in weighted if e is not None)], limits)
-    found = []
-    for i, tap in enumerate(taps):
-        answer: CreditAnswer = "carries" if own[i].carries(limits.alignment) else "open"
-        other, stage = weighted[i], stages[i]
-        if other is not None and not _weighted_holds(own[i], other, limits):
-            answer = "open"
-        if any(below[i :: len(taps)]):
-            answer = "below"
-        spared = answer == "below" and stage is not None and stage.carries(limits.alignment)
-        found.append(TapAnswer(tap, "open" if spared else answer, own[i], other, stage, spared))
+    found, delta, below = [], limits.alignment, [False] * len(taps)
+    if len(moments) > 1:
+        p = [below_p(e.values, delta) for e in (*own, *weighted) if e is not None]
+        below = holm(p, level=1 - limits.alignment_confidence)
+    for i, (tap, cos, other, stage) in enumerate(zip(taps, own, weighted, stages, strict=True)):
+        under = any(below[i :: len(taps)])
+        spared = under and stage is not None and stage.carries(delta)
+        # cos_F must carry credit too, and not be far below cos
+        held = other is None or (other.carries(delta) and other.high >= limits.weighted_share * cos.mean)
+        answer = ("open" if spared else "below") if under else "carries" if cos.carries(delta) and held else "open"
+        found.append(TapAnswer(tap, answer, cos, other, stage, spared))
     return found
 
 
@@ -174,27 +161,24 @@ def seen_above(null: float, limits: Thresholds) -> float:
 
 
 def null_of_mean(sds: Sequence[float]) -> float:
-    """The sd of a mean over seeds under their nulls.
-
-    >>> null_of_mean([0.3, 0.4])
-    0.25
-    """
+    """The sd of a mean over seeds under their nulls, √Σsd²/n."""
     return math.sqrt(sum(sd * sd for sd in sds)) / len(sds)
 
 
 def what_would_decide(answers: Sequence[TapAnswer], moments: Sequence[Moment], limits: Thresholds) -> str:
     """Whether more seeds, or more rows, would make open taps answer; and about how many seeds."""
-    n = len(moments)
+    n, delta = len(moments), limits.alignment
     if n < 2:
         return "a single run cannot tell more; train several seeds"
-    stuck = [a for a in answers if a.spared or _few_rows_decide(a, limits)]
+    # the weights spare it, or both cosines carry credit and cos_F is so far below cos that it is open all the same
+    stuck = [a for a in answers if a.spared or (a.weighted and all(e.carries(delta) for e in (a.cos, a.weighted)))]
     if len(stuck) == len(answers):
         return "more seeds would not decide: " + (
             "the weights say otherwise than the taps" if stuck[0].spared else "a few rows decide cos_F"
         )
     answers = [a for a in answers if a not in stuck]
     sds = [s for m in moments for a in answers if (s := _known(m.snapshot.taps.null_sd, a.tap)) is not None]
-    wide = bool(sds) and sum(sds) / len(sds) > limits.alignment
+    wide = bool(sds) and sum(sds) / len(sds) > delta
     needed = max((_seeds_needed(a.worst, limits) for a in answers), default=n)
     about = f"about {needed:,} seeds" if needed <= 1000 else "over 1,000 seeds"
     rows = " (more rows would not: the null itself is wider than δ)" if wide else ", or more rows"
@@ -212,56 +196,29 @@ def _seeds_needed(e: Estimate, limits: Thresholds) -> int:
     return max(n + 1, math.ceil(min((factor * sd / gap) ** 2, 1e6)))
 
 
-def _weighted_holds(cos: Estimate, weighted: Estimate, limits: Thresholds) -> bool:
-    """Whether cos_F carries credit too, and is not far below cos."""
-    return weighted.carries(limits.alignment) and weighted.high >= limits.weighted_share * cos.mean
-
-
-def _few_rows_decide(a: TapAnswer, limits: Thresholds) -> bool:
-    """Whether both cosines carry credit, and cos_F is so far below cos that it is open all the same."""
-    both = a.weighted is not None and a.cos.carries(limits.alignment) and a.weighted.carries(limits.alignment)
-    return both and a.answer == "open"
-
-
-def _below(estimates: Sequence[Estimate], limits: Thresholds) -> list[bool]:
-    """Which are under δ, Holm over all of them; none of a single run."""
-    if len(estimates[0].values) < 2:
-        return [False] * len(estimates)
-    p = [below_p(e.values, limits.alignment) for e in estimates]
-    return holm(p, level=1 - limits.alignment_confidence)
-
-
 def _draws_noise(moments: Sequence[Moment], taps: Sequence[int]) -> bool:
     """Whether the rule says that it draws noise, and, where that was measured, does."""
-    if not any(m.facts.rule.draws_noise for m in moments):
-        return False
     shares = [s for m in moments for tap in taps if (s := _known(m.snapshot.taps.draw_noise, tap)) is not None]
-    return not shares or max(shares) > DRAWN
+    return any(m.facts.rule.draws_noise for m in moments) and max(shares, default=1.0) > DRAWN
 
 
 def _estimate(moments: Sequence[Moment], name: str, tap: int, limits: Thresholds) -> Estimate:
-    """Over seeds by t; of one run by its null, which is how much another draw of the feedback would change it."""
-    values = tuple(_value(m.snapshot, name, tap) for m in moments)
-    if name == "beta":
-        return _of_draws(moments, values, tap, limits)
-    null_name = "null_sd_F" if name == "cos_F" else "null_sd"  # earlier records have the second for both
+    """Over seeds by t; of one run by its null, which is how much another draw of the feedback would change it.
+
+    β of one run by its own draws too. Its null grows with the credit, so that size alone says nothing.
+    """
+    values, first = tuple(_value(m.snapshot, name, tap) for m in moments), moments[0].snapshot
+    null_name = {"cos": "null_sd", "cos_F": "null_sd_F", "beta": "beta_null_sd"}[name]
+    # earlier records have null_sd for cos_F too
     null = null_of_mean([_value(m.snapshot, null_name, tap, _known(m.snapshot.taps.null_sd, tap)) for m in moments])
-    point = z_limit(limits.orientation) * null
-    q99 = _known(moments[0].snapshot.taps.null_q99, tap)
-    if len(values) == 1 and name == "cos" and q99 is not None:  # of 1 %; other levels by the ratio of normal points
+    point, q99 = z_limit(limits.orientation) * null, _known(first.taps.null_q99, tap)
+    confidence = limits.alignment_confidence
+    reach = z_limit(1 - confidence) * null
+    if len(values) == 1 and name == "beta":
+        reach = t_point(OWN_DRAWS - 1, confidence) * math.hypot(_value(first, "beta_se", tap), null)
+    elif len(values) == 1 and name == "cos" and q99 is not None:  # of 1 %; others by the ratio of normal points
         point = q99 * z_limit(limits.orientation) / z_limit(0.01)
-    reach = z_limit(1 - limits.alignment_confidence) * null
-    return _bounded(values, reach, limits.alignment_confidence, null, point)
-
-
-def _of_draws(moments: Sequence[Moment], values: tuple[float, ...], tap: int, limits: Thresholds) -> Estimate:
-    """β over seeds; of one run over its own draws. Its null grows with the credit, so that size alone says nothing."""
-    null = null_of_mean([_value(m.snapshot, "beta_null_sd", tap) for m in moments])
-    reach = 0.0
-    if len(moments) == 1:
-        se = _value(moments[0].snapshot, "beta_se", tap)
-        reach = t_point(OWN_DRAWS - 1, limits.alignment_confidence) * math.hypot(se, null)
-    return _bounded(values, reach, limits.alignment_confidence, null, z_limit(limits.orientation) * null)
+    return _bounded(values, reach, confidence, null, point)
 
 
 def _stage(moments: Sequence[Moment], tap: int, limits: Thresholds) -> Estimate | None:
@@ -335,7 +292,3 @@ def _value(snapshot: Snapshot, name: str, tap: int, otherwise: float | None = No
 
 def _known(series: Sequence[float | None], tap: int) -> float | None:
     return series[tap] if series else None
-
-
-def _short(value: float) -> str:
-    return number(value, "+.3f")

@@ -4,6 +4,7 @@ Ours and, where the published protocol (arXiv 2606.21126) states one, its thresh
 """
 
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 from creditscope.errors import CreditscopeError, UnknownNameError
@@ -18,14 +19,17 @@ USUAL_GAMMA = 0.0
 """What the usual pair asks of Γ beside an accuracy above chance."""
 
 
-def _limit(value: float, checks: tuple[str, ...], meaning: str, published: str = "", *, kind: str = "size") -> Any:
+def _limit(value: float, meaning: str, *checks: str, published: str = "", kind: str = "size") -> Any:
     """`kind` is size (a number ≥ 0), share (0 to 1), probability (between 0 and 1) or count (whole)."""
     meta = {"check": checks[0], "checks": checks, "meaning": meaning, "published": published, "kind": kind}
     return field(default=value, metadata=meta)
 
 
+_share, _probability, _count = (partial(_limit, kind=kind) for kind in ("share", "probability", "count"))
 EVERY_RUN_CHECK = "each run check"
 """Stands for the codes where a threshold is about seeds, not about one check."""
+ALIGNMENT = ("CS005", "CS006", "CS008")
+"""Checks that ask whether taps carry credit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,108 +43,71 @@ class Thresholds:
 
     growth: float = _limit(
         PUBLISHED_GROWTH,
-        ("CS001",),
         "RMS(h_l) / RMS(h_l−1) above this: the block overwrites the stream",
-        "50, same quantity",
+        "CS001",
+        published="50, same quantity",
     )
-    noise: float = _limit(0.1, ("CS002",), "g_noise above this at a tap: the reference is not resolved")
-    fitted_rows: float = _limit(
-        0.5, ("CS002",), "share of rows without a resolvable error above this: unresolved", kind="share"
-    )
+    noise: float = _limit(0.1, "g_noise above this at a tap: the reference is not resolved", "CS002")
+    fitted_rows: float = _share(0.5, "share of rows without a resolvable error above this: unresolved", "CS002")
     floor: float = _limit(
         PUBLISHED_FLOOR,
-        ("CS002",),
         "median ‖g_L‖ per sample below this: a tip, for comparison only",
-        f"1e-7 for a mean over N = {PUBLISHED_ROWS} rows, i.e. 1.28e-5 per sample",
+        "CS002",
+        published=f"1e-7 for a mean over N = {PUBLISHED_ROWS} rows, i.e. 1.28e-5 per sample",
     )
-    common: float = _limit(
-        0.3,
-        ("CS003",),
-        "share of the reference that is one direction for all rows above this: a tip",
-        kind="share",
-    )
-    depth_gain: float = _limit(
+    common: float = _share(0.3, "share of the reference that is one direction for all rows above this: a tip", "CS003")
+    depth_gain: float = _share(
         PUBLISHED_GAIN,
-        ("CS004",),
         "accuracy over the better frozen baseline that counts as use of depth",
-        "0.02 on the mean, against the method's own frozen baseline, no interval",
-        kind="share",
+        "CS004",
+        published="0.02 on the mean, against the method's own frozen baseline, no interval",
     )
-    depth_confidence: float = _limit(
-        0.95, ("CS004", "CS011"), "one-sided confidence of the paired bound over seeds", kind="probability"
+    depth_confidence: float = _probability(
+        0.95, "one-sided confidence of the paired bound over seeds", "CS004", "CS011"
     )
-    task_gain: float = _limit(
-        0.05, ("CS004",), "BP's own gain below this: the task cannot show use of depth", kind="share"
-    )
-    seeds: int = _limit(3, ("CS004", "CS011"), "fewest seeds for a paired bound", kind="count")
-    depth_loss: float = _limit(
-        0.02, ("CS004",), "accuracy below the better frozen baseline that fails on any task", kind="share"
-    )
-    alignment: float = _limit(
+    task_gain: float = _share(0.05, "BP's own gain below this: the task cannot show use of depth", "CS004")
+    seeds: int = _count(3, "fewest seeds for a paired bound", "CS004", "CS011")
+    depth_loss: float = _share(0.02, "accuracy below the better frozen baseline that fails on any task", "CS004")
+    alignment: float = _share(
         0.05,
-        ("CS005", "CS006", "CS008"),
         "δ, the smallest alignment of interest: a cosine (or β, of a rule that draws noise) that counts",
-        kind="share",
+        *ALIGNMENT,
     )
-    alignment_confidence: float = _limit(
-        0.95,
-        ("CS005", "CS006", "CS008", "CS012"),
-        "one-sided confidence of bounds over seeds; Holm over the taps for what lies below",
-        kind="probability",
+    alignment_confidence: float = _probability(
+        0.95, "one-sided confidence of bounds over seeds; Holm over the taps for what lies below", *ALIGNMENT, "CS012"
     )
-    orientation: float = _limit(
-        0.01,
-        ("CS005", "CS006", "CS008", "CS012"),
-        "one-sided level at which a mean must lie above the null of the mean",
-        kind="probability",
+    orientation: float = _probability(
+        0.01, "one-sided level at which a mean must lie above the null of the mean", *ALIGNMENT, "CS012"
     )
-    weighted_share: float = _limit(
-        0.5,
-        ("CS005", "CS006", "CS008"),
-        "upper bound of cos_F under this share of cos: a few rows decide, so undecided at best",
-        kind="share",
+    weighted_share: float = _share(
+        0.5, "upper bound of cos_F under this share of cos: a few rows decide, so undecided at best", *ALIGNMENT
     )
-    exact_cos: float = _limit(
-        0.999, ("CS005",), "cosine below this at a tap that is declared exact: it is not", kind="share"
+    exact_cos: float = _share(0.999, "cosine below this at a tap that is declared exact: it is not", "CS005")
+    hidden_share: float = _share(
+        0.5, "share of taps that carry credit at or below which a positive Γ hides the layers", "CS006"
     )
-    hidden_share: float = _limit(
-        0.5, ("CS006",), "share of taps that carry credit at or below which a positive Γ hides the layers", kind="share"
+    hidden_taps: int = _count(3, "fewest taps without exact credit for the question to make sense", "CS006")
+    probe_gain: float = _share(
+        0.1, "bound of a probe over the best constant guess above this: information is there", "CS009"
     )
-    hidden_taps: int = _limit(
-        3, ("CS006",), "fewest taps without exact credit for the question to make sense", kind="count"
-    )
-    probe_gain: float = _limit(
-        0.1, ("CS009",), "bound of a probe over the best constant guess above this: information is there", kind="share"
-    )
-    chance_gain: float = _limit(
-        0.02, ("CS010",), "accuracy over the best constant guess that counts as having learnt", kind="share"
-    )
-    chance_confidence: float = _limit(
-        0.95, ("CS010", "CS009"), "one-sided confidence of the bound on an accuracy", kind="probability"
-    )
-    rewind_loss: float = _limit(
-        0.01, ("CS011",), "accuracy lost when a block is put back that counts as trained", kind="share"
-    )
-    trained_share: float = _limit(
-        0.5, ("CS011",), "share of BP's trained blocks below which blocks learned nothing", kind="share"
-    )
-    descent_share: float = _limit(
+    chance_gain: float = _share(0.02, "accuracy over the best constant guess that counts as having learnt", "CS010")
+    chance_confidence: float = _probability(0.95, "one-sided confidence of the bound on an accuracy", "CS010", "CS009")
+    rewind_loss: float = _share(0.01, "accuracy lost when a block is put back that counts as trained", "CS011")
+    trained_share: float = _share(0.5, "share of BP's trained blocks below which blocks learned nothing", "CS011")
+    descent_share: float = _share(
         0.05,
-        ("CS012",),
         "share of the gradient's decrease of the loss that a stage's own update must reach, of a rule with another aim",
-        kind="share",
+        "CS012",
     )
-    seed_confidence: float = _limit(
+    seed_confidence: float = _probability(
         0.95,
-        (EVERY_RUN_CHECK,),
         "one-sided confidence of bounds over seeds: of a mean (growth, noise), or of the share that has an event",
-        kind="probability",
+        EVERY_RUN_CHECK,
     )
-    seed_share: float = _limit(
+    seed_share: float = _share(
         0.5,
-        (EVERY_RUN_CHECK,),
         "share of seeds with an event: an issue if the bound lies above or all have it, passed if below or none has",
-        kind="share",
+        EVERY_RUN_CHECK,
     )
 
     def changed(self, **values: float) -> "Thresholds":
@@ -151,8 +118,7 @@ class Thresholds:
                 raise UnknownNameError("threshold", name, kinds)
             if not isinstance(value, int | float) or not value >= 0:
                 raise CreditscopeError(f"Expected threshold {name!r} to be a number >= 0, but got {value!r}.")
-            inside = {"probability": 0 < value < 1, "share": value <= 1}.get(kinds[name], True)
-            if not inside:
+            if not {"probability": 0 < value < 1, "share": value <= 1}.get(kinds[name], True):
                 raise CreditscopeError(f"Expected threshold {name!r} to lie between 0 and 1, but got {value!r}.")
             if kinds[name] == "count" and value != int(value):
                 raise CreditscopeError(f"Expected threshold {name!r} to be a whole number, but got {value!r}.")

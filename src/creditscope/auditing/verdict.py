@@ -1,7 +1,4 @@
-"""Three questions, then the word: not judged, walk back, not measured, undecided, or trustworthy, in this order.
-
-Why a method has its word is said here too, in one sentence for the terminal and the report.
-"""
+"""Three questions, then the word: not judged, walk back, not measured, undecided, or trustworthy, in this order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -61,7 +58,6 @@ class Verdict:
 
     @property
     def meaning(self) -> str:
-        """What a reader may do."""
         return MEANINGS[self.word]
 
     def __str__(self) -> str:
@@ -101,54 +97,39 @@ def reach_verdict(
     )
 
 
-def choose_word(
-    findings: Sequence[Finding], *, diverged: bool, not_judged: bool = False
-) -> tuple[Word, tuple[str, ...]]:
+def choose_word(findings: Sequence[Finding], *, diverged: bool, not_judged: bool) -> tuple[Word, tuple[str, ...]]:
     """The word and the codes behind it."""
-    issues = tuple(f.code for f in findings if f.is_issue)
-    missing = tuple(f.code for f in findings if f.is_missing)
-    unsettled = tuple(f.code for f in findings if f.is_open and not f.is_missing)
     if not_judged:
         return "not judged", ()
-    if issues:
+    if issues := tuple(f.code for f in findings if f.is_issue):
         return "walk back", issues
-    if missing:
+    if missing := tuple(f.code for f in findings if f.is_missing):
         return "not measured", missing
-    if unsettled or diverged:
-        return "undecided", unsettled
-    return "trustworthy", ()
+    unsettled = tuple(f.code for f in findings if f.is_open)
+    return "undecided" if unsettled or diverged else "trustworthy", unsettled
 
 
 def _answer(question: str, findings: Sequence[Finding], checks: dict[str, Check]) -> VerdictLine:
-    def line(answer: VerdictAnswer, *chosen: Finding) -> VerdictLine:
-        said = [(f.code, f"{f.message}{f' [first at {f.fired}]' if f.is_issue and f.fired else ''}") for f in chosen]
-        if answer == "no":
-            said = [(c, m if f.is_issue else f"open: {m}") for f, (c, m) in zip(chosen, said, strict=True)]
-        able = [f for f in findings if checks[f.code].sufficient]
-        if all(f.outcome == Outcome.NOT_APPLICABLE for f in able):  # none that could answer has a meaning here
-            said += [(f.code, f.message) for f in able]
-        return VerdictLine(question, answer, _together(said), tuple(f.code for f in chosen))
-
-    answers: tuple[tuple[VerdictAnswer, list[Finding]], ...] = (
-        ("no", [f for f in findings if f.is_issue]),
-        ("not measured", [f for f in findings if f.is_missing]),
-        ("open", [f for f in findings if f.is_open and not f.is_missing]),
-    )
-    for answer, chosen in answers:
-        if chosen:
-            return line(answer, *chosen, *(answers[-1][1] if answer == "no" else ()))
+    issues, missing = [f for f in findings if f.is_issue], [f for f in findings if f.is_missing]
+    unsettled = [f for f in findings if f.is_open and not f.is_missing]
     held = [f for f in findings if f.outcome in (Outcome.PASSED, Outcome.TIP)]
-    if any(checks[f.code].sufficient for f in held):
-        return line("yes", *held)
-    return line("not applicable")
-
-
-def _together(said: Sequence[tuple[str, str]]) -> str:
-    """Codes with what they say, those that say the same together."""
-    codes: dict[str, list[str]] = {}
-    for code, message in said:
-        codes.setdefault(message, []).append(code)
-    return "; ".join(f"{', '.join(found)} {message}" for message, found in codes.items())
+    answers: list[tuple[VerdictAnswer, list[Finding], bool]] = [
+        ("no", issues + unsettled, bool(issues)),
+        ("not measured", missing, bool(missing)),
+        ("open", unsettled, bool(unsettled)),
+        ("yes", held, any(checks[f.code].sufficient for f in held)),
+        ("not applicable", [], True),
+    ]
+    answer, chosen, _ = next(found for found in answers if found[2])
+    able = [f for f in findings if checks[f.code].sufficient]
+    idle = able if {f.outcome for f in able} <= {Outcome.NOT_APPLICABLE} else []  # none that could answer can be asked
+    said: dict[str, list[str]] = {}  # those that say the same together
+    for f in (*chosen, *idle):
+        opened = "open: " if answer == "no" and f in unsettled else ""
+        fired = f" [first at {f.fired}]" if f.is_issue and f.fired else ""
+        said.setdefault(f"{opened}{f.message}{fired}", []).append(f.code)
+    reason = "; ".join(f"{', '.join(codes)} {message}" for message, codes in said.items())
+    return VerdictLine(question, answer, reason, tuple(f.code for f in chosen))
 
 
 NOT_SETTLED = {Outcome.SKIPPED: "? Not measured", Outcome.UNDECIDED: "? Undecided"}

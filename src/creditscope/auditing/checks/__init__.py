@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Iterable, Sequence
 
-from creditscope.auditing.checks._check import Check, Finding, MethodCheck, Outcome, RunCheck, SeedsCheck
+from creditscope.auditing.checks._check import MOST, Check, Finding, MethodCheck, Outcome, RunCheck, SeedsCheck
 from creditscope.auditing.checks._published import PUBLISHED, USUAL
 from creditscope.auditing.methods import Method, Moment
 from creditscope.auditing.thresholds import Thresholds, table
@@ -11,6 +11,7 @@ from creditscope.errors import UnknownNameError
 from creditscope.registry import CHECKS
 
 __all__ = [
+    "MOST",
     "PUBLISHED",
     "USUAL",
     "Check",

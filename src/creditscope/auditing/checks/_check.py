@@ -18,8 +18,8 @@ from creditscope.record import Facts
 from creditscope.text import amount, first_few, span
 
 Question = Literal["reference", "credit", "depth"]
-NAMED_SEEDS = 4
-"""Seeds that a message names."""
+MOST, NAMED_SEEDS = 6, 4
+"""Taps, blocks or stages that a message gives the numbers of, and seeds that it names."""
 
 
 class Outcome(StrEnum):
@@ -81,11 +81,7 @@ class Finding:
 
     @property
     def fired(self) -> str:
-        """When it was first an issue, in words; empty if it never was.
-
-        >>> Finding(code="CS001", title="", outcome=Outcome.ISSUE, message="", first_epoch=3, last_first_epoch=5).fired
-        'epoch 3–5'
-        """
+        """When it was first an issue, in words; empty if it never was."""
         return "" if self.first_epoch is None else f"epoch {span(self.first_epoch, self.last_first_epoch)}"
 
 
@@ -177,12 +173,19 @@ class RunCheck(Check):
     'epoch 1'
     """
 
+    pooled_size: ClassVar[str] = ""
+    """What the value is called where its mean logarithm over seeds is compared with `value_limit`, not the share."""
+    pooled_tip: ClassVar[str] = ""
+    """What is then said where most seeds have a tip, if not what they say."""
+
     @abstractmethod
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """The finding for this moment."""
 
     def pool(self, moments: Sequence[Moment], findings: Sequence[Finding], limits: Thresholds) -> Finding:
         """One finding over the seeds, from what was found of each; a check with a number pools that instead."""
+        if self.pooled_size:
+            return pool_sizes(self, moments, findings, limits)
         return pool_events(moments, findings, limits)
 
 
@@ -249,32 +252,23 @@ def pool_events(moments: Sequence[Moment], findings: Sequence[Finding], limits: 
     elif hit:
         named = f" (but {_seeds(moments, findings)}: {hit[0].message})"
     share = f"{len(hit)} of {len(findings)} seeds ({low:.0%} to {high:.0%} of any), e.g. "
-    says = share if hit and not named else "" if _agree(findings) else "most seeds: "
+    agree = len({(f.outcome, f.message) for f in findings}) == 1
+    says = share if hit and not named else "" if agree else "most seeds: "
     return _together(replace(chosen, message=f"{says}{chosen.message}{named}"), findings, hit)
 
 
-def pool_sizes(
-    moments: Sequence[Moment],
-    findings: Sequence[Finding],
-    limits: Thresholds,
-    *,
-    limit: float,
-    what: str,
-    tip: str = "",
-) -> Finding:
-    """By the geometric mean over seeds of what was found, against a limit that it should not exceed.
-
-    `tip` is what to say where most seeds have one, if not what they say.
-    """
+def pool_sizes(check: RunCheck, moments: Sequence[Moment], findings: Sequence[Finding], limits: Thresholds) -> Finding:
+    """By the geometric mean over seeds of what was found, against a limit that it should not exceed."""
     values = [f.value for f in findings if f.value is not None and f.value > 0]
     if len(findings) == 1 or len(values) < len(findings):
         return pool_events(moments, findings, limits)
+    limit = getattr(limits, check.value_limit)
     low, high = t_bounds([math.log(v) for v in values], confidence=limits.seed_confidence)
     low, high = math.exp(low), math.exp(min(high, 700))
     mean, hit = math.exp(sum(map(math.log, values)) / len(values)), [f for f in findings if f.is_issue]
     said = (
-        f"{what} {amount(mean, 2)} over {len(values)} seeds ({amount(low, 2)} to {amount(high, 2)}, one-sided "
-        f"{limits.seed_confidence:.0%}; limit {amount(limit)})"
+        f"{check.pooled_size} {amount(mean, 2)} over {len(values)} seeds ({amount(low, 2)} to {amount(high, 2)}, "
+        f"one-sided {limits.seed_confidence:.0%}; limit {amount(limit)})"
     )
     if low > limit or len(hit) == len(findings):
         chosen = replace((hit or findings)[0], outcome=Outcome.ISSUE, message=said)
@@ -283,7 +277,7 @@ def pool_sizes(
     else:
         chosen = _most_common([f for f in findings if not f.is_issue] or findings)
         named = f", but {_seeds(moments, findings)}: {hit[0].message}" if hit else ""
-        tip = f"; {tip or chosen.message}" if chosen.outcome == Outcome.TIP else ""
+        tip = f"; {check.pooled_tip or chosen.message}" if chosen.outcome == Outcome.TIP else ""
         calm = chosen.outcome if chosen.outcome == Outcome.TIP else Outcome.PASSED
         chosen = replace(chosen, outcome=calm, message=f"{said}{tip}{named}")
     return replace(_together(chosen, findings, hit), value=mean)
@@ -299,10 +293,6 @@ def _together(chosen: Finding, findings: Sequence[Finding], hit: Sequence[Findin
         seeds_hit=len(hit),
         seeds=len(findings),
     )
-
-
-def _agree(findings: Sequence[Finding]) -> bool:
-    return len({(f.outcome, f.message) for f in findings}) == 1
 
 
 def _most_common(findings: Sequence[Finding]) -> Finding:

@@ -5,14 +5,7 @@ from collections.abc import Sequence
 from creditscope.auditing.checks._check import Check, Finding, MethodCheck, Outcome, RunCheck
 from creditscope.auditing.methods import Method, Moment, accuracies
 from creditscope.auditing.stats import known_mean
-from creditscope.auditing.thresholds import (
-    PUBLISHED_FLOOR,
-    PUBLISHED_GAIN,
-    PUBLISHED_GROWTH,
-    USUAL_GAMMA,
-    Thresholds,
-)
-from creditscope.record import Record
+from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GAIN, PUBLISHED_GROWTH, USUAL_GAMMA, Thresholds
 from creditscope.record.table import comparable_taps, largest_growth
 from creditscope.text import amount, number
 
@@ -25,8 +18,7 @@ def say_value(value: float | None) -> str:
 class _OneNumber(Check):
     """Fires or does not by one number, without an interval."""
 
-    line = "credit"
-    kind = "published"
+    line, kind = "credit", "published"
 
     def weigh(self, fires: bool | None, value: float | None) -> Finding:
         """An issue if it fires; a number that was not measured decides nothing."""
@@ -57,7 +49,6 @@ class Accuracy(_OneMoment):
     traced = False
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
-        """Issue at chance or below."""
         accuracy, chance = moment.snapshot.accuracy, moment.facts.chance
         if chance is None:
             return self.finding(Outcome.NOT_APPLICABLE, "the targets are not classes", value=accuracy)
@@ -71,7 +62,6 @@ class AccuracyAndCosine(_OneMoment):
     traced = False
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
-        """Issue if either fails."""
         gamma, alone = moment.snapshot.gamma, Accuracy().judge(moment, limits).outcome
         if gamma is None or gamma <= USUAL_GAMMA:
             return self.weigh(None if gamma is None else True, gamma)
@@ -84,7 +74,6 @@ class PublishedGrowth(_OneMoment):
     code, title = f"growth > {PUBLISHED_GROWTH:g}", "a block overwrites the stream"
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
-        """Issue above the limit."""
         if not comparable_taps(moment.facts):
             return self.not_applicable("no residual tap has the shape of the tap before it")
         largest = largest_growth(moment.facts, moment.snapshot)
@@ -97,7 +86,6 @@ class PublishedFloor(_OneMoment):
     code, title = f"‖g_L‖ < {number(PUBLISHED_FLOOR, 'g')}", "the gradient collapses"
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
-        """Issue under the floor."""
         top = moment.snapshot.taps.g_norm[-1]
         return self.weigh(None if top is None else top < PUBLISHED_FLOOR, top)
 
@@ -122,13 +110,8 @@ class PublishedStability(_OneNumber, MethodCheck):
     decides = False
 
     def judge(self, method: Method, limits: Thresholds) -> Finding:
-        """The number alone."""
-        return self.weigh(None, known_mean(map(_drift, method.runs.values())))
-
-
-def _drift(record: Record) -> float | None:
-    values = record.last.taps.drift
-    return known_mean(values[tap] for tap in record.facts.gamma_taps) if values else None
+        drifts = [(r.last.taps.drift, r.facts.gamma_taps) for r in method.runs.values()]
+        return self.weigh(None, known_mean(known_mean(one[tap] for tap in taps) for one, taps in drifts if one))
 
 
 USUAL: dict[str, RunCheck] = {"accuracy": Accuracy(), "accuracy and cosine": AccuracyAndCosine()}

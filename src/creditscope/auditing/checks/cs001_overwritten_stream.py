@@ -1,9 +1,6 @@
 """CS001, a block overwrites the stream: RMS(h_l) / RMS(h_{l−1}) at residual taps of equal shape."""
 
-from collections.abc import Sequence
-
 from creditscope.auditing.checks import Finding, Moment, RunCheck, Thresholds, register_check
-from creditscope.auditing.checks._check import pool_sizes
 from creditscope.auditing.thresholds import PUBLISHED_GROWTH
 from creditscope.record.table import comparable_taps, growths
 from creditscope.text import amount, name_all
@@ -13,10 +10,8 @@ from creditscope.text import amount, name_all
 class OverwrittenStream(RunCheck):
     """Issue above the growth limit; a block that nearly erases the stream is a tip."""
 
-    code = "CS001"
-    title = "a block overwrites the stream"
-    line = "credit"
-    value_is = "largest growth over one block"
+    code, title, line = "CS001", "a block overwrites the stream", "credit"
+    value_is = pooled_size = "largest growth over one block"
     value_limit = "growth"
     when = "RMS of the stream grows more than {growth:g}-fold over one block"
     why = (
@@ -28,15 +23,9 @@ class OverwrittenStream(RunCheck):
         "If credit is normalised (`--credit-norm sample` or `batch`), try without: normalisation removes the fixed "
         "point that a penalty has."
     )
-
     sufficient = False
 
-    def pool(self, moments: Sequence[Moment], findings: Sequence[Finding], limits: Thresholds) -> Finding:
-        """By the mean logarithm of the largest growth."""
-        return pool_sizes(moments, findings, limits, limit=limits.growth, what="largest growth over one block")
-
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
-        """The largest growth decides."""
         facts, snapshot = moment.facts, moment.snapshot
         if not any(facts.residual):
             return self.not_applicable(
@@ -49,15 +38,15 @@ class OverwrittenStream(RunCheck):
         if not found:
             return self.skipped("the states have no finite size at neighbouring taps")
         tap, worst = max(found.items(), key=lambda item: item[1])
-        published = worst > PUBLISHED_GROWTH
+        others = {"value": worst, "published": worst > PUBLISHED_GROWTH}
         said = f"tap {tap} ({facts.taps[tap]}) is {amount(worst)} times the size of the tap before it"
         if worst > limits.growth:
-            return self.issue(f"{said}; the limit is {limits.growth:g}", value=worst, published=published)
+            return self.issue(f"{said}; the limit is {limits.growth:g}", **others)
         unknown = [tap for tap in comparable if tap not in found]
         if unknown:
             return self.skipped(f"the growth has no finite value at {name_all('tap', unknown)}")
         low, least = min(found.items(), key=lambda item: item[1])
         if least * limits.growth < 1:
             shrinks = f"tap {low} shrinks the stream {amount(1 / least)}-fold" if least else ""
-            return self.tip(shrinks or f"the stream is zero at tap {low}", value=worst, published=published)
-        return self.passed(f"largest growth over one block {amount(worst)}", value=worst, published=published)
+            return self.tip(shrinks or f"the stream is zero at tap {low}", **others)
+        return self.passed(f"largest growth over one block {amount(worst)}", **others)

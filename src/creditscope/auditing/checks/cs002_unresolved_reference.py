@@ -1,23 +1,15 @@
 """CS002, reference unresolved: the exact gradient drowns in rounding, or most rows have no error left."""
 
-from collections.abc import Sequence
-
 from creditscope.auditing.checks import Finding, Moment, RunCheck, Thresholds, register_check
-from creditscope.auditing.checks._check import pool_sizes
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
-from creditscope.record import Snapshot
 from creditscope.text import amount, name_all
-
-UNDER_FLOOR = "so it is resolved, although ‖g_L‖ is under the published floor in most seeds"
 
 
 @register_check("cs002_unresolved_reference")
 class UnresolvedReference(RunCheck):
     """Judged by recomputation in float64, not by size; the published floor on size is a tip."""
 
-    code = "CS002"
-    title = "reference gradient unresolved"
-    line = "reference"
+    code, title, line = "CS002", "reference gradient unresolved", "reference"
     value_is = "worst g_noise over the taps"
     value_limit = "noise"
     when = "the reference drowns in rounding, or most rows have no error left"
@@ -26,10 +18,8 @@ class UnresolvedReference(RunCheck):
         "Measure in float64 (`--precision float64`), or evaluate on rows that are not fitted yet (an earlier snapshot)."
     )
 
-    def pool(self, moments: Sequence[Moment], findings: Sequence[Finding], limits: Thresholds) -> Finding:
-        """By the mean logarithm of the worst noise; rows without error are an event."""
-        what = "rounding noise of the gradient at worst"
-        return pool_sizes(moments, findings, limits, limit=limits.noise, what=what, tip=UNDER_FLOOR)
+    pooled_size = "rounding noise of the gradient at worst"
+    pooled_tip = "so it is resolved, although ‖g_L‖ is under the published floor in most seeds"
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         """Noise first, then rows without error, then the published floor."""
@@ -42,7 +32,9 @@ class UnresolvedReference(RunCheck):
                 published=published,
             )
         if not any(snapshot.taps.rows_used):
-            return self.issue(_without_gradients(snapshot), published=published)
+            lost = [tap for tap, size in enumerate(snapshot.taps.h_norm) if size is None]
+            why = f"the state is not finite at {name_all('tap', lost)}: the net has diverged"
+            return self.issue(why if lost else "no row has a finite gradient at any tap", published=published)
         noise = {tap: value for tap, value in enumerate(snapshot.taps.g_noise) if value is not None}
         if not noise and facts.precision == "float64":
             return self.not_applicable("the run is in float64 already; there is nothing finer to compare with")
@@ -52,25 +44,14 @@ class UnresolvedReference(RunCheck):
             why = [note for note in snapshot.notes if note.startswith("g_noise")]
             return self.skipped("; ".join(why) or f"g_noise was not measured ({remedy})")
         tap, worst = max(noise.items(), key=lambda item: item[1])
+        others = {"value": worst, "published": published}
         said = f"rounding noise {amount(worst, 2)} of the gradient at worst (tap {tap})"
         if worst > limits.noise:
-            return self.issue(f"{said}; the limit is {limits.noise:g}", value=worst, published=published)
+            return self.issue(f"{said}; the limit is {limits.noise:g}", **others)
         unknown = [tap for tap in range(len(facts.taps)) if tap not in noise]
         if unknown:
             return self.skipped(f"no usable rows at {name_all('tap', unknown)}")
         if top is not None and top < limits.floor:
             floor = "the published floor" if published else f"a floor of {amount(limits.floor)}"
-            return self.tip(
-                f"{said}, so it is resolved, although ‖g_L‖ = {amount(top, 2)} is under {floor}",
-                value=worst,
-                published=published,
-            )
-        return self.passed(said, value=worst, published=published)
-
-
-def _without_gradients(snapshot: Snapshot) -> str:
-    """Why there is no gradient at any tap: a net that has diverged has states that are no numbers."""
-    lost = [tap for tap, size in enumerate(snapshot.taps.h_norm) if size is None]
-    if lost:
-        return f"the state is not finite at {name_all('tap', lost)}: the net has diverged"
-    return "no row has a finite gradient at any tap"
+            return self.tip(f"{said}, so it is resolved, although ‖g_L‖ = {amount(top, 2)} is under {floor}", **others)
+        return self.passed(said, **others)

@@ -8,9 +8,7 @@ from creditscope.text import number
 class OneDirection(RunCheck):
     """(‖Σg‖² − Σ‖g‖²)/((n−1)Σ‖g‖²) per tap; normal early in training and under class imbalance, so never an issue."""
 
-    code = "CS003"
-    title = "one direction for all rows"
-    line = "reference"
+    code, title, line = "CS003", "one direction for all rows", "reference"
     value_is = "largest `common` over the taps"
     value_limit = "common"
     when = "more than {common:g} of the reference is one direction for all rows: a tip"
@@ -26,14 +24,12 @@ class OneDirection(RunCheck):
     advisory = True
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
-        """The largest share over the taps decides."""
         shares = {tap: share for tap, share in enumerate(moment.snapshot.taps.common) if share is not None}
         if not shares:
             return self.skipped(f"common was not measured ({moment.remedy()})")
         tap, most = max(shares.items(), key=lambda item: item[1])
         said = f"{number(most, '.2f')} of the gradient at tap {tap} is one direction shared by all rows"
         if most > limits.common:
-            return self.tip(
-                f"{said}, above {limits.common:g}: a cosine there can come from that one direction", value=most
-            )
+            above = f"above {limits.common:g}: a cosine there can come from that one direction"
+            return self.tip(f"{said}, {above}", value=most)
         return self.passed(f"at most {said}", value=most)

@@ -1,7 +1,7 @@
 """CS004, depth not used: accuracy over the better frozen baseline, paired over seeds."""
 
 from creditscope.auditing.checks import Finding, Method, MethodCheck, Thresholds, register_check
-from creditscope.auditing.depth import DepthUse, use_of_depth
+from creditscope.auditing.depth import use_of_depth
 from creditscope.auditing.methods import accuracies
 from creditscope.auditing.stats import t_bounds
 from creditscope.auditing.thresholds import PUBLISHED_GAIN
@@ -12,9 +12,7 @@ from creditscope.text import count, number, points
 class DepthNotUsed(MethodCheck):
     """Δ = accuracy − the better of own-rule frozen and BP-frozen; a bound decides, not a mean."""
 
-    code = "CS004"
-    title = "depth not used"
-    line = "depth"
+    code, title, line = "CS004", "depth not used", "depth"
     value_is = "accuracy over the better frozen baseline"
     value_limit = "depth_gain"
     when = (
@@ -31,7 +29,7 @@ class DepthNotUsed(MethodCheck):
     )
 
     def judge(self, method: Method, limits: Thresholds) -> Finding:
-        """Passed, issue or undecided by the one-sided bounds of Δ against the gain that counts."""
+        """A method that is worse than frozen fails on any task; whether depth helps is asked where it helps BP."""
         if method.random_targets:
             return self.not_applicable("random targets: accuracy cannot show use of depth")
         if not method.facts.trainer:
@@ -40,17 +38,12 @@ class DepthNotUsed(MethodCheck):
             )
         if method.facts.blocks < 1:
             return self.not_applicable("no block lies between the first tap and the last")
-        missing = _missing(method, limits)
-        if missing:
+        if missing := _missing(method, limits):
             return self.skipped(missing)
         found, fewest = use_of_depth(method), max(limits.seeds, 2)
         if found is None or len(found.seeds) < fewest:
             there = len(found.seeds) if found else 0
             return self.skipped(f"{there} seeds have all baselines, needs {fewest:g}: add --baselines")
-        return self._decide(found, limits)
-
-    def _decide(self, found: DepthUse, limits: Thresholds) -> Finding:
-        """A method that is worse than frozen fails on any task; whether depth helps is asked where it helps BP."""
         low, high = t_bounds(found.gains, confidence=limits.depth_confidence)
         shown = found.share is not None and found.bp_gain >= limits.task_gain
         share = f", {number(found.share, '.0%')} of BP's gain" if shown else ""
@@ -58,7 +51,7 @@ class DepthNotUsed(MethodCheck):
             f"{points(found.gain)} pp over the {found.baseline} baseline ({points(low)} to {points(high)}, "
             f"one-sided {limits.depth_confidence:.0%} t bounds, n = {len(found.seeds)}){share}"
         )
-        others = {"value": found.gain, "published": sum(found.own_gains) / len(found.own_gains) < PUBLISHED_GAIN}
+        others = {"value": found.gain, "published": found.own_gain < PUBLISHED_GAIN}
         if high < -limits.depth_loss:
             return self.issue(f"{said}: worse than with frozen blocks", **others)
         if found.bp_gain < limits.task_gain:

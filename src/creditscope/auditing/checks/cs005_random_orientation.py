@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from creditscope.auditing.checks import Finding, Moment, SeedsCheck, Thresholds, register_check
+from creditscope.auditing.checks import MOST, Finding, Moment, SeedsCheck, Thresholds, register_check
 from creditscope.auditing.stats import known_mean
 from creditscope.auditing.tap_credit import (
     TapAnswer,
@@ -16,17 +16,12 @@ from creditscope.auditing.tap_credit import (
 )
 from creditscope.text import first_few, name_all, number
 
-MOST = 6
-"""Taps that a message gives the numbers of."""
-
 
 @register_check("cs005_random_orientation")
 class RandomOrientation(SeedsCheck):
     """Three answers: every tap carries credit, some tap decidedly does not, or the seeds do not tell."""
 
-    code = "CS005"
-    title = "credit is not aligned with the gradient"
-    line = "credit"
+    code, title, line = "CS005", "credit is not aligned with the gradient", "credit"
     value_is = "lowest mean cosine over the block taps without exact credit"
     value_limit = "alignment"
     when = "the upper bound of a tap's mean cosine over seeds is below δ = {alignment:g} (Holm)"
@@ -41,29 +36,22 @@ class RandomOrientation(SeedsCheck):
     )
 
     def judge(self, moments: Sequence[Moment], limits: Thresholds) -> Finding:
-        """Taps that are declared exact first; then the others, the stem apart."""
         facts = moments[0].facts
-        lost = cut_off_taps(moments)
-        if lost:
+        if lost := cut_off_taps(moments):
             return self.skipped(f"no gradient arrives at {name_all('tap', lost)}")
         wrong = {tap: cos for tap in facts.exact_taps if (cos := _least_cos(moments, tap)) < limits.exact_cos}
         if wrong:
-            said = [f"{tap} ({number(cos, '+.3f')})" for tap, cos in wrong.items()]
-            noun = "tap" if len(said) == 1 else "taps"
-            return self.issue(f"declared exact, but measured otherwise: {noun} {first_few(said, MOST)}", value=0.0)
+            said = _taps([f"{tap} ({number(cos, '+.3f')})" for tap, cos in wrong.items()])
+            return self.issue(f"declared exact, but measured otherwise: {said}", value=0.0)
         if facts.rule.approximates != "gradient":
             return self.not_applicable(not_about_gradients(moments) or "")
-        taps = asked_taps(facts)
+        taps, stem = asked_taps(facts), _about_stem(moments, limits)
         if not taps:
-            stem = _about_stem(moments, limits)
             return self.passed(f"credit is the gradient at every block tap (cosine at least {limits.exact_cos}){stem}")
         answers = judge_taps(moments, taps, limits)
         if isinstance(answers, str):
             return self.skipped(answers)
-        return self._decide(answers, moments, limits)
-
-    def _decide(self, answers: list[TapAnswer], moments: Sequence[Moment], limits: Thresholds) -> Finding:
-        lowest, stem = min(a.cos.mean for a in answers), _about_stem(moments, limits)
+        lowest = min(a.cos.mean for a in answers)
         below, open_taps = ([a for a in answers if a.answer == answer] for answer in ("below", "open"))
         delta = f"δ = {limits.alignment:g}"
         if below:
@@ -77,7 +65,7 @@ class RandomOrientation(SeedsCheck):
         return self.passed(f"{named}: {_taps(answers)}{power}{stem}", value=lowest)
 
 
-def _taps(answers: Sequence[TapAnswer]) -> str:
+def _taps(answers: Sequence[TapAnswer | str]) -> str:
     return f"{'tap' if len(answers) == 1 else 'taps'} {first_few([str(a) for a in answers], MOST)}"
 
 

@@ -12,9 +12,7 @@ from creditscope.text import name_all, number
 class HiddenLayers(SeedsCheck):
     """A positive Γ can come from one tap, or from the tap that is handed the gradient."""
 
-    code = "CS006"
-    title = "the mean cosine hides the layers"
-    line = "credit"
+    code, title, line = "CS006", "the mean cosine hides the layers", "credit"
     value_is = "share of block taps that carry credit"
     value_limit = "hidden_share"
     when = "Γ is above chance, but at most half of its taps carry credit"
@@ -24,15 +22,12 @@ class HiddenLayers(SeedsCheck):
 
     def judge(self, moments: Sequence[Moment], limits: Thresholds) -> Finding:
         """Counts what CS005 finds of the taps of Γ without exact credit."""
-        facts = moments[0].facts
-        reason = not_about_gradients(moments)
-        if reason:
+        if reason := not_about_gradients(moments):
             return self.not_applicable(reason)
-        taps = asked_taps(facts)
-        if len(taps) < max(limits.hidden_taps, 1):
-            return self.not_applicable(
-                f"{len(taps)} block taps without exact credit, the question needs {limits.hidden_taps:g}"
-            )
+        taps = asked_taps(moments[0].facts)
+        of_taps, needed = f"{len(taps)} block taps without exact credit", limits.hidden_taps
+        if len(taps) < max(needed, 1):
+            return self.not_applicable(f"{of_taps}, the question needs {needed:g}")
         snapshots = [m.snapshot for m in moments]
         known = [(s.gamma, s.gamma_null_sd) for s in snapshots if s.gamma is not None and s.gamma_null_sd]
         if len(known) < len(snapshots):
@@ -49,15 +44,9 @@ class HiddenLayers(SeedsCheck):
         if mean <= z_limit(limits.orientation) * null or mean < limits.alignment:
             return self.passed(f"{gamma} does not look informative itself, so it hides nothing", value=share)
         if (len(carrying) + len(unclear)) / len(taps) <= limits.hidden_share:
-            return self.issue(
-                f"{gamma} looks informative, but {name_all('tap', below)} of {len(taps)} block taps without exact "
-                "credit carry too little",
-                value=share,
-            )
+            said = f"{name_all('tap', below)} of {of_taps} carry too little"
+            return self.issue(f"{gamma} looks informative, but {said}", value=share)
         if share <= limits.hidden_share:
-            return self.undecided(
-                f"{gamma} looks informative, but of {len(taps)} block taps without exact credit {len(carrying)} "
-                f"certainly carry it; {name_all('tap', unclear)} may",
-                value=share,
-            )
+            said = f"of {of_taps} {len(carrying)} certainly carry it; {name_all('tap', unclear)} may"
+            return self.undecided(f"{gamma} looks informative, but {said}", value=share)
         return self.passed(f"{len(carrying)} of {len(taps)} block taps carry credit", value=share)

@@ -1,7 +1,6 @@
 """CS007, weight gradients vanish: all elements exactly zero, or a float32 norm that underflows (told apart)."""
 
 from creditscope.auditing.checks import Finding, Moment, RunCheck, Thresholds, register_check
-from creditscope.record import Facts
 from creditscope.text import first_few
 
 NAMED = 3
@@ -12,9 +11,7 @@ NAMED = 3
 class VanishingWeightGradients(RunCheck):
     """Speaks of the rule's gradient on the last training batch, and of BP's on the snapshot's rows."""
 
-    code = "CS007"
-    title = "weight gradients vanish"
-    line = "reference"
+    code, title, line = "CS007", "weight gradients vanish", "reference"
     when = "a weight gets no gradient, or one whose norm underflows"
     why = "A weight that is told nothing learns nothing, and a printed norm of 0.0 is often only an underflow."
     remedy = (
@@ -38,8 +35,9 @@ class VanishingWeightGradients(RunCheck):
             ("BP's gradient", weights.exact_all_zero, weights.exact_underflow),
         ):
             for what, flags in (("is exactly zero", zero), ("is not zero but its float32 norm underflows", underflow)):
-                if weights_hit := self._names(facts, flags):
-                    whose.setdefault(f"{what} for {first_few(weights_hit, NAMED)}", []).append(name)
+                hit = [w.name for w, flag in zip(facts.weights, flags, strict=True) if flag and w.role != "unused"]
+                if hit:
+                    whose.setdefault(f"{what} for {first_few(hit, NAMED)}", []).append(name)
         if whose:
             owners = {what: names[0] if len(names) == 1 else f"{names[0]}, and BP's," for what, names in whose.items()}
             said = "; ".join(f"{owner} {what}" for what, owner in owners.items())
@@ -51,7 +49,3 @@ class VanishingWeightGradients(RunCheck):
         if unused:
             return self.tip(f"{said}, but nothing reaches {first_few(unused, NAMED)}: detached, or not used")
         return self.passed(said)
-
-    @staticmethod
-    def _names(facts: Facts, flags: tuple[int | None, ...]) -> list[str]:
-        return [w.name for w, flag in zip(facts.weights, flags, strict=True) if flag and w.role != "unused"]

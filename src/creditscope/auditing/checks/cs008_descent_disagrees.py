@@ -24,9 +24,7 @@ NO_MORE = "no more than a random orientation"
 class DescentDisagrees(SeedsCheck):
     """Descent is the independent witness: what a step along the credit does to the loss, not where it points."""
 
-    code = "CS008"
-    title = "alignment and descent disagree"
-    line = "credit"
+    code, title, line = "CS008", "alignment and descent disagree", "credit"
     value_is = "taps at which cosine and descent disagree"
     when = "cosine and descent contradict each other at a tap, by the bounds of both"
     why = (
@@ -41,13 +39,11 @@ class DescentDisagrees(SeedsCheck):
     sufficient = False
 
     def compared_with(self, facts: Facts, limits: Thresholds) -> str:
-        """One tap is enough."""
         return "0 taps"
 
     def judge(self, moments: Sequence[Moment], limits: Thresholds) -> Finding:
         """A tap that carries credit must lower the loss more than its null; one that is opposed must not."""
-        reason = not_about_gradients(moments)
-        if reason:
+        if reason := not_about_gradients(moments):
             return self.not_applicable(reason)
         answers = judge_taps(moments, asked_taps(moments[0].facts), limits)
         if isinstance(answers, str):
@@ -62,16 +58,14 @@ class DescentDisagrees(SeedsCheck):
         unknown = [tap for tap, found in beyond.items() if found is None]
         if unknown:
             return self.skipped(f"no descent with a null at {name_all('tap', unknown)}")
-        return self._decide(answers, {tap: found for tap, found in beyond.items() if found}, single=len(moments) == 1)
-
-    def _decide(self, answers: Sequence[TapAnswer], beyond: dict[int, Estimate], *, single: bool) -> Finding:
+        beyond = {tap: found for tap, found in beyond.items() if found}
         idle = [a for a in answers if a.answer == "carries" and beyond[a.tap].high <= 0]
         opposed = [a for a in answers if a.opposed and beyond[a.tap].low > 0]
         unclear = [a for a in answers if a.answer == "carries" and beyond[a.tap].low <= 0 < beyond[a.tap].high]
         said = [f"credit at {_tap(a, beyond)} is aligned but lowers the loss {NO_MORE}" for a in idle]
         said += [f"credit at {_tap(a, beyond)} lowers the loss against its alignment" for a in opposed]
         if said:
-            answer = self.undecided if single else self.issue
+            answer = self.undecided if len(moments) == 1 else self.issue
             return answer("; ".join(said), value=float(len(said)))
         if unclear:
             taps = [f"credit at {_tap(a, beyond)} is aligned; whether it lowers the loss is open" for a in unclear]
@@ -84,52 +78,43 @@ class DescentDisagrees(SeedsCheck):
 
 
 def _tap(answer: TapAnswer, beyond: dict[int, Estimate]) -> str:
-    found = beyond[answer.tap]
-    descent = f"{number(found.mean, '+.3f')} [{number(found.low, '+.3f')}, {number(found.high, '+.3f')}]"
     name = "cos" if answer.weighted else "β"
-    return f"tap {answer.tap} ({name} {answer.cos}; descent less its null {descent})"
+    return f"tap {answer.tap} ({name} {answer.cos}; descent less its null {beyond[answer.tap]})"
 
 
 def rank_notes(methods: Sequence[Method]) -> list[str]:
     """One sentence per setting in which cosine and descent rank methods differently, and the seeds resolve it."""
     notes = []
     for setting in dict.fromkeys(m.setting for m in methods):
-        scored = [m for m in methods if m.setting == setting and _is_scored(m)]
-        notes += [f"{setting}: {note}" for note in [_swapped_pairs(scored)] if note]
+        scored = [m for m in methods if m.setting == setting and _by_seed(m, "descent")]
+        swapped = "; ".join(filter(None, (_swapped(*pair) for pair in combinations(scored, 2))))
+        if swapped:
+            notes.append(f"{setting}: cosine and descent rank the methods differently (CS008): {swapped}")
     return notes
 
 
-def _swapped_pairs(methods: Sequence[Method]) -> str:
-    """The pairs that change places by intervals that leave out zero."""
-    cos, descent = ([_by_seed(m, name) for m in methods] for name in ("cos", "descent"))
-    swapped = []
-    for i, j in combinations(range(len(methods)), 2):
-        gaps = paired_interval(cos[i], cos[j]), paired_interval(descent[i], descent[j])
-        if gaps[0] is None or gaps[1] is None or gaps[0].mean * gaps[1].mean >= 0 or not all(map(_resolved, gaps)):
-            continue
-        higher, lower = (i, j) if gaps[0].mean > 0 else (j, i)
-        swapped.append(
-            f"by cosine {methods[higher].label} is above {methods[lower].label}, by descent below it ("
-            f"n = {gaps[0].n}; Δcos {abs(gaps[0].mean):.3f}, Δdescent {number(-abs(gaps[1].mean), '.3f')}, paired)"
-        )
-    return f"cosine and descent rank the methods differently (CS008): {'; '.join(swapped)}" if swapped else ""
-
-
-def _is_scored(method: Method) -> bool:
-    facts = method.facts
-    return facts.rule.approximates == "gradient" and bool(asked_taps(facts)) and bool(_by_seed(method, "descent"))
+def _swapped(one: Method, other: Method) -> str:
+    """How two methods change places, by intervals that leave out zero."""
+    cos, descent = (paired_interval(_by_seed(one, name), _by_seed(other, name)) for name in ("cos", "descent"))
+    if cos is None or descent is None or cos.mean * descent.mean >= 0 or not (_resolved(cos) and _resolved(descent)):
+        return ""
+    higher, lower = (one, other) if cos.mean > 0 else (other, one)
+    return (
+        f"by cosine {higher.label} is above {lower.label}, by descent below it (n = {cos.n}; "
+        f"Δcos {abs(cos.mean):.3f}, Δdescent {number(-abs(descent.mean), '.3f')}, paired)"
+    )
 
 
 def _by_seed(method: Method, name: str) -> dict[int, float]:
     """Mean over the block taps without exact credit, by seed; seeds that lack a value are left out."""
-    found = {}
+    found, taps = {}, asked_taps(method.facts) if method.facts.rule.approximates == "gradient" else []
     for seed, record in method.runs.items():
         series = getattr(record.last.taps, name) if record.provenance.status != "diverged" else ()
-        values = [series[tap] for tap in asked_taps(method.facts)] if series else []
+        values = [series[tap] for tap in taps] if series else []
         if values and None not in values:
             found[seed] = sum(values) / len(values)
     return found
 
 
-def _resolved(gap: Interval | None) -> bool:
-    return gap is not None and gap.low is not None and gap.high is not None and (gap.low > 0 or gap.high < 0)
+def _resolved(gap: Interval) -> bool:
+    return gap.low is not None and gap.high is not None and (gap.low > 0 or gap.high < 0)

@@ -3,7 +3,7 @@
 from creditscope.auditing.checks import Finding, Moment, RunCheck, Thresholds, register_check
 from creditscope.auditing.checks.cs007_vanishing_weight_gradients import VanishingWeightGradients
 from creditscope.auditing.stats import share_bounds
-from creditscope.record import Facts, Snapshot
+from creditscope.record import Facts
 from creditscope.text import name_all
 
 
@@ -11,9 +11,7 @@ from creditscope.text import name_all
 class InformationWithoutGradient(RunCheck):
     """Asked only where CS007 fires: is the forward pass dead too, or only the way back?"""
 
-    code = "CS009"
-    title = "information without gradient"
-    line = "depth"
+    code, title, line = "CS009", "information without gradient", "depth"
     value_is = "best probe at a middle tap"
     when = "weight gradients vanish, yet a probe reads the classes off a middle layer"
     why = (
@@ -28,7 +26,6 @@ class InformationWithoutGradient(RunCheck):
     sufficient = False
 
     def compared_with(self, facts: Facts, limits: Thresholds) -> str:
-        """The larger of two bars; the bound of the probe must be above it."""
         return f"{(facts.best_constant or 0.0) + limits.probe_gain:.3f}, untrained probe"
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
@@ -38,7 +35,7 @@ class InformationWithoutGradient(RunCheck):
             return self.not_applicable("CS007 does not fire: the weights get a gradient")
         if facts.best_constant is None:
             return self.not_applicable("the targets are not classes")
-        taps = middle_taps(facts)
+        taps = list(facts.gamma_taps[:-1])  # the last the head reads itself
         if not taps:
             return self.not_applicable("no tap lies between the first block and the head")
         if not snapshot.tap_probe:
@@ -48,11 +45,11 @@ class InformationWithoutGradient(RunCheck):
         taps = [tap for tap in taps if tap not in snapshot.constant_taps]
         if not taps:
             return self.passed("every middle layer is the same for all rows: the forward pass is dead, too")
-        rows = probe_rows(snapshot) or facts.test_rows or snapshot.rows_covered
+        of_layers = snapshot.layers.probe_rows if snapshot.layers else 0
+        rows = snapshot.probe_rows or of_layers or facts.test_rows or snapshot.rows_covered
         after, before = snapshot.tap_probe, moment.untrained.tap_probe
-        known = [tap for tap in taps if after[tap] is not None and before[tap] is not None]
-        probes = {tap: probe for tap in known if (probe := after[tap]) is not None}
-        lost = [tap for tap in taps if tap not in known]
+        probes = {tap: probe for tap in taps if (probe := after[tap]) is not None and before[tap] is not None}
+        lost = [tap for tap in taps if tap not in probes]
         missing = self.skipped(f"no probe, trained or untrained, at {name_all('tap', lost)}")
         if not probes:
             return missing
@@ -71,13 +68,3 @@ class InformationWithoutGradient(RunCheck):
         if lost:
             return missing
         return self.passed(f"{said}: no more than chance or the untrained net has", value=probes[tap])
-
-
-def middle_taps(facts: Facts) -> list[int]:
-    """Block taps but the last, which the head reads itself."""
-    return list(facts.gamma_taps[:-1])
-
-
-def probe_rows(snapshot: Snapshot) -> int:
-    """Test rows behind the probes; 0 if it is not said."""
-    return snapshot.probe_rows or (snapshot.layers.probe_rows if snapshot.layers else 0)

@@ -12,9 +12,7 @@ from creditscope.record import Facts
 class AtChance(RunCheck):
     """Of one run by the exact binomial bounds over the test rows, over seeds by those of the mean."""
 
-    code = "CS010"
-    title = "accuracy at chance"
-    line = "depth"
+    code, title, line = "CS010", "accuracy at chance", "depth"
     value_is = "accuracy"
     when = "the upper bound of accuracy is less than {chance_gain:g} above the best constant guess"
     why = "Alignment of a net that has learnt nothing is no evidence."
@@ -22,11 +20,9 @@ class AtChance(RunCheck):
     sufficient = False
 
     def compared_with(self, facts: Facts, limits: Thresholds) -> str:
-        """The lower bound must be above it; the upper one tells that it has learnt nothing."""
         return f"best constant {facts.best_constant:.3f} + {limits.chance_gain:g}"
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
-        """Compared with always naming the most frequent class."""
         facts, snapshot = moment.facts, moment.snapshot
         if facts.best_constant is None:
             return self.not_applicable("the targets are not classes")

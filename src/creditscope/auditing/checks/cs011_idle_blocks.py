@@ -1,21 +1,16 @@
 """CS011, blocks that learned nothing: accuracy lost when one block alone is put back to where it began."""
 
-from creditscope.auditing.checks import Finding, Method, MethodCheck, Thresholds, register_check
+from creditscope.auditing.checks import MOST, Finding, Method, MethodCheck, Thresholds, register_check
 from creditscope.auditing.depth import TrainedDepth, rewound_blocks, trained_depth
 from creditscope.record import Facts
 from creditscope.text import count, first_few, points
-
-MOST = 6
-"""Blocks that a message gives the numbers of."""
 
 
 @register_check("cs011_idle_blocks")
 class IdleBlocks(MethodCheck):
     """Trained depth, an interval, against BP's: it measures dependence, so passing it is no evidence of benefit."""
 
-    code = "CS011"
-    title = "blocks that learned nothing"
-    line = "depth"
+    code, title, line = "CS011", "blocks that learned nothing", "depth"
     value_is = "fewest blocks whose training the net depends on"
     when = "the net depends on fewer than half as many trained blocks as BP's"
     why = (
@@ -29,11 +24,9 @@ class IdleBlocks(MethodCheck):
     sufficient = False
 
     def compared_with(self, facts: Facts, limits: Thresholds) -> str:
-        """What BP's trained depth is on the same setting is in the message."""
         return f"{limits.trained_share:g} of BP's"
 
     def judge(self, method: Method, limits: Thresholds) -> Finding:
-        """Both ends of the rule's trained depth against half of BP's."""
         facts = method.facts
         if method.random_targets:
             return self.not_applicable("random targets: there is no accuracy to lose")
@@ -44,7 +37,9 @@ class IdleBlocks(MethodCheck):
         if not facts.trainer and rewound_blocks(method.first.last):
             return self._one_run(method, limits)
         if not any(rewound_blocks(record.last) for record in method.whole):
-            return self.skipped(f"no block was put back ({_remedy(method)})")
+            watch = "watch(…, initial=) takes the state dict before training"
+            watch += ", and snapshots of tier standard put blocks back"
+            return self.skipped(f"no block was put back ({'run it again' if facts.trainer else watch})")
         like_it = method.penalised_bp or method.bp
         own, bp = trained_depth(method.whole, limits), trained_depth(list(like_it.values()), limits)
         if own is None:
@@ -84,9 +79,3 @@ def _blocks(found: TrainedDepth) -> str:
     idle = f"; idle: {first_few([str(tap) for tap in found.idle], MOST)}" if found.idle else ""
     costs = [f"{block.tap} ({points(block.mean)} pp)" for block in found.blocks]
     return f"accuracy lost by tap: {first_few(costs, MOST)}{idle}"
-
-
-def _remedy(method: Method) -> str:
-    if method.facts.trainer:
-        return "run it again"
-    return "watch(…, initial=) takes the state dict before training, and snapshots of tier standard put blocks back"

@@ -2,21 +2,16 @@
 
 from collections.abc import Sequence
 
-from creditscope.auditing.checks import Finding, Moment, SeedsCheck, Thresholds, register_check
+from creditscope.auditing.checks import MOST, Finding, Moment, SeedsCheck, Thresholds, register_check
 from creditscope.auditing.tap_credit import descent_estimate
 from creditscope.text import first_few, name_all, number
-
-MOST = 6
-"""Stages that a message gives the numbers of."""
 
 
 @register_check("cs012_updates_do_not_descend")
 class UpdatesDoNotDescend(SeedsCheck):
     """Alignment must not be asked of a rule with another aim, but its updates must still lower the loss."""
 
-    code = "CS012"
-    title = "updates do not lower the loss"
-    line = "credit"
+    code, title, line = "CS012", "updates do not lower the loss", "credit"
     value_is = "smallest share of the gradient's decrease over the trained stages"
     value_limit = "descent_share"
     when = (
@@ -40,11 +35,10 @@ class UpdatesDoNotDescend(SeedsCheck):
         name, share_level, null_level = "descent_stage", limits.alignment_confidence, 1 - limits.orientation
         own = {t: descent_estimate(moments, t, name, over_null=False, confidence=share_level) for t in taps}
         beyond = {t: descent_estimate(moments, t, name, over_null=True, confidence=null_level) for t in taps}
-        unknown = [tap for tap in taps if own[tap] is None or beyond[tap] is None]
-        if unknown:
-            where = name_all("stage", unknown)
-            return self.skipped(f"descent of {where} was not measured ({moments[0].remedy('full')})")
         known = {tap: (a, b) for tap in taps if (a := own[tap]) and (b := beyond[tap])}
+        if len(known) < len(taps):
+            where = name_all("stage", [tap for tap in taps if tap not in known])
+            return self.skipped(f"descent of {where} was not measured ({moments[0].remedy('full')})")
         holds = [t for t, (share, more) in known.items() if share.low >= limits.descent_share and more.low > 0]
         fails = [t for t, (share, _) in known.items() if share.high < limits.descent_share]
         lowest = min(share.mean for share, _ in known.values())
@@ -53,12 +47,7 @@ class UpdatesDoNotDescend(SeedsCheck):
         if len(holds) == len(taps):
             return self.passed(f"{aim}; every stage's own update lowers the loss: stage {said}", value=lowest)
         if len(fails) == len(taps) and len(moments) > 1:
-            limit = number(limits.descent_share, "g")
-            return self.issue(
-                f"{aim}; no stage's own update lowers the loss by {limit} of what the gradient's would: stage {said}",
-                value=lowest,
-            )
-        rest = [tap for tap in taps if tap not in holds]
-        return self.undecided(
-            f"{aim}; {name_all('stage', rest)} of {len(taps)} not shown to lower the loss: stage {said}", value=lowest
-        )
+            what = f"lowers the loss by {number(limits.descent_share, 'g')} of what the gradient's would"
+            return self.issue(f"{aim}; no stage's own update {what}: stage {said}", value=lowest)
+        rest = f"{name_all('stage', [tap for tap in taps if tap not in holds])} of {len(taps)}"
+        return self.undecided(f"{aim}; {rest} not shown to lower the loss: stage {said}", value=lowest)
