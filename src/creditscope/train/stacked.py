@@ -1,8 +1,7 @@
 """The *stacked* engine: many seeds of one spec trained as one, and on CUDA each step replayed as one captured graph.
 
-Parameters, buffers, feedback, optimiser state and what is drawn for an epoch have a seed axis; nets, rules and
-measurements are those of the loop. All that a step reads or writes stays in place on the device (the step's place in
-the epoch and the learning rate too), so that nothing waits for the device within an epoch.
+Nets, rules and measurements are those of the loop. All that a step reads or writes stays in place on the device (the
+step's place in the epoch and the learning rate too), so that nothing waits for the device within an epoch.
 """
 
 import math
@@ -40,8 +39,7 @@ class StackedRun(Run):
     """Runs that differ only in their seed; `spec` is the first of `members`."""
 
     members: tuple[RunSpec, ...] = ()
-    capture: bool = False
-    """Whether to replay the step as a CUDA graph."""
+    capture: bool = False  # whether to replay the step as a CUDA graph
 
     def __post_init__(self) -> None:
         seeds, device = len(self.members), self.device
@@ -234,8 +232,8 @@ def _compare_gradients(run: StackedRun, runs: Sequence[Run]) -> None:
     for seed, single in enumerate(runs):
         alone = _gradients(single)
         error = _norm([together[name][seed] - g for name, g in alone.items()])
-        size = _norm(list(alone.values()))
-        if error > TOLERANCE[run.spec.precision] * size and error > SLACK * _sensitivity(single, alone):
+        allowed = TOLERANCE[run.spec.precision] * _norm(list(alone.values()))
+        if error > allowed and error > SLACK * _sensitivity(single, alone):
             raise CannotStackError(
                 "a seed learns otherwise than alone; is there a tensor in the net or rule that is neither a parameter "
                 "nor a buffer nor feedback?"
