@@ -52,7 +52,7 @@ def run_out(*, epoch: int = 0, seeds: int = 1, error: Exception | None = None) -
     """Of memory, before an epoch, if there are more seeds than so many."""
 
     def fail(run: StackedRun, at: int) -> None:
-        if at == epoch and len(run.members) > seeds:
+        if at == epoch and len(run.specs) > seeds:
             raise error or torch.OutOfMemoryError("CUDA out of memory.")
 
     return fail

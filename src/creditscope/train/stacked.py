@@ -16,7 +16,6 @@ from creditscope.losses import RowErrors, errors_function
 from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import LastStep
 from creditscope.nets._dropout import HashDropout
-from creditscope.record.spec import RunSpec
 from creditscope.rules import AppliedTapRule, feedback_state
 from creditscope.stack import Batch, StackedNet
 from creditscope.train.data import EpochPlan
@@ -36,13 +35,12 @@ class CannotStackError(CreditscopeError):
 
 @dataclass
 class StackedRun(Run):
-    """Runs that differ only in their seed; `spec` is the first of `members`."""
+    """Runs that differ only in their seed."""
 
-    members: tuple[RunSpec, ...] = ()
     capture: bool = False  # whether to replay the step as a CUDA graph
 
     def __post_init__(self) -> None:
-        seeds, device = len(self.members), self.device
+        seeds, device = len(self.specs), self.device
         self._place = torch.zeros(1, dtype=torch.int64, device=device)
         self._loss = torch.zeros(seeds, dtype=torch.float64, device=device)
         self._plan: tuple[Tensor, ...] | None = None
@@ -58,10 +56,6 @@ class StackedRun(Run):
     @property
     def engine(self) -> str:
         return "captured" if self.capture else "stacked"
-
-    @property
-    def specs(self) -> tuple[RunSpec, ...]:
-        return self.members
 
     def train_epoch(self, epoch: int, *, keep_last: bool) -> tuple[Tensor, LastStep | None]:
         """One pass over the data of all seeds at once."""
@@ -107,7 +101,7 @@ class StackedRun(Run):
 
     def _draw_plan(self, epoch: int) -> EpochPlan:
         """What the steps of an epoch are told, (steps, seeds, …)."""
-        plans = [self.data.plan_epoch(spec.seed, epoch) for spec in self.members]
+        plans = [self.data.plan_epoch(spec.seed, epoch) for spec in self.specs]
         return tuple(torch.stack(told, dim=1) for told in zip(*plans, strict=True))
 
     def _load_plan(self, epoch: int) -> None:
@@ -184,14 +178,13 @@ def stack_runs(runs: Sequence[Run], *, compare: bool = True) -> StackedRun:
     # a captured optimiser takes its learning rate and bias corrections in float32, which float64 would feel
     capture = first.device.type == "cuda" and first.spec.precision != "float64"
     stacked = StackedRun(
-        first.spec,
+        tuple(run.spec for run in runs),
         first.task,
         first.data,
         net,
         replace(first.application, applied=applied),
         first.facts,
         make_optimiser(first.spec, net, first=first.application.anatomy.stages[0], captured=capture),
-        members=tuple(run.spec for run in runs),
         capture=capture,
     )
     states = [run.optimiser_state() for run in runs]
