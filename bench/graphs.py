@@ -161,7 +161,7 @@ def prepare(nodes: int, edges: int, device: str, wanted: Sequence[str]) -> tuple
 
     def snapshot(tier: Any) -> Work:
         def work() -> None:
-            run.spec = replace(run.spec, tier=tier)
+            run.specs = tuple(replace(spec, tier=tier) for spec in run.specs)
             snapshot_run(run, epoch=1)
 
         return work

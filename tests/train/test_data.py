@@ -1,9 +1,11 @@
 """Data on the device: crops and flips by hand, graphs as one batch, tasks that do not fit a net."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
-from trained import train_run
+from stacking import snapshots_of
 
 from creditscope.errors import CreditscopeError
 from creditscope.rng import generator
@@ -25,10 +27,8 @@ def image_task(rows: int = 40) -> Task:
 def test_crops_and_flips_against_numpy():
     images = torch.from_numpy(image_task(30).x_train)
     crops = draw_crops(30, SETTINGS, generator(0, "augmentation"))
-    bordered, rows = (
-        torch.nn.functional.pad(images, [SETTINGS.pad] * 4),
-        torch.randperm(30, generator=generator(0, "order")),
-    )
+    rows = torch.randperm(30, generator=generator(0, "order"))
+    bordered = torch.nn.functional.pad(images, [SETTINGS.pad] * 4)
     found = crop_and_flip(bordered, rows, crops, SETTINGS).numpy()
     for i, (dy, dx, flip) in enumerate(crops.tolist()):
         padded = np.pad(images[rows[i]].numpy(), ((0, 0), (2, 2), (2, 2)))
@@ -71,20 +71,23 @@ def test_epochs_have_their_own_order_and_crops_and_repeat():
 
 
 def test_plans_differ_by_epoch_and_seed_but_random_targets_stay_with_their_rows():
-    spec = plan_run(task="cifar10", net="vit", batch=20, targets="random")
-    data = RowData(image_task(), spec, torch.device("cpu"))
+    spec, task = plan_run(task="cifar10", net="vit", batch=20, targets="random"), image_task(4000)
+    data, true = (RowData(task, s, torch.device("cpu")) for s in (spec, replace(spec, targets="true")))
     plans = {(seed, epoch): data.plan_epoch(seed, epoch) for seed in (1, 2) for epoch in (0, 1)}
     for one, other in (((1, 0), (1, 1)), ((1, 0), (2, 0))):
         rows, _, crops = zip(plans[one], plans[other], strict=True)
         assert not torch.equal(*rows)
         assert not torch.equal(*crops)
     by_row = {}
-    for (seed, epoch), (rows, targets, _) in plans.items():
-        assert sorted(rows.flatten().tolist()) == list(range(40))
+    for (seed, epoch), (rows, targets, crops) in plans.items():
+        assert sorted(rows.flatten().tolist()) == list(range(4000))
         by_row[seed, epoch] = targets.flatten()[rows.flatten().argsort()]
-        assert torch.equal(data.train_batch(*(told[0] for told in plans[seed, epoch])).target, targets[0])
+        assert torch.equal(data.train_batch(rows[0], targets[0], crops[0]).target, targets[0])
+        assert (true.train_batch(rows[0], crops[0]).target.numpy() == task.y_train[rows[0]]).all()
+        np.testing.assert_allclose(targets.flatten().bincount() / 4000, 0.25, atol=0.05)  # uniform
     assert torch.equal(by_row[1, 0], by_row[1, 1])
-    assert not torch.equal(by_row[1, 0], by_row[2, 0])
+    for other in (by_row[2, 0], torch.from_numpy(task.y_train)):
+        assert (by_row[1, 0] == other).double().mean() < 0.3  # one in four by chance
 
 
 def test_redrawn_targets_belong_to_the_minibatch():
@@ -109,9 +112,8 @@ def test_images_train_under_every_rule(rule):
     spec = plan_run(
         task="cifar10", net="vit", net_options=options, rule=rule, batch=16, epochs=2, eval_rows=16, tier="quick"
     )
-    run, taken = build_run(spec, image_task()), []
-    train_run(run, on_snapshots=taken.extend)
-    last = taken[-1]
+    run = build_run(spec, image_task())
+    last = snapshots_of(run)[-1]
     assert run.facts.class_token == 0
     assert run.facts.tap_shapes == ((5, 16),) * 3
     assert run.facts.residual == (False, True, True)
@@ -144,23 +146,20 @@ def test_graphs_train_under_every_rule(rule):
         task="sbm", net="gcn", net_options={"depth": 3, "width": 16, "dropout": 0.2}, rule=rule, epochs=40,
         optimiser="adam", lr=0.01, schedule="constant", snapshot_every=0, tier="quick",
     )  # fmt: skip
-    run, taken = build_run(spec), []
-    train_run(run, on_snapshots=taken.extend)
-    assert taken[-1].accuracy > 0.7
-    assert run.facts.rows_interact
-    assert run.facts.stem_tap is False
-    assert run.facts.gamma_taps == (0, 1)
-    assert taken[-1].rows_covered == 80
-    assert taken[-1].step == 40
+    run = build_run(spec)
+    last = snapshots_of(run)[-1]
+    assert last.accuracy > 0.7
+    assert (run.facts.rows_interact, run.facts.stem_tap, run.facts.gamma_taps) == (True, False, (0, 1))
+    assert (last.rows_covered, last.step) == (80, 40)
     task = load_task("sbm")
     assert run.facts.test_rows == int(task.test.sum())
     run.net.eval()
     logits = call_net(run.net, (run.data.x, run.data.adjacency)).detach().double().numpy()[task.test]
-    assert taken[-1].accuracy == pytest.approx((logits.argmax(1) == task.y[task.test]).mean())
+    assert last.accuracy == pytest.approx((logits.argmax(1) == task.y[task.test]).mean())
     own = np.take_along_axis(logits, task.y[task.test][:, None], 1)
-    np.testing.assert_allclose(taken[-1].loss, np.log(np.exp(logits - own).sum(1)).mean(), rtol=1e-4)
+    np.testing.assert_allclose(last.loss, np.log(np.exp(logits - own).sum(1)).mean(), rtol=1e-4)
     if rule == "dfa":
-        assert taken[-1].taps.rows_no_credit == (920, 920)
+        assert last.taps.rows_no_credit == (920, 920)
 
 
 def test_vectors_are_refused_by_a_net_for_images():
@@ -184,6 +183,5 @@ def test_credit_is_normalised_by_the_rows_that_a_steps_loss_is_over():
 @pytest.mark.slow
 def test_students_learn_from_their_teacher():
     spec = plan_run(task="teacher", net="student", rule="bp", epochs=3, snapshot_every=0, tier="quick")
-    taken = []
-    train_run(build_run(spec), on_snapshots=taken.extend)
+    taken = snapshots_of(build_run(spec))
     assert taken[-1].accuracy > 0.7 > 0.3 > taken[0].accuracy

@@ -1,7 +1,5 @@
 """Which device, how it multiplies, and memory of a GPU that others use, too: waiting for it, as far as that helps."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -22,40 +20,26 @@ def waited(monkeypatch) -> list[float]:
     return slept
 
 
-def show(monkeypatch, free: Iterator[int], *, own: int = 0, total: int = 100) -> None:
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (next(free) * GIB, total * GIB))
+@pytest.mark.parametrize(
+    ("free", "own", "peak", "stop", "room", "waits"),
+    [
+        pytest.param([5, 9, 16, 17], 3, 10, None, True, 3, id="as soon as others give it back"),
+        pytest.param([95], 0, 20, None, False, 0, id="alone with nothing"),
+        pytest.param([50], 45, 20, None, False, 0, id="alone with its own"),
+        pytest.param([5], 0, 51, None, False, 0, id="more than the device could hold"),
+        pytest.param([5] * 1000, 0, 10, 3, False, 3, id="asked to stop"),
+        pytest.param([5] * 1000, 0, 10, None, False, None, id="not forever"),
+    ],
+)
+def test_room_is_waited_for_as_long_as_that_helps(monkeypatch, waited, free, own, peak, stop, room, waits):
+    shown = iter(free)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (next(shown) * GIB, 100 * GIB))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: own * GIB)
-
-
-def test_there_is_room_as_soon_as_others_give_it_back(monkeypatch, waited):
-    show(monkeypatch, iter([5, 9, 16, 17]), own=3)
-    assert wait_for_room(CUDA, 10 * GIB, lambda: False)
-    assert len(waited) == 3
-
-
-@pytest.mark.parametrize(("free", "own"), [(95, 0), (50, 45)], ids=["with nothing", "with its own"])
-def test_who_is_alone_does_not_wait(monkeypatch, waited, free, own):
-    show(monkeypatch, iter([free]), own=own)
-    assert not wait_for_room(CUDA, 20 * GIB, lambda: False)
-    assert not waited
-
-
-def test_what_no_device_of_its_size_could_hold_is_not_waited_for(monkeypatch, waited):
-    show(monkeypatch, iter([5]))
-    assert not wait_for_room(CUDA, 51 * GIB, lambda: False)
-    assert not waited
-
-
-def test_nobody_waits_forever(monkeypatch, waited):
-    show(monkeypatch, iter([5] * 1000))
-    assert not wait_for_room(CUDA, 10 * GIB, lambda: False)
-    assert device.PATIENCE <= sum(waited) < device.PATIENCE + 2
-
-
-def test_who_is_asked_to_stop_does_not_wait(monkeypatch, waited):
-    show(monkeypatch, iter([5] * 1000))
-    assert not wait_for_room(CUDA, 10 * GIB, lambda: len(waited) == 3)
-    assert len(waited) == 3
+    assert wait_for_room(CUDA, peak * GIB, lambda: len(waited) == stop) == room
+    if waits is None:
+        assert device.PATIENCE <= sum(waited) < device.PATIENCE + 2
+    else:
+        assert len(waited) == waits
 
 
 def test_nothing_is_asked_of_a_cpu():

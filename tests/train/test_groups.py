@@ -59,10 +59,12 @@ class TestEngines:
             monkeypatch.setattr(groups, "CPU_WORK", limit)
             assert {group.engine for group in group_runs(specs, tmp_path, device=CPU)} == {engine}
 
-    def test_the_engine_can_be_chosen(self, tmp_path):
+    def test_the_engine_can_be_chosen_if_it_is_one(self, tmp_path):
         specs = self.specs(3)
         assert [g.engine for g in group_runs(specs, tmp_path, device=CPU, engine="stacked")] == ["stacked"]
         assert [g.engine for g in group_runs(specs, tmp_path, device=CUDA, engine="loop")] == ["loop"] * 3
+        with pytest.raises(CreditscopeError, match=r"engine.*'captured'"):
+            group_runs(specs, tmp_path, device=CPU, engine="captured")
 
     @pytest.mark.parametrize(
         ("count", "workers", "sizes"), [(3, 8, [3]), (6, 4, [4, 2]), (10, 2, [5, 5]), (11, 2, [6, 5]), (9, 1, [9])]
@@ -104,12 +106,6 @@ class TestEngines:
         groups = group_runs(specs, tmp_path, device=CPU)
         assert sum(len(group.specs) for group in groups) == CPU_SEEDS
 
-    def test_unknown_engines_are_refused(self, tmp_path):
-        with pytest.raises(CreditscopeError, match=r"engine.*'captured'"):
-            group_runs(self.specs(1), tmp_path, device=CPU, engine="captured")
-        with pytest.raises(CreditscopeError, match=r"engine.*'fast'"):
-            run_all(self.specs(1), tmp_path, engine="fast")
-
     def test_tf32_needs_cuda(self, tmp_path):
         (spec,) = recorded((1,), precision="tf32")
         message = "CUDA.*'tf32'.*'cpu'"
@@ -135,39 +131,35 @@ def test_workers_stack_too_and_end_with_the_same_bytes(tmp_path):
 MLP: dict[str, Any] = {"task": "mnist1d", "net": "resmlp", "net_options": {"depth": 2, "width": 8}, "epochs": 10}
 QUICK = {"snapshot_every": 0, "tier": "quick", "noise": False}
 GRAPH = {**QUICK, "task": "sbm", "net": "gcn", "epochs": 10}
+VIT = {**QUICK, "task": "digits", "net": "vit"}
+
+
+PLAIN = MLP | QUICK
+CIFAR = {"task": "cifar10", "net": "resmlp", "net_options": {"depth": 4}, "epochs": 100}
 
 
 def group(seeds: int = 1, **fields: Any) -> RunGroup:
     return RunGroup(tuple(plan_run(seed=seed, **fields) for seed in range(seeds)), "stacked")
 
 
-def ordered(*longest_to_shortest: RunGroup) -> bool:
-    """Whether they come so whatever order they are given in."""
-    expected = list(longest_to_shortest)
-    return longest_first(expected) == expected and longest_first(expected[::-1]) == expected
-
-
-def test_transformers_then_what_is_measured_in_full():
-    vit = group(task="digits", net="vit", epochs=1, **QUICK)
-    assert ordered(vit, group(**{**MLP, "tier": "full", "epochs": 1}), group(20, **{**MLP, "epochs": 100}))
-
-
-def test_more_epochs_smaller_batches_more_layers_and_more_seeds_take_longer():
-    plain = {**MLP, **QUICK}
-    assert ordered(group(**{**plain, "epochs": 11}), group(**plain))
-    assert ordered(group(**plain, batch=64), group(**plain))
-    assert ordered(group(**{**plain, "net_options": {"depth": 3}}), group(**plain))
-    assert ordered(group(3, **plain), group(**plain))
-
-
-def test_many_seeds_that_are_measured_come_before_a_few_that_are_trained_for_longer():
-    """Each seed is measured on its own before and after training: ten of them would be waited for at the end."""
-    net = {"task": "cifar10", "net": "resmlp", "net_options": {"depth": 4}}
-    assert ordered(group(10, **net, epochs=30), group(3, **net, epochs=100), group(3, **net, epochs=100, **QUICK))
-
-
-def test_an_epoch_of_a_graph_is_one_step():
-    assert ordered(group(**MLP, **QUICK), group(**{**GRAPH, "net_options": {"depth": 64}}), group(**GRAPH))
+@pytest.mark.parametrize(
+    "ordered",
+    [
+        # transformers, then what is measured in full
+        [VIT | {"epochs": 1}, MLP | {"tier": "full", "epochs": 1}, MLP | {"seeds": 20, "epochs": 100}],
+        [PLAIN | {"epochs": 11}, PLAIN],
+        [PLAIN | {"batch": 64}, PLAIN],
+        [PLAIN | {"net_options": {"depth": 3}}, PLAIN],
+        [PLAIN | {"seeds": 3}, PLAIN],
+        # each seed is measured on its own before and after training: ten of them would be waited for at the end
+        [CIFAR | {"seeds": 10, "epochs": 30}, CIFAR | {"seeds": 3}, CIFAR | QUICK | {"seeds": 3}],
+        # an epoch of a graph is one step
+        [PLAIN, GRAPH | {"net_options": {"depth": 64}}, GRAPH],
+    ],
+)
+def test_the_longest_come_first_whatever_order_they_are_given_in(ordered):
+    expected = [group(**fields) for fields in ordered]
+    assert longest_first(expected) == longest_first(expected[::-1]) == expected
 
 
 def test_those_of_one_length_stay_in_order():

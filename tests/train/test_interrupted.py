@@ -7,35 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from stacking import LONG, ODD_RULES, read, same_bytes, small_specs
 
-from creditscope.record import RunSpec, read_record, run_folder
+from creditscope.record import RunSpec, run_folder
 from creditscope.train.events import Event, Recorded
 from creditscope.train.execute import run_all
-from creditscope.train.plan import plan_run
 from creditscope.train.pool import STOPPING
 from creditscope.train.progress import Silent
 from creditscope.train.training import CHECKPOINT
 
 pytestmark = pytest.mark.slow
-
-LONG = 200_000
-WAITS = """
-import time
-from pathlib import Path
-
-import torch
-
-from creditscope import TapRule
-
-
-class Waits(TapRule):
-    def credit(self, ctx):
-        Path(__file__).with_suffix(".waits").touch()
-        end = time.monotonic() + 60  # so that a test that fails does not hang
-        while not Path(__file__).with_suffix(".go").exists() and time.monotonic() < end:
-            time.sleep(0.01)
-        return [ctx.error @ torch.ones(ctx.error.shape[-1], h.shape[-1]) for h in ctx.states]
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +27,8 @@ def listening():
     signal.signal(signal.SIGINT, before)
 
 
-def specs_of(epochs: int, rule: str = "dfa") -> list[RunSpec]:
-    given = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "batch": 700, "eval_rows": 32, "tier": "quick"}
-    return [plan_run(rule=rule, seed=seed, epochs=epochs, snapshot_every=0, **given) for seed in (1, 2)]
+def specs_of(epochs: int, rule: str = "dfa", **others) -> list[RunSpec]:
+    return [spec for seed in (1, 2) for spec in small_specs(epochs, rule=rule, seed=seed, **others)]
 
 
 def press() -> None:
@@ -68,10 +48,6 @@ class Presses(Silent):
             press()
 
 
-def weights(root: Path, spec: RunSpec) -> bytes:
-    return (run_folder(root, spec) / "weights.safetensors").read_bytes()
-
-
 def test_in_this_process_the_epoch_ends_and_the_same_call_goes_on(tmp_path, capsys):
     specs, before = specs_of(6), signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
@@ -83,8 +59,7 @@ def test_in_this_process_the_epoch_ends_and_the_same_call_goes_on(tmp_path, caps
     first, second = run_all(specs, tmp_path / "parts", jobs=1)
     assert (first.provenance.resumes, second.provenance.resumes) == (1, 0)
     run_all(specs, tmp_path / "whole", jobs=1)
-    for spec in specs:
-        assert weights(tmp_path / "parts", spec) == weights(tmp_path / "whole", spec)
+    assert same_bytes(specs, tmp_path / "parts", tmp_path / "whole")
 
 
 def test_twice_stops_at_once(tmp_path, capsys):
@@ -95,23 +70,17 @@ def test_twice_stops_at_once(tmp_path, capsys):
     assert not run_folder(tmp_path, specs[1]).exists()
 
 
-def test_in_its_last_epoch_a_run_is_finished_and_the_next_is_not_begun(tmp_path):
+def press_when_told(event: Event) -> None:
+    if isinstance(event, Recorded):
+        press()
+
+
+@pytest.mark.parametrize("reader", [Presses(3).read, press_when_told], ids=["in its last epoch", "when it is told of"])
+def test_a_finished_run_is_on_record_and_the_next_is_not_begun(tmp_path, reader):
     specs = specs_of(3)
     with pytest.raises(KeyboardInterrupt):
-        run_all(specs, tmp_path, jobs=1, readers=[Presses(3).read])
-    assert read_record(run_folder(tmp_path, specs[0])).provenance.status == "complete"
-    assert not run_folder(tmp_path, specs[1]).exists()
-
-
-def test_while_a_finished_run_is_told_of_the_next_is_not_begun_either(tmp_path):
-    specs = specs_of(1)
-
-    def read(event: Event) -> None:
-        if isinstance(event, Recorded):
-            press()
-
-    with pytest.raises(KeyboardInterrupt):
-        run_all(specs, tmp_path, jobs=1, readers=[read])
+        run_all(specs, tmp_path, jobs=1, readers=[reader])
+    assert read(tmp_path, specs[0]).provenance.status == "complete"
     assert not run_folder(tmp_path, specs[1]).exists()
 
 
@@ -152,11 +121,10 @@ class PressesWhileOneWaits(Silent):
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_who_is_within_an_epoch_is_waited_for_or_killed_if_asked_twice(tmp_path, capfd, launched, twice):
-    rule = tmp_path / "waits.py"
-    rule.write_text(WAITS)
-    (_, other), (waiting, _) = specs_of(LONG), specs_of(LONG, rule=f"{rule}:Waits")
-    then = press if twice else rule.with_suffix(".go").touch
-    progress = PressesWhileOneWaits(rule.with_suffix(".waits"), then)
+    rule = {"rule": f"{ODD_RULES}:Waits", "rule_options": {"folder": str(tmp_path)}}
+    (_, other), (waiting, _) = specs_of(LONG), specs_of(LONG, **rule)
+    then = press if twice else (tmp_path / "go").touch
+    progress = PressesWhileOneWaits(tmp_path / "waits", then)
     with pytest.raises(KeyboardInterrupt):
         run_all([waiting, other], tmp_path / "records", jobs=2, device="cpu", readers=[progress.read])
     assert [process.poll() is None for process in launched] == [False, False]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from stacking import ODD_RULES, SMALL
 
 from creditscope.errors import CreditscopeError
 from creditscope.train import pool
@@ -17,27 +18,7 @@ from creditscope.train.pool import Stopping
 
 pytestmark = pytest.mark.slow
 
-TINY = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "epochs": 1, "tier": "quick", "noise": False}
-RULE = """
-from pathlib import Path
-
-import torch
-
-from creditscope import TapRule
-
-
-class Crowded(TapRule):
-    def __init__(self, *, times: int = 1):
-        self.times = times
-
-    def credit(self, ctx):
-        tried = Path(__file__).with_suffix(".tried")
-        before = len(tried.read_text()) if tried.exists() else 0
-        if before < self.times:
-            tried.write_text("x" * (before + 1))
-            raise torch.OutOfMemoryError("no room")
-        return [ctx.error @ torch.ones(ctx.error.shape[-1], h.shape[-1]) for h in ctx.states]
-"""
+TINY = SMALL | {"epochs": 1, "noise": False}
 
 
 def make_groups(count: int) -> list[RunGroup]:
@@ -45,36 +26,24 @@ def make_groups(count: int) -> list[RunGroup]:
 
 
 class TestTodo:
-    def test_groups_are_taken_once_from_either_end(self):
+    def test_groups_are_taken_once_from_either_end_and_a_worker_without_goes(self):
         groups = make_groups(4)
         todo = pool.Todo(groups, 2)
         taken = [todo.take(last=last) for last in (False, True, False, True)]
         assert [groups.index(group) for group in taken if group] == [0, 3, 1, 2]
-        assert todo.take(last=False) is None
-        assert todo.take(last=True) is None
-
-    def test_a_worker_without_groups_goes(self):
-        todo = pool.Todo(make_groups(1), 2)
-        todo.take(last=False)
         assert not todo.alone
         assert todo.take(last=False) is None
         assert todo.alone
 
-    def test_a_group_given_back_is_the_next_and_its_worker_gone(self):
-        groups = make_groups(2)
-        todo = pool.Todo(groups, 2)
+    def test_a_group_given_back_is_the_next_and_its_worker_gone_unless_it_is_the_last(self):
+        todo = pool.Todo(make_groups(2), 2)
         first = todo.take(last=False)
-        assert first is not None
         assert todo.give_back(first)
         assert todo.alone
         assert todo.take(last=False) is first
-
-    def test_the_last_worker_cannot_give_back(self):
-        (group,) = make_groups(1)
-        todo = pool.Todo([group], 1)
-        assert todo.take(last=False) is group
-        assert not todo.give_back(group)
-        assert todo.take(last=False) is None
+        assert not todo.give_back(first)
+        assert todo.take(last=True) is not first
+        assert todo.take(last=True) is None
 
 
 @pytest.mark.parametrize(
@@ -91,9 +60,8 @@ def test_workers_by_cores_and_memory(monkeypatch, cores, gibibytes, expected):
 class TestWorker:
     """The thread that feeds a process, with the process left out."""
 
-    def worker(self, workers: int = 1):
-        stopping, events = Stopping(), SimpleQueue()
-        todo = pool.Todo(make_groups(1), workers)
+    def worker(self):
+        stopping, events, todo = Stopping(), SimpleQueue(), pool.Todo(make_groups(1), 1)
         return pool._Worker(Path(), torch.device("cpu"), todo, False, events, stopping), stopping, events
 
     def test_what_found_no_memory_is_not_tried_again_once_it_shall_stop(self, monkeypatch):
@@ -125,20 +93,18 @@ class TestWorker:
         assert [event for event in iter(events.get, None) if isinstance(event, Ended)] == []
 
 
-def train_crowded(folder, *, times: int, runs: int, jobs: int = 2):
-    path = folder / "crowded.py"
-    path.write_text(RULE)
-    rule = {"rule": f"{path}:Crowded", "rule_options": {"times": times}}
-    specs = [plan_run(**TINY, **rule, seed=seed) for seed in range(runs)]
-    return run_all(specs, folder / "records", jobs=jobs, device="cpu")
+def train_crowded(folder, *, times: int):
+    rule = {"rule": f"{ODD_RULES}:Crowded", "rule_options": {"folder": str(folder), "times": times}}
+    specs = [plan_run(**TINY, **rule, seed=seed) for seed in range(2)]
+    return run_all(specs, folder / "records", jobs=2, device="cpu")
 
 
 def test_a_run_that_finds_no_memory_is_left_to_the_other_workers(tmp_path):
-    records = train_crowded(tmp_path, times=1, runs=2)
+    records = train_crowded(tmp_path, times=1)
     assert [record.provenance.status for record in records] == ["complete", "complete"]
-    assert (tmp_path / "crowded.tried").read_text() == "x"
+    assert (tmp_path / "tried").read_text() == "x"
 
 
 def test_a_run_that_finds_no_memory_even_alone_fails_and_says_so(tmp_path):
     with pytest.raises(CreditscopeError, match=r"1 more.*memory on cpu"):
-        train_crowded(tmp_path, times=99, runs=2)
+        train_crowded(tmp_path, times=99)

@@ -1,20 +1,38 @@
 """A run can be stopped at any moment and ends with the same bytes as one that was not, alone or in any stack."""
 
+import json
+import random
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from stacking import assert_snapshots_agree, record_run, recorded, same_bytes, spec_of, stop, train_on
+from stacking import (
+    SMALL,
+    assert_near,
+    assert_records_agree,
+    end_alike,
+    read,
+    record_run,
+    recorded,
+    same_bytes,
+    spec_of,
+    stop,
+    train_on,
+)
 from trained import record_runs
 
 from creditscope.errors import CreditscopeError
 from creditscope.measure import instruments
-from creditscope.record import RecordWriter, RunSpec, Snapshot, read_record, run_folder
+from creditscope.record import RecordWriter, RunSpec, Snapshot, run_folder
 from creditscope.record.store import BUSY
 from creditscope.train import stacked, training
 from creditscope.train.execute import UnfinishedError, run_all
+from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 from creditscope.train.training import CHECKPOINT
 
@@ -62,6 +80,13 @@ def ends_alike(root: Path, spec: RunSpec) -> bool:
     return same_bytes([spec], root, root / "whole")
 
 
+def second_fails(specs: list[RunSpec], root: Path) -> str:
+    """Why, while the others of three complete."""
+    first, why, third = train_on(specs, root)
+    assert (first, third) == ("complete", "complete")
+    return why
+
+
 def full_disk(monkeypatch, seed: int, epoch: int) -> None:
     original = RecordWriter.append
 
@@ -78,9 +103,8 @@ class TestAlone:
     def test_a_stopped_run_goes_on_and_ends_alike(self, tmp_path, rule, others):
         *_, spec = [stopped(tmp_path, rule, after=2, **others) for _ in range(3)]
         assert ends_alike(tmp_path, spec)
-        folder = run_folder(tmp_path, spec)
-        assert read_record(folder).provenance.resumes == 3
-        assert not (folder / CHECKPOINT).exists()
+        assert read(tmp_path, spec).provenance.resumes == 3
+        assert not (run_folder(tmp_path, spec) / CHECKPOINT).exists()
 
     def test_lines_after_the_checkpoint_are_cut_and_measured_again(self, tmp_path):
         spec = stopped(tmp_path)
@@ -88,23 +112,20 @@ class TestAlone:
         lines.write_text(lines.read_text() + lines.read_text().splitlines(keepends=True)[-1] + '{"epoch": 5, "st')
         assert ends_alike(tmp_path, spec)
 
-    def test_lines_that_are_gone_make_the_checkpoint_useless(self, tmp_path):
-        spec = stopped(tmp_path)
-        lines = run_folder(tmp_path, spec) / "snapshots.jsonl"
-        lines.write_text("".join(lines.read_text().splitlines(keepends=True)[:-1]))
-        with pytest.raises(CreditscopeError, match=f"damaged-{CHECKPOINT}"):
-            record_run(spec, tmp_path)
-        assert ends_alike(tmp_path, spec)
-
-    def test_a_half_written_checkpoint_is_ignored_and_a_damaged_one_named(self, tmp_path):
+    @pytest.mark.parametrize("harm", ["a line is gone", "it is cut"])
+    def test_a_useless_checkpoint_is_named_and_set_aside_and_a_half_written_one_ignored(self, tmp_path, harm):
         spec = stopped(tmp_path)
         checkpoint = run_folder(tmp_path, spec) / CHECKPOINT
         checkpoint.with_name(CHECKPOINT + ".part").write_bytes(b"half")
-        checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+        if harm == "it is cut":
+            checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+        else:
+            lines = checkpoint.with_name("snapshots.jsonl")
+            lines.write_text("".join(lines.read_text().splitlines(keepends=True)[:-1]))
         with pytest.raises(CreditscopeError, match=f"damaged-{CHECKPOINT}"):
             record_run(spec, tmp_path)
         assert ends_alike(tmp_path, spec)
-        assert (checkpoint.parent / f"damaged-{CHECKPOINT}").exists()
+        assert checkpoint.with_name(f"damaged-{CHECKPOINT}").exists()
 
     def test_a_full_disk_fails_the_run_and_keeps_what_was_there(self, tmp_path, monkeypatch):
         spec = stopped(tmp_path)
@@ -140,10 +161,9 @@ class TestStacks:
         for stood in (1, 2, 3):
             stop(specs, tmp_path, epochs=1)
             assert [epoch_of(tmp_path, spec) for spec in specs] == [stood] * 3
-        assert train_on(specs, tmp_path) == ["complete"] * 3
-        assert same_bytes(specs, tmp_path, whole(specs))
+        assert end_alike(specs, tmp_path, whole(specs))
         for spec in specs:
-            assert read_record(run_folder(tmp_path, spec)).provenance.resumes == 3
+            assert read(tmp_path, spec).provenance.resumes == 3
             assert not (run_folder(tmp_path, spec) / CHECKPOINT).exists()
 
     def test_a_stack_stays_one_when_its_last_digits_have_grown(self, tmp_path, whole, monkeypatch):
@@ -156,7 +176,7 @@ class TestStacks:
         with pytest.raises(stacked.CannotStackError, match="learns otherwise"):
             stacked.stack_runs([build_run(spec) for spec in specs])
         assert train_on(specs, tmp_path) == ["complete"] * 2
-        assert [read_record(run_folder(tmp_path, spec)).provenance.engine for spec in specs] == ["stacked"] * 2
+        assert [read(tmp_path, spec).provenance.engine for spec in specs] == ["stacked"] * 2
         assert same_bytes(specs, tmp_path, wanted)
 
     def test_members_that_stand_at_different_epochs(self, tmp_path, whole):
@@ -164,9 +184,8 @@ class TestStacks:
         stop(specs[:2], tmp_path, epochs=1)
         stop(specs[2:], tmp_path, epochs=3)
         (run_folder(tmp_path, specs[1]) / CHECKPOINT).unlink()
-        assert train_on(specs, tmp_path) == ["complete"] * 4
-        assert same_bytes(specs, tmp_path, whole(specs))
-        stacks = [read_record(run_folder(tmp_path, spec)).provenance.stack for spec in specs]
+        assert end_alike(specs, tmp_path, whole(specs))
+        stacks = [read(tmp_path, spec).provenance.stack for spec in specs]
         assert stacks == [(1,), (2,), (3, 4), (3, 4)]
 
     def test_members_at_different_epochs_can_be_stopped_again(self, tmp_path, whole):
@@ -175,8 +194,7 @@ class TestStacks:
         (run_folder(tmp_path, specs[1]) / CHECKPOINT).unlink()
         for _ in range(3):
             stop(specs, tmp_path, epochs=1)
-        assert train_on(specs, tmp_path) == ["complete"] * 3
-        assert same_bytes(specs, tmp_path, whole(specs))
+        assert end_alike(specs, tmp_path, whole(specs))
 
     @pytest.mark.parametrize(("checkpoints", "long", "measured"), [(0.0, 0.0, 1), (1e9, 0.0, 3), (0.0, 1e9, 3)])
     def test_a_long_snapshot_is_given_up_if_something_was_kept(
@@ -194,29 +212,24 @@ class TestStacks:
         assert len(taken) == 3 + measured
         assert [epoch_of(tmp_path, spec) for spec in specs] == [1 if measured == 1 else 2] * 3
         monkeypatch.undo()
-        assert train_on(specs, tmp_path) == ["complete"] * 3
-        assert same_bytes(specs, tmp_path, wanted)
+        assert end_alike(specs, tmp_path, wanted)
 
     def test_other_mates(self, tmp_path, whole):
         one, two, three, four = recorded((1, 2, 3, 4))
         stop([one, two, three], tmp_path)
         stop([three, four], tmp_path, epochs=1)
         assert train_on([one], tmp_path) == ["complete"]
-        assert train_on([four, three, two, one], tmp_path) == ["complete"] * 4
-        assert same_bytes([one, two, three, four], tmp_path, whole(recorded((1, 2, 3, 4))))
+        assert end_alike([four, three, two, one], tmp_path, whole(recorded((1, 2, 3, 4))))
 
     def test_a_damaged_checkpoint_fails_its_run_alone_and_is_set_aside(self, tmp_path, whole):
         specs = recorded((1, 2, 3))
         stop(specs, tmp_path)
         checkpoint = run_folder(tmp_path, specs[1]) / CHECKPOINT
         checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
-        first, second, third = train_on(specs, tmp_path)
-        assert (first, third) == ("complete", "complete")
-        assert f"damaged-{CHECKPOINT}" in second
+        assert f"damaged-{CHECKPOINT}" in second_fails(specs, tmp_path)
         assert checkpoint.with_name(f"damaged-{CHECKPOINT}").exists()
         assert not checkpoint.exists()
-        assert train_on(specs, tmp_path) == ["complete"] * 3
-        assert same_bytes(specs, tmp_path, whole(specs))
+        assert end_alike(specs, tmp_path, whole(specs))
 
     def test_a_finished_member_is_reused(self, tmp_path, whole):
         one, two = recorded((1, 2))
@@ -227,46 +240,34 @@ class TestStacks:
         assert outcomes == ["complete", "complete"]
         assert set(heard) == {two.digest()}
         assert {p.name: p.read_bytes() for p in run_folder(tmp_path, one).iterdir()} == before
-        assert read_record(run_folder(tmp_path, two)).provenance.stack == (2,)
+        assert read(tmp_path, two).provenance.stack == (2,)
         assert same_bytes([one, two], tmp_path, whole(recorded((1, 2, 3))))
 
     def test_a_member_that_another_process_writes_fails_alone(self, tmp_path):
         specs = recorded((1, 2, 3), epochs=1)
         with RecordWriter(tmp_path, specs[1]).open():
-            first, second, third = train_on(specs, tmp_path)
-        assert (first, third) == ("complete", "complete")
-        assert BUSY in second
+            assert BUSY in second_fails(specs, tmp_path)
 
     def test_a_record_that_cannot_be_written_fails_alone(self, tmp_path, monkeypatch, whole):
         specs = recorded((1, 2, 3))
         root = whole(specs)
         full_disk(monkeypatch, 2, 2)
-        first, second, third = train_on(specs, tmp_path)
-        assert "[Errno 28]" in second
-        assert (first, third) == ("complete", "complete")
+        assert "[Errno 28]" in second_fails(specs, tmp_path)
         monkeypatch.undo()
-        assert train_on(specs, tmp_path) == ["complete"] * 3
-        assert same_bytes(specs, tmp_path, root)
+        assert end_alike(specs, tmp_path, root)
 
     @pytest.mark.parametrize(("begun", "ended"), [("stacked", "loop"), ("loop", "stacked")])
     @pytest.mark.parametrize(("rule", "others"), [RESUMED[2], RESUMED[4]], ids=str)
     def test_what_one_engine_began_the_other_can_finish(self, tmp_path, rule, others, begun, ended):
         specs = recorded((1, 2), rule, **others | {"precision": "float64"})
         train_on(specs, tmp_path / "loop", engine="loop")
-        if begun == "stacked":
-            stop(specs, tmp_path, epochs=2)
-        else:
-            for spec in specs:
-                stop([spec], tmp_path, epochs=2, engine="loop")
+        for part in [specs] if begun == "stacked" else [[spec] for spec in specs]:
+            stop(part, tmp_path, epochs=2, engine=begun)
         assert train_on(specs, tmp_path, engine=ended) == ["complete"] * 2
         for spec in specs:
-            found, wanted = (read_record(run_folder(root, spec)) for root in (tmp_path, tmp_path / "loop"))
-            assert (found.provenance.engine, found.provenance.resumes) == (ended, 1)
-            for a, b in zip(found.snapshots, wanted.snapshots, strict=True):
-                assert_snapshots_agree(a, b, 1e-7, [])
-            ours, theirs = (load_file(record.path / "weights.safetensors") for record in (found, wanted))
-            for name, tensor in theirs.items():
-                torch.testing.assert_close(ours[name], tensor, rtol=1e-9, atol=1e-12, msg=name)
+            found = read(tmp_path, spec).provenance
+            assert (found.engine, found.resumes) == (ended, 1)
+            assert_records_agree(tmp_path, tmp_path / "loop", spec, 1e-7, 1e-9, 1e-12)
 
     def test_both_engines_write_the_same_checkpoints_but_for_rounding(self, tmp_path):
         (spec,) = recorded((1,), "fa", precision="float64")
@@ -274,6 +275,94 @@ class TestStacks:
         for engine in ("loop", "stacked"):
             stop([spec], tmp_path / engine, engine=engine)
             held.append(load_file(run_folder(tmp_path / engine, spec) / CHECKPOINT))
-        assert held[0].keys() == held[1].keys()
-        for name, tensor in held[0].items():
-            torch.testing.assert_close(held[1][name], tensor, rtol=1e-8, atol=1e-12, msg=name)
+        assert_near(*held, rtol=1e-8, atol=1e-12)
+
+
+KILLS = 12
+CODE = """
+import os, signal, sys, time
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from pydantic import TypeAdapter
+from creditscope.record import RunSpec
+from creditscope.train import training
+from creditscope.train.events import Ended
+from creditscope.train.groups import RunGroup
+from creditscope.train.run import build_run
+
+root, engine, specs = Path(sys.argv[1]), sys.argv[2], TypeAdapter(list[RunSpec]).validate_json(sys.argv[3])
+build_run(specs[0])  # what is loaded here need not be loaded in every child
+
+
+def train(events):
+    training.CHECKPOINT_SECONDS = training.CHECKPOINT_SHARE = 0
+    save = training.save_checkpoint
+
+    def save_and_tell(*args, **position):
+        save(*args, **position)
+        os.write(events, b".")
+
+    training.save_checkpoint = save_and_tell
+    told = training.train_group(RunGroup(tuple(specs), engine), root, device=torch.device("cpu"))
+    return 0 if {event.status for event in told if isinstance(event, Ended)} == {"complete"} else 3
+
+
+for line in sys.stdin:  # after so many checkpoints, and so many seconds later, the child is killed
+    checkpoints, seconds = int(line.split()[0]), float(line.split()[1])
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(ours)
+            code = train(theirs)
+        finally:
+            os._exit(code)
+    os.close(theirs)
+    while checkpoints and os.read(ours, 1):
+        checkpoints -= 1
+    if seconds >= 0:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    else:
+        while os.read(ours, 1024):
+            pass
+    os.close(ours)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), flush=True)
+"""
+"""A process that trains in children, one after the other, and kills each when it is told to: one start for all."""
+
+
+DIGITS = SMALL | {"batch": 700, "eval_rows": 64, "epochs": 100}
+SBM = {"task": "sbm", "task_options": {"nodes": 160}, "net": "gcn", "net_options": {"width": 8, "dropout": 0.3}}
+
+
+@pytest.mark.parametrize(
+    ("engine", "seeds", "setting"), [("loop", (1,), DIGITS), ("stacked", (1, 2, 3), SBM | {"epochs": 50})]
+)
+def test_killed_at_random_moments_they_end_alike(tmp_path, engine, seeds, setting):
+    fields = {"rule": "fa", "snapshot_every": 2, "noise": False, "tier": "quick", **setting}
+    specs = [plan_run(seed=seed, **fields) for seed in seeds]
+    killed, rng = tmp_path / "killed", random.Random(0)
+    command = [sys.executable, "-c", CODE, str(killed), engine, json.dumps([asdict(spec) for spec in specs])]
+    ends = []
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def attempt(checkpoints: int, seconds: float) -> None:
+            process.stdin.write(f"{checkpoints} {seconds}\n")
+            process.stdin.flush()
+            ends.append(int(process.stdout.readline()))
+
+        attempt(0, 0.02)  # before there is any checkpoint
+        for _ in range(KILLS - 1):
+            attempt(rng.randint(1, 7), rng.choice([0, rng.random() * 0.01]))
+        attempt(0, -1)
+        process.stdin.close()
+    assert ends == [-signal.SIGKILL] * KILLS + [0]
+    assert record_runs(specs, tmp_path / "whole", engine=engine) == {spec.digest(): "complete" for spec in specs}
+    assert same_bytes(specs, killed, tmp_path / "whole")
+    assert all(read(killed, spec).provenance.resumes >= 1 for spec in specs)

@@ -5,14 +5,12 @@ import base64
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
-from stacking import record_run
+from stacking import Ended, assert_equal, read, record_run, snapshots_of, train, weights_of
 from torch import nn
 from trained import train_run
 
 from creditscope.errors import CreditscopeError
 from creditscope.losses import row_errors
-from creditscope.record import read_record, run_folder
 from creditscope.rng import generator
 from creditscope.rules import apply_rule, rule_class
 from creditscope.tasks import Task, load_task
@@ -35,14 +33,11 @@ GRAPH = {"task": "sbm", "net": "gcn", "net_options": {"depth": 3, "width": 8, "d
 )
 def test_audited_and_unaudited_runs_end_bit_identical(rule, fields):
     spec = plan_run(rule=rule, **fields)
-    audited, plain = build_run(spec), build_run(spec)
-    taken = []
-    train_run(audited, on_snapshots=taken.extend)
+    plain = build_run(spec)
+    (audited,) = train(build_run(spec))
     torch.manual_seed(1)  # the global stream must not matter
-    train_run(plain, audit=False)
-    assert len(taken) == 4
-    for (name, a), (_, b) in zip(audited.tensors().items(), plain.tensors().items(), strict=True):
-        assert torch.equal(a, b), name
+    assert len(audited.snapshots) == 4
+    assert_equal(Ended(audited.tensors, []), train(plain, audit=False)[0])
     drawn, ended = (run.application.applied.tensors().values() for run in (build_run(spec), plain))
     moved = [not torch.equal(a, b) for a, b in zip(drawn, ended, strict=True)]
     assert all(moved) if rule in ("grape", "kaft") else not any(moved)
@@ -63,16 +58,6 @@ def test_backprop_equals_a_plain_pytorch_loop():
             optimiser.step()
     for (name, a), (_, b) in zip(run.net.state_dict().items(), net.state_dict().items(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5, msg=name)
-
-
-def test_frozen_twin_starts_from_the_same_weights_and_keeps_its_blocks():
-    runs = {frozen: build_run(plan_run(rule="dfa", frozen=frozen, **TINY)) for frozen in (False, True)}
-    start = {name: p.clone() for name, p in runs[False].net.state_dict().items()}
-    for name, p in runs[True].net.state_dict().items():
-        assert torch.equal(p, start[name])
-    train_run(runs[True], audit=False)
-    for name, p in runs[True].net.state_dict().items():
-        assert torch.equal(p, start[name]) == name.startswith("blocks"), name
 
 
 def test_seeds_differ_and_repeat():
@@ -100,13 +85,11 @@ def test_weights_and_feedback_are_saved(tmp_path):
     for rule, feedback in (("dfa", "feedback.0"), ("fa", "blocks.0.w1.feedback")):
         spec = plan_run(rule=rule, **TINY)
         record_run(spec, tmp_path)
-        saved = load_file(run_folder(tmp_path, spec) / "weights.safetensors")
-        run = build_run(spec)
-        train_run(run, audit=False)
-        for name, tensor in run.net.state_dict().items():
-            assert torch.equal(saved[name], tensor)
+        saved = weights_of(tmp_path, spec)
+        (ended,) = train(build_run(spec), audit=False)
+        assert_equal(Ended(saved, []), ended)
         assert feedback in saved
-        record = read_record(run_folder(tmp_path, spec))
+        record = read(tmp_path, spec)
         assert record.provenance.status == "complete"
         assert [s.epoch for s in record.snapshots] == [0, 1, 2, 3]
         assert record.last.correct is not None
@@ -116,9 +99,7 @@ def test_weights_and_feedback_are_saved(tmp_path):
 
 def test_accuracy_and_loss_are_those_of_the_whole_test_set(tmp_path):
     run = build_run(plan_run(rule="bp", **TINY))
-    taken = []
-    train_run(run, on_snapshots=taken.extend)
-    task = load_task("digits")
+    taken, task = snapshots_of(run), load_task("digits")
     logits = run.net(torch.from_numpy(task.x_test)).detach().numpy()
     assert taken[-1].accuracy == pytest.approx((logits.argmax(1) == task.y_test).mean())
     shifted = logits - logits.max(1, keepdims=True)
@@ -128,9 +109,7 @@ def test_accuracy_and_loss_are_those_of_the_whole_test_set(tmp_path):
 
 
 def test_update_of_the_last_step_points_downhill_under_backprop():
-    run = build_run(plan_run(rule="bp", **TINY))
-    taken = []
-    train_run(run, on_snapshots=taken.extend)
+    taken = snapshots_of(build_run(plan_run(rule="bp", **TINY)))
     assert taken[0].weights.update_cos[0] is None
     assert taken[0].weights.step_all_zero[0] is None
     assert np.mean([c for c in taken[1].weights.update_cos if c is not None]) > 0.1
@@ -140,9 +119,8 @@ def test_update_of_the_last_step_points_downhill_under_backprop():
 def test_a_loss_that_stops_being_finite_ends_the_run(tmp_path):
     spec = plan_run(rule="bp", optimiser="sgd", lr=1e12, **TINY)
     assert record_run(spec, tmp_path) == "diverged"
-    record = read_record(run_folder(tmp_path, spec))
-    assert record.provenance.status == "diverged"
-    assert record.provenance.diverged_epoch == 1
+    record = read(tmp_path, spec)
+    assert (record.provenance.status, record.provenance.diverged_epoch) == ("diverged", 1)
     assert [s.epoch for s in record.snapshots] == [0]
 
 
@@ -157,16 +135,9 @@ def test_normalising_a_rule_without_tap_credit_is_refused():
         build_run(plan_run(rule="fa", credit_norm="sample", **TINY))
 
 
-@pytest.mark.parametrize(("every", "due"), [(3, [0, 3, 6, 7]), (0, [0, 7])])
-def test_snapshot_schedule(every, due):
-    spec = plan_run(rule="bp", **{**TINY, "epochs": 7, "snapshot_every": every})
-    assert [e for e in range(8) if spec.snapshot_due(e)] == due
-
-
 def test_float64_runs_measure_in_float64():
     run = build_run(plan_run(rule="dfa", precision="float64", **TINY))
-    taken = []
-    train_run(run, on_snapshots=taken.extend)
+    taken = snapshots_of(run)
     assert run.net.stem.weight.dtype == torch.float64
     assert taken[-1].taps.g_noise == (None,) * 3
 

@@ -4,10 +4,10 @@ import copy
 from dataclasses import fields, replace
 
 import pytest
-from stacking import Normed, build, record_run, spec_of, stack, stop, train
+from stacking import Normed, build, snapshots_of, spec_of, stack, train
 from torch import Tensor, nn
 
-from creditscope.record import Snapshot, TapMeasures, read_record, run_folder
+from creditscope.record import Snapshot, TapMeasures
 from creditscope.registry import NETS
 from creditscope.train import snapshots
 from creditscope.train.run import Run
@@ -52,8 +52,7 @@ def filled(snapshot: Snapshot) -> set[str]:
 def test_the_last_snapshot_knows_where_each_block_began(net, rule, blocks, others):
     run = build(spec_of(net, rule, **LEARNS | others))
     began = copy.deepcopy(run.net.state_dict())
-    (ended,) = train(run)
-    first, last = ended.snapshots
+    first, last = snapshots_of(run)
     wanted = [by_hand(run, began, block) for block in blocks]
     assert first.taps.rewind == ()
     assert last.taps.rewind == (None, *wanted)
@@ -64,7 +63,7 @@ def test_the_last_snapshot_knows_where_each_block_began(net, rule, blocks, other
 @pytest.mark.parametrize("rule", ["bp", "fa", "dfa"])
 def test_every_seed_of_a_stack_has_its_own_beginning(rule):
     specs = [spec_of(rule=rule, seed=seed, precision="float64", **LEARNS) for seed in (1, 2, 3)]
-    alone = [train(build(spec))[0].snapshots[-1].taps.rewind for spec in specs]
+    alone = [snapshots_of(build(spec))[-1].taps.rewind for spec in specs]
     together = [ended.snapshots[-1].taps.rewind for ended in train(stack(specs))]
     assert together == alone
     assert len(set(alone)) == 3
@@ -98,23 +97,9 @@ def test_nets_are_built_again_once_a_seed_and_only_at_the_end(monkeypatch):
     assert at == [[], [], [1, 2]]
 
 
-@pytest.mark.parametrize("rule", ["fa", "dfa"])
-def test_a_run_that_was_stopped_puts_back_the_same(tmp_path, rule):
-    spec = spec_of(rule=rule, **LEARNS)
-    stop([spec], tmp_path / "stopped", engine="loop")
-    for name in ("stopped", "whole"):
-        assert record_run(spec, tmp_path / name) == "complete"
-    stopped, whole = (read_record(run_folder(tmp_path / name, spec)) for name in ("stopped", "whole"))
-    assert stopped.provenance.resumes == 1
-    assert stopped.snapshots == whole.snapshots
-    assert None not in whole.last.taps.rewind[1:]
-    assert len(set(whole.last.taps.rewind[1:])) == 2
-
-
 class TestQuick:
     def test_a_ladder_s_rung_puts_back_what_it_trains(self):
-        run = build(spec_of(train_last=1, **LEARNS))
-        last = train(run)[0].snapshots[-1]
+        last = snapshots_of(build(spec_of(train_last=1, **LEARNS)))[-1]
         assert last.taps.rewind[:2] == (None, None)
         assert last.taps.rewind[2] is not None
         assert last.taps.rewind[2] != last.accuracy
@@ -123,16 +108,16 @@ class TestQuick:
     def test_of_a_frozen_run_only_accuracy_is_read(self, net, monkeypatch):
         monkeypatch.delattr(snapshots, "build_run")
         spec = spec_of(net, "dfa", frozen=True, epochs=2)
-        for taken in train(build(spec))[0].snapshots:
+        for taken in snapshots_of(build(spec)):
             assert filled(taken) <= {"null_sd_F", "null_q99"}
             assert taken.layers is None
             assert taken.taps.g_noise == (None,) * len(taken.taps.cos)
             assert taken.accuracy is not None
         monkeypatch.undo()
-        (other,) = train(build(spec_of(net, "dfa", epochs=2)))
-        assert other.snapshots[-1].taps.common
-        assert None not in other.snapshots[-1].taps.g_noise
-        assert (other.snapshots[0].layers is None) == (net == "resmlp")
+        first, *_, last = snapshots_of(build(spec_of(net, "dfa", epochs=2)))
+        assert last.taps.common
+        assert None not in last.taps.g_noise
+        assert (first.layers is None) == (net == "resmlp")
 
     def test_a_frozen_run_of_another_tier_has_no_block_to_put_back(self):
         run = build(spec_of(frozen=True, tier="standard", epochs=1, noise=False))

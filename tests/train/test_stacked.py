@@ -1,8 +1,10 @@
 """The stacked engine: a seed ends as it would alone, whatever its mates, and measuring changes nothing."""
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -10,23 +12,33 @@ from stacking import (
     EVERY_NET,
     EVERY_RULE,
     FEWER,
+    ODD_RULES,
+    RULES,
     SETTINGS,
     Ended,
+    Normed,
+    assert_engines_agree,
     assert_equal,
+    assert_near,
     assert_snapshots_agree,
     build,
+    read,
+    recorded,
+    same_bytes,
     spec_of,
     stack,
+    stop,
     train,
+    train_on,
 )
-from torch import Tensor, nn
+from torch import Tensor
 
-from creditscope.nets._layers import HashDropout, seed_dropout, set_dropout_step
 from creditscope.record import RunSpec
-from creditscope.stack import StackedNet
+from creditscope.registry import NETS
 from creditscope.train import stacked
-from creditscope.train.run import Run
-from creditscope.train.snapshots import snapshot_run
+from creditscope.train.groups import group_runs
+from creditscope.train.plan import plan_run
+from creditscope.train.run import Run, build_run
 from creditscope.train.stacked import CannotStackError, StackedRun, stack_runs
 
 pytestmark = pytest.mark.slow
@@ -56,8 +68,7 @@ class TestLoopAndStackAgree:
                     assert far <= weights * float(tensor.norm()), f"{name}: {far / float(tensor.norm()):.1e}"
             skipped = [i for i, w in enumerate(run.facts.weights) if rounding_alone(own, w.name, measured=True)]
             assert [s.epoch for s in found.snapshots] == [s.epoch for s in wanted.snapshots]
-            for a, b in zip(found.snapshots, wanted.snapshots, strict=True):
-                assert_snapshots_agree(a, b, measures, skipped)
+            assert_snapshots_agree(found.snapshots, wanted.snapshots, measures, skipped)
 
     @EVERY_NET
     @EVERY_RULE
@@ -119,15 +130,12 @@ def rounding_alone(spec: RunSpec, name: str, *, measured: bool = False) -> bool:
 class TestMates:
     """A seed's weights and snapshots are the same to the last bit whichever seeds share its stack."""
 
-    STACKS = ((7,), (7, 1), (2, 7, 3), (1, 2, 3, 4, 7))
-
     def check(self, spec: RunSpec) -> None:
-        ended = []
-        for seeds in self.STACKS:
-            run = stack([replace(spec, seed=seed) for seed in seeds])
-            ended.append(train(run)[seeds.index(7)])
-        for other in ended[1:]:
-            assert_equal(other, ended[0])
+        stacks = ((7,), (7, 1), (2, 7, 3), (1, 2, 3, 4, 7))
+        runs = [stack([replace(spec, seed=seed) for seed in seeds]) for seeds in stacks]
+        first, *others = (train(run)[seeds.index(7)] for run, seeds in zip(runs, stacks, strict=True))
+        for other in others:
+            assert_equal(other, first)
 
     @pytest.mark.parametrize(
         ("net", "rule"),
@@ -173,13 +181,11 @@ class TestComparedWithLoneRuns:
         """Gradients at weights that are off by some rounding errors."""
         weights = {name: parameter.detach().clone() for name, parameter in run.trained.items()}
         draw = torch.Generator().manual_seed(4)
-        with torch.no_grad():
-            for parameter in run.trained.values():
-                parameter.mul_(1 + 1e-6 * torch.randn(parameter.shape, generator=draw))
+        for parameter in run.trained.values():
+            parameter.data.mul_(1 + 1e-6 * torch.randn(parameter.shape, generator=draw))
         found = GRADIENTS(run)
-        with torch.no_grad():
-            for name, parameter in run.trained.items():
-                parameter.copy_(weights[name])
+        for name, parameter in run.trained.items():
+            parameter.data.copy_(weights[name])
         return found
 
     def test_what_rounding_does_to_them_is_no_fault(self, monkeypatch, runs):
@@ -193,12 +199,9 @@ class TestComparedWithLoneRuns:
             stack_runs(runs)
 
     def test_weights_are_put_back_whatever_happens(self, monkeypatch, runs):
-        def fail(run: Run) -> dict[str, Tensor]:
-            raise RuntimeError("no memory")
-
         gradients, before = GRADIENTS(runs[0]), [p.detach().clone() for p in runs[0].trained.values()]
-        monkeypatch.setattr(stacked, "_gradients", fail)
-        with pytest.raises(RuntimeError, match="no memory"):
+        monkeypatch.setattr(stacked, "_gradients", lambda run: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
             stacked._sensitivity(runs[0], gradients)
         assert all(torch.equal(p, kept) for p, kept in zip(runs[0].trained.values(), before, strict=True))
 
@@ -214,7 +217,9 @@ def test_audited_and_unaudited_stacks_end_bit_identical(net, rule):
     penalty = 0.0 if net == "gcn" else 0.01
     fields = {"epochs": 2, "penalty": penalty, **FEWER.get(net, {})}
     specs = [spec_of(net, rule, seed=seed, **fields) for seed in (1, 2, 3)]
+    stream = torch.get_rng_state()
     audited = train(stack(specs))
+    assert torch.equal(stream, torch.get_rng_state())
     torch.manual_seed(1)  # the global stream must not matter
     plain = train(stack(specs), audit=False)
     for a, b in zip(audited, plain, strict=True):
@@ -222,76 +227,91 @@ def test_audited_and_unaudited_stacks_end_bit_identical(net, rule):
         assert_equal(Ended(a.tensors, []), b)
 
 
-def test_building_stacking_and_training_leave_the_global_stream_alone():
-    specs = [spec_of("gcn", "fa", seed=seed, epochs=2) for seed in (1, 2)]
-    stream = torch.get_rng_state()
-    train(stack(specs))
-    assert torch.equal(stream, torch.get_rng_state())
-
-
-def test_a_snapshot_changes_nothing():
-    run = stack([spec_of("vit", "fa", seed=seed) for seed in (1, 2)])
-    run.train_epoch(0, keep_last=False)
-    before = [{name: t.clone() for name, t in run.tensors(seed).items()} for seed in range(2)]
-    first, second = (snapshot_run(run, 1) for _ in range(2))
-    assert first == second
-    for seed in range(2):
-        assert all(torch.equal(t, before[seed][name]) for name, t in run.tensors(seed).items())
-
-
-class Masks(nn.Module):
-    """Two dropout layers on a parameter of ones: what comes out is the masks."""
-
-    def __init__(self):
-        super().__init__()
-        self.ones = nn.Parameter(torch.ones(40, 30))
-        self.first, self.second = HashDropout(0.3, 0), HashDropout(0.6, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([self.first(self.ones), self.second(self.ones)]) * x
-
-
-class TestDropout:
-    def test_a_seed_in_a_stack_has_the_masks_it_has_alone(self):
-        nets = [Masks() for _ in range(3)]
-        for seed, net in enumerate(nets):
-            seed_dropout(net, seed)
-            set_dropout_step(net, 5)
-        output = StackedNet.of(nets)(torch.ones(()))
-        for seed, net in enumerate(nets):
-            assert torch.equal(output[seed], net(torch.ones(())))
-        assert not torch.equal(output[0], output[1])
-
-    @pytest.mark.parametrize("net", ["gcn", "vit"])
-    def test_through_a_net_at_every_step_of_training(self, net):
-        specs = [spec_of(net, "bp", seed=seed, precision="float64", net_options={"dropout": 0.5}) for seed in (1, 2, 3)]
-        run, alone = stack(specs), [build(spec) for spec in specs]
-        inputs = run.data.snapshot_batch().inputs
-        run.net.train()
-        seen = []
-        for step in (0, 3):
-            run._dropout_step.fill_(step)
-            output = run.net(inputs)
-            for seed, single in enumerate(alone):
-                single.net.train()
-                set_dropout_step(single.net, step)
-                wanted = single.net(*inputs) if isinstance(inputs, tuple) else single.net(inputs)
-                torch.testing.assert_close(output[seed], wanted, rtol=1e-10, atol=1e-12)
-            seen.append(output)
-        assert not torch.allclose(seen[0], seen[1])
-
-    def test_steps_are_counted_through_epochs(self):
-        specs = [spec_of("vit", "bp", seed=seed) for seed in (1, 2)]
-        run = stack(specs)
-        for epoch in (0, 1, 4):
-            run.train_epoch(epoch, keep_last=True)
-            steps = {name: t for name, t in run.tensors(1).items() if name.endswith(".step")}
-            assert len(steps) == 4
-            assert all(int(t) == 4 * epoch + 3 for t in steps.values())
-
-
 def test_stacking_leaves_the_runs_as_they_were():
     runs = [build(spec_of("gcn", "dfa", seed=seed, epochs=3)) for seed in (1, 2)]
     stack_runs(runs)
     for run in runs:
         assert_equal(train(run)[0], train(build(run.spec))[0])
+
+
+class Shuffles(Normed):
+    """With a tensor of its own that is no buffer: the inputs in an order drawn for each net."""
+
+    def __init__(self, input_shape: tuple[int, ...], classes: int, *, width: int = 16):
+        super().__init__(input_shape, classes, width=width)
+        self.order = torch.randperm(math.prod(input_shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.flatten(1)[:, self.order])
+
+
+class Drops(Normed):
+    """With torch's own dropout, which draws from the global stream."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(torch.nn.functional.dropout(x, 0.1, self.training))
+
+
+class TestNetsOfOnesOwn:
+    def specs(self, monkeypatch, net: type, **others: Any) -> list[RunSpec]:
+        monkeypatch.setitem(NETS._registered, "own", net)
+        fields = {"task": "digits", "net": "own", "epochs": 2, "eval_rows": 32, **others}
+        return [plan_run(**{"rule": "bp", **fields}, seed=seed) for seed in (1, 2)]
+
+    @pytest.mark.parametrize("rule", RULES)
+    def test_batch_norm_and_tied_weights(self, monkeypatch, rule):
+        specs = self.specs(monkeypatch, Normed, rule=rule, precision="float64")
+        for spec, found in zip(specs, train(stack(specs)), strict=True):
+            (wanted,) = train(build_run(spec))
+            assert "blocks.1.0.weight" in wanted.tensors
+            assert int(wanted.tensors["blocks.0.1.num_batches_tracked"]) == 20
+            assert_near(found.tensors, wanted.tensors, 1e-9, 1e-11)
+            assert found.snapshots[-1].accuracy == wanted.snapshots[-1].accuracy
+
+    def test_a_tensor_that_is_no_buffer_is_not_taken_from_another_seed(self, monkeypatch, tmp_path):
+        specs = self.specs(monkeypatch, Shuffles)
+        assert_engines_agree(specs, tmp_path)
+
+    def test_dropout_from_the_global_stream_is_not_stacked(self, monkeypatch):
+        with pytest.raises(CannotStackError, match="random"):
+            stack_runs([build_run(spec) for spec in self.specs(monkeypatch, Drops)])
+
+
+class TestRulesOfOnesOwn:
+    def specs(self, name: str) -> list[RunSpec]:
+        return recorded((1, 2), f"{ODD_RULES}:{name}", epochs=2)
+
+    @pytest.mark.parametrize(
+        ("name", "why"), [("Reads", r"\.item\(\)"), ("Draws", "random"), ("Decides", "data-dependent control flow")]
+    )
+    def test_one_that_cannot_be_mapped_is_trained_by_the_loop_and_says_why(self, tmp_path, name, why):
+        specs = self.specs(name)
+        with pytest.raises(CannotStackError, match=why):
+            stack(specs)
+        for engine in ("loop", "stacked"):
+            torch.manual_seed(0)
+            assert train_on(specs, tmp_path / engine, engine=engine) == ["complete"] * 2
+        assert same_bytes(specs, tmp_path / "stacked", tmp_path / "loop")
+        for spec in specs:
+            provenance = read(tmp_path / "stacked", spec).provenance
+            assert (provenance.engine, provenance.stack) == ("loop", ())
+            assert "vmap" in provenance.note
+            assert len(provenance.note) <= 300
+
+    def test_one_that_cannot_be_mapped_can_be_stopped_and_goes_on(self, tmp_path):
+        specs = self.specs("Reads")
+        stop(specs, tmp_path, epochs=1)
+        assert train_on(specs, tmp_path) == ["complete"] * 2
+        train_on(specs, tmp_path / "loop", engine="loop")
+        assert same_bytes(specs, tmp_path, tmp_path / "loop")
+        (group,) = group_runs(specs[:1], tmp_path / "new", device=torch.device("cpu"), engine="stacked")
+        assert group.engine == "stacked"
+
+    def test_one_that_keeps_its_feedback_to_itself_is_not_given_that_of_another_seed(self, tmp_path):
+        assert_engines_agree(self.specs("Keeps"), tmp_path)
+
+    def test_one_without_feedback_is_stacked(self, tmp_path):
+        specs = self.specs("Plain")
+        for spec, found in zip(specs, train(stack(specs)), strict=True):
+            (wanted,) = train(build(spec))
+            assert_near(found.tensors, wanted.tensors, 1e-4, 1e-6)

@@ -7,26 +7,23 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from stacking import assert_snapshots_agree, record_run, recorded, same_bytes, stop, train_on
+from stacking import assert_records_agree, read, recorded, same_bytes, stop, train_on
 from trained import record_runs
 
 from creditscope.errors import CreditscopeError
-from creditscope.record import RunSpec, read_record, run_folder
+from creditscope.record import RunSpec, run_folder
 from creditscope.stack import StackedNet
 from creditscope.train import stacked, training
-from creditscope.train.events import NO_MEMORY, Ended, Epoch
+from creditscope.train.events import NO_MEMORY, Ended
 from creditscope.train.execute import run_all
 from creditscope.train.groups import RunGroup
 from creditscope.train.run import Run
 from creditscope.train.stacked import StackedRun, stack_runs
 from creditscope.train.training import CHECKPOINT, StoppedError, train_group
 
-CPU = torch.device("cpu")
-
 
 def ends_of(specs: Sequence[RunSpec], root: Path) -> list[Ended]:
-    events = train_group(RunGroup(tuple(specs), "stacked"), root, device=CPU)
+    events = train_group(RunGroup(tuple(specs), "stacked"), root, device=torch.device("cpu"))
     return [event for event in events if isinstance(event, Ended)]
 
 
@@ -36,11 +33,7 @@ def train_epochs(monkeypatch) -> Callable[[Callable[[StackedRun, int], None]], N
     original = StackedRun.train_epoch
 
     def happens(what: Callable[[StackedRun, int], None]) -> None:
-        def train_epoch(run: StackedRun, epoch: int, **options: Any) -> Any:
-            what(run, epoch)
-            return original(run, epoch, **options)
-
-        monkeypatch.setattr(StackedRun, "train_epoch", train_epoch)
+        monkeypatch.setattr(StackedRun, "train_epoch", lambda *at, **how: what(*at) or original(*at, **how))
 
     return happens
 
@@ -55,16 +48,26 @@ def poison(after: int, value: float) -> Callable[[StackedRun, int], None]:
     return spoil
 
 
+def run_out(*, epoch: int = 0, seeds: int = 1, error: Exception | None = None) -> Callable[[StackedRun, int], None]:
+    """Of memory, before an epoch, if there are more seeds than so many."""
+
+    def fail(run: StackedRun, at: int) -> None:
+        if at == epoch and len(run.specs) > seeds:
+            raise error or torch.OutOfMemoryError("CUDA out of memory.")
+
+    return fail
+
+
 class TestRecords:
     def test_they_are_complete_and_name_the_stack(self, tmp_path):
         specs = recorded((1, 2, 3))
-        *heard, one, two, three = train_group(RunGroup(tuple(specs), "stacked"), tmp_path, device=CPU)
-        assert [one, two, three] == [Ended(spec.digest(), "complete") for spec in specs]
-        told = [(event.run, event.done) for event in heard if isinstance(event, Epoch)]
+        told = []
+        assert (
+            train_on(specs, tmp_path, on_epoch=lambda event: told.append((event.run, event.done))) == ["complete"] * 3
+        )
         assert told == [(spec.digest(), epoch) for epoch in range(1, 5) for spec in specs]
-        assert len(told) == len(heard)
         for spec in specs:
-            record = read_record(run_folder(tmp_path, spec))
+            record = read(tmp_path, spec)
             provenance = record.provenance
             assert (provenance.status, provenance.engine, provenance.stack) == ("complete", "stacked", (1, 2, 3))
             assert (provenance.note, provenance.resumes, provenance.diverged_epoch) == ("", 0, None)
@@ -77,25 +80,13 @@ class TestRecords:
         stacked_root = whole(specs)
         assert train_on(specs, tmp_path, engine="loop") == ["complete"] * 3
         for spec in specs:
-            ours, theirs = run_folder(stacked_root, spec), run_folder(tmp_path, spec)
-            assert ours.name == theirs.name
-            assert (ours / "spec.json").read_bytes() == (theirs / "spec.json").read_bytes()
-            a, b = read_record(ours), read_record(theirs)
+            a, b = read(stacked_root, spec), read(tmp_path, spec)
+            assert a.path.name == b.path.name
+            assert (a.path / "spec.json").read_bytes() == (b.path / "spec.json").read_bytes()
             assert (b.provenance.engine, b.provenance.stack) == ("loop", ())
             for name in ("facts", "parameters", "data_checksum", "device"):
                 assert getattr(a.provenance, name) == getattr(b.provenance, name), name
-            for found, wanted in zip(a.snapshots, b.snapshots, strict=True):
-                assert_snapshots_agree(found, wanted, 2e-3, [])
-            weights, others = (load_file(folder / "weights.safetensors") for folder in (ours, theirs))
-            assert list(weights) == list(others)
-            for name, tensor in others.items():
-                torch.testing.assert_close(weights[name], tensor, rtol=1e-4, atol=1e-5, msg=name)
-
-    def test_one_run_alone_can_be_a_stack(self, tmp_path, whole):
-        (spec,) = recorded((2,))
-        assert record_run(spec, tmp_path, engine="stacked") == "complete"
-        assert read_record(run_folder(tmp_path, spec)).provenance.stack == (2,)
-        assert same_bytes([spec], tmp_path, whole(recorded((1, 2, 3))))
+            assert_records_agree(stacked_root, tmp_path, spec, 2e-3, 1e-4, 1e-5)
 
     @pytest.mark.parametrize(("after", "value"), [(0, math.nan), (2, math.inf)])
     def test_one_that_diverges_says_so_and_the_others_complete(
@@ -105,7 +96,7 @@ class TestRecords:
         root = whole(specs)
         train_epochs(poison(after, value))
         assert train_on(specs, tmp_path) == ["complete", "diverged", "complete"]
-        record = read_record(run_folder(tmp_path, specs[1]))
+        record = read(tmp_path, specs[1])
         assert (record.provenance.status, record.provenance.diverged_epoch) == ("diverged", after + 1)
         assert [s.epoch for s in record.snapshots] == [e for e in (0, 2) if e <= after]
         assert (record.path / "weights.safetensors").exists()
@@ -120,13 +111,13 @@ class TestRecords:
         stop(specs, tmp_path, epochs=3)
         monkeypatch.undo()
         assert train_on(specs, tmp_path) == ["complete", "diverged", "complete"]
-        assert read_record(run_folder(tmp_path, specs[0])).provenance.stack == (1, 3)
+        assert read(tmp_path, specs[0]).provenance.stack == (1, 3)
         assert same_bytes([specs[0], specs[2]], tmp_path, root)
 
     def test_all_can_diverge(self, tmp_path):
         specs = recorded((1, 2), "bp", optimiser="sgd", lr=1e12)
         assert train_on(specs, tmp_path) == ["diverged", "diverged"]
-        assert [read_record(run_folder(tmp_path, s)).provenance.diverged_epoch for s in specs] == [1, 1]
+        assert [read(tmp_path, s).provenance.diverged_epoch for s in specs] == [1, 1]
 
 
 class TestMemory:
@@ -151,7 +142,7 @@ class TestMemory:
         return only
 
     def stacks(self, specs: Sequence[RunSpec], root: Path) -> set[tuple[int, ...]]:
-        return {read_record(run_folder(root, spec)).provenance.stack for spec in specs}
+        return {read(root, spec).provenance.stack for spec in specs}
 
     @pytest.mark.slow
     def test_too_little_to_make_the_stack(self, tmp_path, room, whole):
@@ -180,11 +171,7 @@ class TestMemory:
         specs = recorded((1, 2, 3, 4))
         root = whole(specs)
 
-        def run_out(run: StackedRun, epoch: int) -> None:
-            if epoch == 2 and len(run.members) > 2:
-                raise torch.OutOfMemoryError("CUDA out of memory.")
-
-        train_epochs(run_out)
+        train_epochs(run_out(epoch=2, seeds=2))
         monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
         assert train_on(specs, tmp_path) == ["complete"] * 4
         assert self.stacks(specs, tmp_path) == {(1, 2), (3, 4)}
@@ -228,12 +215,7 @@ class TestMemory:
     @pytest.mark.parametrize("said", ["Triton Error [CUDA]: out of memory", "CUBLAS_STATUS_ALLOC_FAILED when calling"])
     def test_whoever_says_that_memory_ran_out_is_heard(self, tmp_path, train_epochs, said):
         specs = recorded((1, 2), epochs=1)
-
-        def run_out(run: StackedRun, epoch: int) -> None:
-            if len(run.members) > 1:
-                raise RuntimeError(said)
-
-        train_epochs(run_out)
+        train_epochs(run_out(error=RuntimeError(said)))
         assert train_on(specs, tmp_path) == ["complete"] * 2
         assert self.stacks(specs, tmp_path) == {(1,), (2,)}
 

@@ -137,7 +137,7 @@ def _refuse_second_passes(rule: TapRule, net: nn.Module) -> None:
         raise CreditscopeError(
             f"Expected a net that computes the same twice for rule {rule.name!r}, which runs it again within a step, "
             f"but batch norm or nn.Dropout does not: {', '.join(other)}. Use group or layer norm, and dropout that "
-            "hashes (creditscope.nets._dropout)."
+            "hashes (creditscope.nets._layers)."
         )
 
 

@@ -74,10 +74,8 @@ def release_memory(device: torch.device) -> None:
 
 
 def wait_for_room(device: torch.device, peak: int, should_stop: Callable[[], bool]) -> bool:
-    """Whether there is room for a second try, where the first ran out of memory at `peak` bytes.
-
-    Others who hold memory of the device are given time to release it, if all of theirs would be enough.
-    """
+    """Whether there is room for a second try, where the first ran out of memory at `peak` bytes; others who hold memory
+    of the device are given time to release it, if all of theirs would be enough."""
     if device.type != "cuda":
         return False
     needed, deadline = SPARE * peak, time.monotonic() + PATIENCE

@@ -78,11 +78,9 @@ def execute(
 ) -> Generator[Event, None, None]:
     """Train all `specs` that are not on record under `root`; data and nets are checked before the first run starts.
 
-    Runs that differ only in seed are stacked where that is faster (see `groups`). A run that fails does not stop the
-    others. After `time_limit` seconds every run stops at the end of its epoch with a checkpoint (or, within a long
-    snapshot, at the checkpoint before it); with a limit of 0 nothing is trained. Who does not read to the end shall
-    close the generator, so that runs are stopped. Notes name records that cannot be read, and how many lack what is
-    measured by now.
+    A run that fails does not stop the others. After `time_limit` seconds every run stops at the end of its epoch with a
+    checkpoint (or, within a long snapshot, at the checkpoint before it); with a limit of 0 nothing is trained. Who does
+    not read to the end shall close the generator, so that runs are stopped.
     """
     root = Path(root)
     if jobs is not None and jobs < 1:

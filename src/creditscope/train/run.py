@@ -27,9 +27,9 @@ from creditscope.train.data import Data, number_format, place_data
 
 @dataclass
 class Run:
-    """Everything a run holds while it is trained."""
+    """Everything a run holds while it is trained, with the spec of every seed: here, of the one."""
 
-    spec: RunSpec
+    specs: tuple[RunSpec, ...]
     task: AnyTask
     data: Data
     net: Net
@@ -42,9 +42,8 @@ class Run:
         return "loop"
 
     @property
-    def specs(self) -> tuple[RunSpec, ...]:
-        """The spec of every seed: here, of the one."""
-        return (self.spec,)
+    def spec(self) -> RunSpec:
+        return self.specs[0]
 
     @property
     def device(self) -> torch.device:
@@ -146,7 +145,7 @@ def build_run(
         test_rows=task.test_rows,
     )
     optimiser = make_optimiser(spec, application.applied)
-    return Run(spec, task, data, net, application, facts, optimiser)
+    return Run((spec,), task, data, net, application, facts, optimiser)
 
 
 def copy_of(tensors: dict[str, nn.Parameter]) -> dict[str, Tensor]:

@@ -1,8 +1,7 @@
 """The *stacked* engine: many seeds of one spec trained as one, and on CUDA each step replayed as one captured graph.
 
-Parameters, buffers, feedback, optimiser state and what is drawn for an epoch have a seed axis; nets, rules and
-measurements are those of the loop. All that a step reads or writes stays in place on the device (the step's place in
-the epoch and the learning rate too), so that nothing waits for the device within an epoch.
+Nets, rules and measurements are those of the loop. All that a step reads or writes stays in place on the device (the
+step's place in the epoch and the learning rate too), so that nothing waits for the device within an epoch.
 """
 
 import math
@@ -17,7 +16,6 @@ from creditscope.losses import RowErrors, errors_function
 from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import LastStep
 from creditscope.nets._layers import HashDropout
-from creditscope.record.spec import RunSpec
 from creditscope.stack import Batch, StackedNet
 from creditscope.train.data import EpochPlan
 from creditscope.train.run import Run, copy_of, make_optimiser
@@ -36,14 +34,12 @@ class CannotStackError(CreditscopeError):
 
 @dataclass
 class StackedRun(Run):
-    """Runs that differ only in their seed; `spec` is the first of `members`."""
+    """Runs that differ only in their seed."""
 
-    members: tuple[RunSpec, ...] = ()
-    capture: bool = False
-    """Whether to replay the step as a CUDA graph."""
+    capture: bool = False  # whether to replay the step as a CUDA graph
 
     def __post_init__(self) -> None:
-        seeds, device = len(self.members), self.device
+        seeds, device = len(self.specs), self.device
         self._place = torch.zeros(1, dtype=torch.int64, device=device)
         self._loss = torch.zeros(seeds, dtype=torch.float64, device=device)
         self._plan: tuple[Tensor, ...] | None = None
@@ -59,10 +55,6 @@ class StackedRun(Run):
     @property
     def engine(self) -> str:
         return "captured" if self.capture else "stacked"
-
-    @property
-    def specs(self) -> tuple[RunSpec, ...]:
-        return self.members
 
     def train_epoch(self, epoch: int, *, keep_last: bool) -> tuple[Tensor, LastStep | None]:
         """One pass over the data of all seeds at once."""
@@ -108,7 +100,7 @@ class StackedRun(Run):
 
     def _draw_plan(self, epoch: int) -> EpochPlan:
         """What the steps of an epoch are told, (steps, seeds, …)."""
-        plans = [self.data.plan_epoch(spec.seed, epoch) for spec in self.members]
+        plans = [self.data.plan_epoch(spec.seed, epoch) for spec in self.specs]
         return tuple(torch.stack(told, dim=1) for told in zip(*plans, strict=True))
 
     def _load_plan(self, epoch: int) -> None:
@@ -181,14 +173,13 @@ def stack_runs(runs: Sequence[Run], *, compare: bool = True) -> StackedRun:
     # a captured optimiser takes its learning rate and bias corrections in float32, which float64 would feel
     capture = first.device.type == "cuda" and first.spec.precision != "float64"
     stacked = StackedRun(
-        first.spec,
+        tuple(run.spec for run in runs),
         first.task,
         first.data,
         net,
         replace(first.application, applied=applied),
         first.facts,
         make_optimiser(first.spec, applied, captured=capture),
-        members=tuple(run.spec for run in runs),
         capture=capture,
     )
     states = [run.optimiser_state() for run in runs]
@@ -229,8 +220,8 @@ def _compare_gradients(run: StackedRun, runs: Sequence[Run]) -> None:
     for seed, single in enumerate(runs):
         alone = _gradients(single)
         error = _norm([together[name][seed] - g for name, g in alone.items()])
-        size = _norm(list(alone.values()))
-        if error > TOLERANCE[run.spec.precision] * size and error > SLACK * _sensitivity(single, alone):
+        allowed = TOLERANCE[run.spec.precision] * _norm(list(alone.values()))
+        if error > allowed and error > SLACK * _sensitivity(single, alone):
             raise CannotStackError(
                 "a seed learns otherwise than alone; is there a tensor in the net or rule that is neither a parameter "
                 "nor a buffer nor feedback?"

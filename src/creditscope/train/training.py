@@ -58,9 +58,8 @@ def train_group(
 
     Runs that were stopped or killed go on from their last checkpoints and end with the same bytes. One that fails (a
     damaged checkpoint, a full disk) does not stop the others; what fails for all (no memory, no data) is the end of
-    each. The stacked engine trains all at once, or in halves where the device's memory is too small, and those it
-    cannot map one by one. Device memory that was used is given back, for others or the next group. Once `should_stop`
-    says so, `StoppedError` is raised at the end of the epoch.
+    each. Device memory that was used is given back. Once `should_stop` says so, `StoppedError` is raised at the end of
+    the epoch.
     """
     training = _Training(group, root, device, should_stop)
     try:
@@ -78,8 +77,7 @@ class _Training:
 
     def __init__(self, group: RunGroup, root: Path, device: torch.device, should_stop: Callable[[], bool]):
         self.group, self.root, self.device, self.should_stop = group, root, device, should_stop
-        self.left = {spec.digest() for spec in group.specs}
-        """Those that have not ended."""
+        self.left = {spec.digest() for spec in group.specs}  # those that have not ended
         self.writers: dict[str, RecordWriter] = {}
 
     def end(self, spec: RunSpec, status: str, reason: str = "") -> Ended:
@@ -169,10 +167,7 @@ class _Training:
                 yield from self._train_run(recording.run, [recording], note)
 
     def _train_run(self, run: Run, recordings: "list[_Recording]", note: str = "") -> Events:
-        """From where its seeds stand to the last epoch, measuring as it goes.
-
-        A seed whose loss stops being finite ends there, and the others go on.
-        """
+        """From where its seeds stand to the last epoch, with snapshots; one whose loss is not finite ends there."""
         spec, left = run.spec, dict(enumerate(recordings))
         began_at = saved_at = time.monotonic()
         took = 0.0
