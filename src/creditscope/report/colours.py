@@ -20,11 +20,8 @@ BLUE, ORANGE = 255.0, 50.0
 def diverging() -> tuple[str, ...]:
     """From blue (negative) over near-white (zero) to orange (positive)."""
     middle = DIVERGING_LEVELS // 2
-    found = []
-    for i in range(DIVERGING_LEVELS):
-        away = abs(i - middle) / middle
-        found.append(oklch(0.97 - 0.52 * away, 0.14 * away, BLUE if i < middle else ORANGE))
-    return tuple(found)
+    steps = [(i - middle) / middle for i in range(DIVERGING_LEVELS)]
+    return tuple(oklch(0.97 - 0.52 * abs(t), 0.14 * abs(t), BLUE if t < 0 else ORANGE) for t in steps)
 
 
 @cache
@@ -82,8 +79,9 @@ def colour_rules() -> str:
     maps = {"d": diverging(), "s": sequential()}
     lines = [f".{name}{i}{{stroke:{colour}}}" for name, colours in maps.items() for i, colour in enumerate(colours)]
     bars = [f".bar-{name}{{background:linear-gradient(90deg,{','.join(c)})}}" for name, c in maps.items()]
-    light = "".join(f"--c{i}:{look.colour};" for i, look in enumerate(_RULES))
-    dark = "".join(f"--c{i}:{look.dark};" for i, look in enumerate(_RULES))
+    light, dark = (
+        "".join(f"--c{i}:{getattr(look, of)};" for i, look in enumerate(_RULES)) for of in ("colour", "dark")
+    )
     grounds = [f":root{{{light}}}", f"@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"]
     drawn = [f".line.c{i},.lead.c{i}{{stroke:var(--c{i})}}.band.c{i}{{fill:var(--c{i})}}" for i in range(len(_RULES))]
     return "\n".join([*lines, *bars, *grounds, *drawn])
