@@ -7,7 +7,7 @@ from typing import Any, Literal
 from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.checks import PUBLISHED, USUAL, Check, Finding, MethodCheck, Outcome, RunCheck, all_checks
 from creditscope.auditing.checks._published import say_value
-from creditscope.auditing.columns import ShownRows
+from creditscope.auditing.columns import ShownRows, mark
 from creditscope.auditing.judge import judge_run
 from creditscope.auditing.methods import Method, Moment
 from creditscope.auditing.thresholds import Thresholds
@@ -16,6 +16,15 @@ from creditscope.text import span
 
 Conclusion = Literal["accepts", "walks back", "open", "not applicable", "no verdict", "muted"]
 PROTOCOL = "whole protocol"
+STYLES: dict[Conclusion, str] = {"accepts": "green", "walks back": "red", "open": "yellow"}
+LEGEND = (
+    "✓ accepts · ✗ walks back · ? open (an input is missing, or the data allow both) · – not applicable · ◌ muted · a "
+    "number is the epoch of first firing (over seeds: earliest–latest), in brackets where it does not walk back at the "
+    "end. "
+    "Usual: accuracy above chance; the same and Γ > 0. Published diagnostics stand at their published thresholds, the "
+    "gain on the mean over the method's own frozen runs; their cross-batch stability is exported as drift and not "
+    "judged. A seed alone is judged without CS004 and CS011."
+)
 OF_OUTCOME: dict[Outcome, Conclusion] = {
     Outcome.ISSUE: "walks back",
     Outcome.TIP: "accepts",
@@ -73,9 +82,28 @@ class Decisions(ShownRows):
 
     def draw(self, width: int):
         """One row per method and seed, one mark per criterion."""
-        from creditscope.auditing.show import draw_decisions
+        from rich.console import Group
+        from rich.text import Text
 
-        return draw_decisions(self, width)
+        from creditscope.auditing.show import fit_tables, note, warn
+
+        def cell(row: Decision | None) -> Text:
+            if row is None:
+                return Text()
+            said = row.said if row.criterion == PROTOCOL else f"{mark(row)} {row.fired}".rstrip()
+            return Text(said, style=STYLES.get(row.conclusion, "dim"))
+
+        parts = []
+        for setting in dict.fromkeys(row.setting for row in self):
+            rows = {(row.method, row.seed, row.criterion): row for row in self if row.setting == setting}
+            seeds = dict.fromkeys((method, seed) for method, seed, _ in rows)
+            columns = {
+                "verdict" if criterion == PROTOCOL else criterion: [cell(rows.get((*key, criterion))) for key in seeds]
+                for criterion in dict.fromkeys(criterion for _, _, criterion in rows)
+            }
+            labels = [f"{method}, {'all seeds' if seed is None else f'seed {seed}'}" for method, seed in seeds]
+            parts += [Text(setting, style="bold"), *fit_tables("method", labels, columns, width)]
+        return Group(*parts, note(LEGEND), *warn(self.notes))
 
 
 def decide(audit: Audit) -> Decisions:

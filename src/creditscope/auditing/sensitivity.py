@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from creditscope.auditing.checks import Check, MethodCheck, all_checks
-from creditscope.auditing.columns import ShownRows
+from creditscope.auditing.columns import RANGES, ShownRows
 from creditscope.auditing.judge import judge_check
 from creditscope.auditing.methods import Method
 from creditscope.auditing.thresholds import EVERY_RUN_CHECK, Thresholds, table
@@ -21,6 +21,10 @@ DECADES, PER_DECADE = 12, 20
 COUNTS = 100
 """How far it looks for whole numbers."""
 BISECTIONS = 40
+ABOUT = (
+    "no method's verdict word changes while the threshold stays between the two, the others held; any: no change found "
+    f"on that side, {DECADES} decades away or as far as the threshold may go (whole numbers: {COUNTS})"
+)
 Words = tuple[str, ...]
 
 
@@ -50,9 +54,12 @@ class Sensitivity(ShownRows):
 
     def draw(self, width: int):
         """From where to where each threshold may lie, and what changes beyond."""
-        from creditscope.auditing.show import draw_sensitivity
+        from rich.console import Group
 
-        return draw_sensitivity(self, width)
+        from creditscope.auditing.show import WIDE, flowing_table, note
+
+        columns = [column for column in RANGES.values() if width >= WIDE or column.name != "checks"]
+        return Group(flowing_table(columns, self), note(ABOUT))
 
 
 def find_ranges(audit: "Audit", names: Sequence[str]) -> Sensitivity:

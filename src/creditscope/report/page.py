@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 import creditscope
 from creditscope.auditing.checks import all_checks
 from creditscope.auditing.columns import OF_WORD, mark
-from creditscope.auditing.show import LEGEND
+from creditscope.auditing.decisions import LEGEND
 from creditscope.auditing.stats import NULL_SDS
 from creditscope.auditing.thresholds import table
 from creditscope.auditing.verdict import MEANINGS, QUESTIONS
