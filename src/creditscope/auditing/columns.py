@@ -42,7 +42,6 @@ class Shown:
     """Something that is printed as wide as the terminal is, and otherwise as plain text."""
 
     def draw(self, width: int) -> "RenderableType":
-        """What is printed."""
         raise NotImplementedError
 
     def show(self, console: "Console | None" = None) -> None:
@@ -71,7 +70,6 @@ class ShownRows(Shown):
         return len(self.rows)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Plain data, one row each."""
         return [asdict(row) for row in self.rows]
 
     def frame(self):

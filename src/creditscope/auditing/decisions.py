@@ -41,6 +41,8 @@ OF_WORD: dict[str, Conclusion] = {
     "not measured": "open",
     "not judged": "no verdict",
 }
+SAME = ("value", "first_epoch", "last_first_epoch", "seeds_hit", "seeds")
+"""What a decision has of a finding as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +114,7 @@ def decide(audit: Audit) -> Decisions:
     for method, found in zip(audit.groups, audit.methods, strict=True):
         for check in checks:
             seeds, whole = _judged(check, found) if check.kind == "check" else _judge(check, method, audit.limits)
-            rows += [_of_finding(found, seed, check, finding) for seed, finding in seeds.items()]
-            rows.append(_of_finding(found, None, check, whole))
+            rows += [_of_finding(found, *pair, check) for pair in (*seeds.items(), (None, whole))]
         rows += _protocol(found)
     return Decisions(tuple(rows), audit.notes)
 
@@ -139,7 +140,7 @@ def _judge(check: Check, method: Method, limits: Thresholds) -> tuple[Mapping[in
     return seeds, replace(whole, **fired, seeds_hit=sum(f.is_issue for f in seeds.values()), seeds=len(seeds))
 
 
-def _of_finding(found: MethodAudit, seed: int | None, check: Check, finding: Finding | None) -> Decision:
+def _of_finding(found: MethodAudit, seed: int | None, finding: Finding | None, check: Check) -> Decision:
     place: dict[str, Any] = {"setting": found.setting, "method": found.method, "seed": seed}
     place |= {"criterion": check.code, "kind": check.kind}
     if finding is None:
@@ -148,11 +149,7 @@ def _of_finding(found: MethodAudit, seed: int | None, check: Check, finding: Fin
         **place,
         conclusion=OF_OUTCOME[finding.outcome] if check.decides else "no verdict",
         said=f"{finding.outcome}: {finding.message}" if check.kind == "check" else say_value(finding.value),
-        value=finding.value,
-        first_epoch=finding.first_epoch,
-        last_first_epoch=finding.last_first_epoch,
-        seeds_hit=finding.seeds_hit,
-        seeds=finding.seeds,
+        **{name: getattr(finding, name) for name in SAME},
     )
 
 

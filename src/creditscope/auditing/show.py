@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.checks import Finding, Outcome, what_to_do
-from creditscope.auditing.columns import BRIEF_TAPS, FINDINGS, METHODS, OF_ANSWER, OF_OUTCOME, Column
+from creditscope.auditing.checks import Outcome, what_to_do
+from creditscope.auditing.columns import BRIEF_TAPS, FINDINGS, METHODS, OF_OUTCOME, Column
 from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.stats import DRAWS, write_points
 from creditscope.auditing.tap_credit import POWER, seen_above
@@ -68,10 +68,10 @@ Methods = Sequence[MethodAudit]
 """Mostly those of one setting."""
 
 
-def make_console(**options: Any) -> Console:
+def make_console() -> Console:
     """A console that is wide enough for the tables when it is not a terminal."""
-    console = Console(highlight=False, soft_wrap=False, **options)
-    return console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH, **options)
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
 
 
 def render_plain(draw: Callable[[int], RenderableType]) -> str:
@@ -141,8 +141,10 @@ def draw_audit(audit: Audit, width: int) -> Group:
     settings = [[m for m in audit.methods if m.setting == name] for name in names]
     many, parts = len(settings) > MOST_DETAILED, []
     if many:
-        parts += [_count_verdicts(audit.methods, len(settings)), *_brief_tables(settings, width)]
-        parts += [_meanings(audit.methods), Text()]
+        words = Counter(m.verdict.word for m in audit.methods)
+        said = ", ".join(f"{words[word]} {word}" for word in STYLES if words[word])
+        parts.append(Text(f"{count(len(audit.methods), 'method')} in {count(len(settings), 'setting')}: {said}"))
+        parts += [*_brief_tables(settings, width), _meanings(audit.methods), Text()]
     else:
         for methods in settings:
             several = len({len(m.seeds) for m in methods}) > 1
@@ -157,20 +159,13 @@ def draw_audit(audit: Audit, width: int) -> Group:
 
 def _title(methods: Methods) -> Text:
     """The setting and how many seeds its methods have."""
-    seeds = [len(m.seeds) for m in methods]
-    least, most = min(seeds), max(seeds)
-    said = count(most, "seed") if least == most else f"{span(least, most, ' to ')} seeds"
+    *fewer, most = sorted({len(m.seeds) for m in methods})
+    said = f"{fewer[0]} to {most} seeds" if fewer else count(most, "seed")
     return Text(f"{methods[0].setting} · {said}", style="bold")
 
 
 def _verdict(m: MethodAudit) -> Text:
     return Text(str(m.verdict), style=STYLES[m.verdict.word])
-
-
-def _count_verdicts(methods: Methods, settings: int) -> Text:
-    words = Counter(m.verdict.word for m in methods)
-    said = ", ".join(f"{words[word]} {word}" for word in STYLES if words[word])
-    return Text(f"{count(len(methods), 'method')} in {count(settings, 'setting')}: {said}")
 
 
 def _brief_tables(settings: Sequence[Methods], width: int) -> list[RenderableType]:
@@ -321,15 +316,10 @@ def _taps(methods: Methods, limits: Thresholds, width: int) -> list[RenderableTy
 
 def _about_cosines(taps: Sequence[TapAudit], spread: str, limits: Thresholds) -> str:
     """What the marks mean, and once what so many seeds can see."""
-    beta = ["β: projection of the mean of the rule's own draws on the gradient, which is judged"]
-    said = [
-        f"mean {spread}",
-        f"{OF_ANSWER['carries']} carries credit, {OF_ANSWER['below']} below δ = {limits.alignment:g}, "
-        f"{OF_ANSWER['open']} open (CS005)",
-        *(beta if any(tap.beta for tap in taps) else []),
-        "(cosine of the stage's weights)",
-        "= exact credit",
-    ]
+    said = [f"mean {spread}", f"✓ carries credit, ✗ below δ = {limits.alignment:g}, ? open (CS005)"]
+    if any(tap.beta for tap in taps):
+        said.append("β: projection of the mean of the rule's own draws on the gradient, which is judged")
+    said += ["(cosine of the stage's weights)", "= exact credit"]
     nulls = [tap.null_sd for tap in taps if tap.answer and tap.null_sd]
     if nulls:
         least, most = (number(seen_above(null, limits), ".3f") for null in (min(nulls), max(nulls)))
@@ -365,11 +355,10 @@ def _checks(methods: Methods, width: int) -> list[RenderableType]:
         limits = zip(*([f.limit for f in m.findings] for m in methods), strict=True)
         columns["limit"] = [next(filter(None, found), "") for found in limits]
     for m in methods:
-        columns[m.method] = [_outcome(f, worded=width >= WIDE) for f in m.findings]
+        signs = [FINDINGS["outcome"].cell(f) if width >= WIDE else OF_OUTCOME[f.outcome] for f in m.findings]
+        columns[m.method] = [
+            Text(f"{sign}{' †' if f.published else ''}", style=OUTCOME_STYLES.get(f.outcome, "yellow"))
+            for sign, f in zip(signs, m.findings, strict=True)
+        ]
     labels = [FINDINGS["code"].cell(f) for f in methods[0].findings]
     return [*fit_tables("check", labels, columns, width), note(ABOUT_CHECKS)]
-
-
-def _outcome(finding: Finding, *, worded: bool) -> Text:
-    said = f"{OF_OUTCOME[finding.outcome]}{f' {finding.outcome}' if worded else ''}{' †' if finding.published else ''}"
-    return Text(said, style=OUTCOME_STYLES.get(finding.outcome, "yellow"))
