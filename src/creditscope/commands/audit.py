@@ -1,6 +1,5 @@
 """`creditscope audit`."""
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from creditscope.commands import register_command
-from creditscope.commands._options import Limits, Records, RecordsByName, choose_records, read_limits, say
+from creditscope.commands._options import Limits, Records, RecordsByName, choose_records, print_json, read_limits, say
 
 
 @register_command("audit")
@@ -47,7 +46,6 @@ class Audit:
     """Print JSON: methods, per-tap intervals and decisions; with --sensitivity the ranges too."""
 
     def run(self) -> None:
-        """Load, judge, print."""
         if self.explain is not None:
             from creditscope.auditing.checks import describe_checks
 
@@ -73,7 +71,7 @@ class Audit:
     def _print(self, found: Any) -> None:
         if self.json:
             ranges = {"sensitivity": found.sensitivity().to_dicts()} if self.sensitivity else {}
-            print(json.dumps(found.to_dict() | ranges, indent=1, ensure_ascii=False))
+            print_json(found.to_dict() | ranges)
             return
         asked = [found.decisions] * self.table + [found.sensitivity] * self.sensitivity
         for shown in [one() for one in asked] or [found]:

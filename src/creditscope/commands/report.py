@@ -27,13 +27,12 @@ class Report:
     set: Limits = ()
 
     def run(self) -> None:
-        """Load, judge, write."""
         from creditscope.report import gather, write_report
 
         limits = read_limits(self.set)
         material = gather(choose_records(self.records, self.by_name), limits)
         before = gather(self.against, limits) if self.against else None
         size = write_report(material, self.out, against=before)
-        say([f"note: {problem}" for problem in material.problems])
-        say([f"note on {self.against}: {problem}" for problem in (before.problems if before else ())])
-        say([f"wrote {self.out} ({size / 1e6:.2f} MB)"])
+        notes = [f"note: {problem}" for problem in material.problems]
+        notes += [f"note on {self.against}: {problem}" for problem in (before.problems if before else ())]
+        say([*notes, f"wrote {self.out} ({size / 1e6:.2f} MB)"])

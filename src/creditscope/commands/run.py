@@ -1,6 +1,5 @@
 """`creditscope run`."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Annotated, Any
 import tyro
 
 from creditscope.commands import register_command
-from creditscope.commands._options import DataRoot, Folder, HowToTrain, say, split_pair
+from creditscope.commands._options import DataRoot, Folder, HowToTrain, print_json, say, split_pair
 from creditscope.errors import CreditscopeError
 from creditscope.record.spec import Recipe
 
@@ -59,20 +58,18 @@ class Run:
     training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
-        """Plan, train what is missing, audit."""
         from creditscope.auditing.methods import is_baseline
         from creditscope.runs import run
 
         runs = run(**self._asked(), **self.training.options())
         if not all(map(is_baseline, runs.records)):
-            show_audit(runs.audit(), as_json=self.json)  # which names the problems too
-            return
+            found = runs.audit()  # which names the problems too
+            return print_json(found.to_dict()) if self.json else found.show()
         accuracies = {r.name: r.last.accuracy for r in runs.records}
         if self.json:
-            print(json.dumps(accuracies, indent=1))
-        else:
-            say([f"{name}: accuracy {accuracy:.3f}" for name, accuracy in accuracies.items() if accuracy is not None])
-            say([f"note: {problem}" for problem in runs.problems])
+            return print_json(accuracies)
+        said = [f"{name}: accuracy {value:.3f}" for name, value in accuracies.items() if value is not None]
+        return say([*said, *(f"note: {problem}" for problem in runs.problems)])
 
     def _asked(self) -> dict[str, Any]:
         """As `creditscope.run` takes it."""
@@ -82,14 +79,13 @@ class Run:
                 raise CreditscopeError(f"Expected --{name} or --set net.{name}=…, but got both. Leave one out.")
             if size is not None:
                 options["net_options"][name] = size
-        if self.baselines or self.ladder:  # the plan chooses which runs are frozen
+        # the plan chooses which runs are frozen
+        if (self.baselines or self.ladder) and recipe.pop("frozen"):
             added = "--baselines" if self.baselines else "--ladder"
-            if recipe.pop("frozen"):
-                raise CreditscopeError(
-                    f"Expected --frozen or {added}, which adds the frozen runs itself, but got both. Leave one out."
-                )
-        names = ("task", "net", "rule", "baselines", "ladder", "controls", "out")
-        asked = {name: getattr(self, name) for name in names}
+            raise CreditscopeError(
+                f"Expected --frozen or {added}, which adds the frozen runs itself, but got both. Leave one out."
+            )
+        asked = {n: getattr(self, n) for n in ("task", "net", "rule", "baselines", "ladder", "controls", "out")}
         return {**asked, "seeds": read_seeds(self.seeds), **recipe, **options}
 
 
@@ -123,11 +119,3 @@ def read_seeds(words: Sequence[str]) -> int | list[int]:
     except ValueError:
         raise CreditscopeError(f"Expected --seeds to be whole numbers, but got {' '.join(words)!r}.") from None
     return seeds[0] if list(words) == parts and len(parts) == 1 else seeds
-
-
-def show_audit(found: Any, *, as_json: bool) -> None:
-    """Print an audit for a person or for a machine."""
-    if as_json:
-        print(json.dumps(found.to_dict(), indent=1, ensure_ascii=False))
-    else:
-        found.show()
