@@ -14,33 +14,27 @@ if TYPE_CHECKING:
     from creditscope.auditing import Thresholds
 
 DEFAULT_RECORDS = Path("out/records")
-_DEFAULT = f"(default: {DEFAULT_RECORDS})"
+
+
+def option(metavar: str, default: object, help: str | None = None) -> Any:
+    """How help names a value, and what it says of its default."""
+    return tyro.conf.arg(metavar=metavar, help=help, help_behavior_hint=f"(default: {default})")
+
+
 Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 File = Annotated[Path, tyro.conf.arg(metavar="FILE")]
 Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
 Records = Annotated[
-    tyro.conf.Positional[Path | None],
-    tyro.conf.arg(metavar="[DIR]", help="Folder of records, or a bundle of them.", help_behavior_hint=_DEFAULT),
+    tyro.conf.Positional[Path | None], option("[DIR]", DEFAULT_RECORDS, "Folder of records, or a bundle of them.")
 ]
 RecordsByName = Annotated[
-    Path | None,
-    tyro.conf.arg(name="records", metavar="DIR", help="The same as DIR, by name.", help_behavior_hint=_DEFAULT),
+    Path | None, tyro.conf.arg(name="records"), option("DIR", DEFAULT_RECORDS, "The same as DIR, by name.")
 ]
 Limits = Annotated[
-    tuple[str, ...],
-    tyro.conf.arg(
-        metavar="[NAME=VALUE ...]",
-        help="Other thresholds (creditscope list thresholds).",
-        help_behavior_hint="(default: as listed)",
-    ),
+    tuple[str, ...], option("[NAME=VALUE ...]", "as listed", "Other thresholds (creditscope list thresholds).")
 ]
 DataRoot = Annotated[
-    Path | None,
-    tyro.conf.arg(
-        metavar="DIR",
-        help="Folder of data files (docs/data.md).",
-        help_behavior_hint="(default: CREDITSCOPE_DATA, or the user's cache)",
-    ),
+    Path | None, option("DIR", "CREDITSCOPE_DATA, or the user's cache", "Folder of data files (docs/data.md).")
 ]
 
 
@@ -97,11 +91,9 @@ class HowToTrain:
     """Where to train: cpu, cuda, or auto (CUDA where there is one)."""
     engine: Literal["auto", "loop", "stacked"] = "auto"
     """Seeds one by one (loop), many at once (stacked), or by what is faster (auto)."""
-    jobs: Annotated[
-        int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: one per core, on CUDA at most 16)")
-    ] = None
+    jobs: Annotated[int | None, option("N", "one per core, on CUDA at most 16")] = None
     """Worker processes."""
-    time_limit: Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help_behavior_hint="(default: none)")] = None
+    time_limit: Annotated[float | None, option("SECONDS", "none")] = None
     """Stop cleanly after this long; the same command goes on from there."""
     quiet: bool = False
     """Show no progress."""

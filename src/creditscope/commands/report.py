@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from creditscope.commands import register_command
-from creditscope.commands._options import File, Limits, Records, RecordsByName, choose_records, read_limits, say
+from creditscope.commands._options import File, Limits, Records, RecordsByName, choose_records, option, read_limits, say
 
 
 @register_command("report")
@@ -22,7 +20,7 @@ class Report:
     by_name: RecordsByName = None
     out: File = Path("report.html")
     """The page; nothing else is needed to read it."""
-    against: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
+    against: Annotated[Path | None, option("DIR", "none")] = None
     """Another folder of records, an earlier one say: the page then tells what changed, verdict by verdict."""
     set: Limits = ()
 

@@ -5,14 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
 from creditscope.commands import register_command
-from creditscope.commands._options import DataRoot, Folder, HowToTrain, print_json, say, split_pair
+from creditscope.commands._options import DataRoot, Folder, HowToTrain, option, print_json, say, split_pair
 from creditscope.errors import CreditscopeError
 from creditscope.record.spec import Recipe
 
-Size = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: the net's own)")]
+Size = Annotated[int | None, option("INT", "the net's own")]
 
 
 @register_command("run")
@@ -27,27 +25,21 @@ class Run:
     """Data to learn (creditscope list tasks)."""
     net: str = "resmlp"
     """Network (creditscope list nets), or your own: path/to/file.py:Class."""
-    rule: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: bp)")] = (
-        "bp",
-    )
+    rule: Annotated[tuple[str, ...], option("NAME [NAME ...]", "bp")] = ("bp",)
     """Learning rules (creditscope list rules), or your own: path/to/file.py:Class."""
-    seeds: Annotated[tuple[str, ...], tyro.conf.arg(metavar="N | SEED SEED ...", help_behavior_hint="(default: 3)")] = (
-        "3",
-    )
+    seeds: Annotated[tuple[str, ...], option("N | SEED SEED ...", "3")] = ("3",)
     """How many (the first three are 42, 123, 456), or which: several numbers, or one with a comma (7,)."""
     depth: Size = None
     """Blocks of the net."""
     width: Size = None
     """Features of the net's states."""
-    set: Annotated[
-        tuple[str, ...], tyro.conf.arg(metavar="[NAME=VALUE ...]", help_behavior_hint="(default: their own defaults)")
-    ] = ()
+    set: Annotated[tuple[str, ...], option("[NAME=VALUE ...]", "their own defaults")] = ()
     """Options of net, rule and task, as net.NAME=VALUE, rule.NAME=VALUE or task.NAME=VALUE."""
     baselines: bool = False
     """Also train what use of depth is judged against: frozen blocks, BP, frozen BP."""
     ladder: bool = False
     """Also train the depth ladder: the rule and BP with only the last k blocks trained, k = 0 to all."""
-    controls: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[NAME ...]", help_behavior_hint="(default: none)")] = ()
+    controls: Annotated[tuple[str, ...], option("[NAME ...]", "none")] = ()
     """Also train controls: "random targets", sgd, norms (tap rules under credit norm none, batch, sample)."""
     out: Folder = Path("out")
     """Records go to OUT/records; runs that are there are reused."""
