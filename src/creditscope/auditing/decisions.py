@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.checks import PUBLISHED, USUAL, Check, Finding, MethodCheck, Outcome, RunCheck, all_checks
+from creditscope.auditing.checks import PUBLISHED, USUAL, Check, Finding, MethodCheck, RunCheck, all_checks
 from creditscope.auditing.checks._published import say_value
 from creditscope.auditing.columns import ShownRows, mark
 from creditscope.auditing.judge import judge_run
@@ -25,22 +25,20 @@ LEGEND = (
     "gain on the mean over the method's own frozen runs; their cross-batch stability is exported as drift and not "
     "judged. A seed alone is judged without CS004 and CS011."
 )
-OF_OUTCOME: dict[Outcome, Conclusion] = {
-    Outcome.ISSUE: "walks back",
-    Outcome.TIP: "accepts",
-    Outcome.PASSED: "accepts",
-    Outcome.UNDECIDED: "open",
-    Outcome.SKIPPED: "open",
-    Outcome.NOT_APPLICABLE: "not applicable",
-    Outcome.MUTED: "muted",
-}
-OF_WORD: dict[str, Conclusion] = {
+CONCLUSIONS: dict[str, Conclusion] = {
+    "issue": "walks back",
+    "tip": "accepts",
+    "passed": "accepts",
+    "skipped": "open",
+    "not applicable": "not applicable",
+    "muted": "muted",
+    "undecided": "open",
     "trustworthy": "accepts",
     "walk back": "walks back",
-    "undecided": "open",
     "not measured": "open",
     "not judged": "no verdict",
 }
+"""Of the outcome of a check, or the word of a verdict."""
 SAME = ("value", "first_epoch", "last_first_epoch", "seeds_hit", "seeds")
 """What a decision has of a finding as it is."""
 
@@ -147,7 +145,7 @@ def _of_finding(found: MethodAudit, seed: int | None, finding: Finding | None, c
         return Decision(**place, conclusion="not applicable", said="needs several seeds")
     return Decision(
         **place,
-        conclusion=OF_OUTCOME[finding.outcome] if check.decides else "no verdict",
+        conclusion=CONCLUSIONS[finding.outcome] if check.decides else "no verdict",
         said=f"{finding.outcome}: {finding.message}" if check.kind == "check" else say_value(finding.value),
         **{name: getattr(finding, name) for name in SAME},
     )
@@ -160,8 +158,7 @@ def _protocol(found: MethodAudit) -> list[Decision]:
     for seed, verdict in found.seed_verdicts.items():
         issues = [f.first_epoch for f in found.seed_findings[seed] if f.is_issue and f.first_epoch is not None]
         rows.append(_of_verdict(place | {"seed": seed}, verdict, sorted(issues)[:1]))
-    epochs = [row.first_epoch for row in rows if row.first_epoch is not None]
-    whole = _of_verdict(place, found.verdict, epochs)
+    whole = _of_verdict(place, found.verdict, [row.first_epoch for row in rows if row.first_epoch is not None])
     return [*rows, replace(whole, seeds_hit=sum(row.seeds_hit for row in rows), seeds=len(rows))]
 
 
@@ -169,7 +166,7 @@ def _of_verdict(place: Mapping[str, Any], verdict: Verdict, epochs: Sequence[int
     return Decision(
         **place,
         kind="protocol",
-        conclusion=OF_WORD[verdict.word],
+        conclusion=CONCLUSIONS[verdict.word],
         said=str(verdict),
         first_epoch=min(epochs, default=None),
         last_first_epoch=max(epochs, default=None),

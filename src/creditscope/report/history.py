@@ -86,9 +86,9 @@ def trace_layers(method: Method, epochs: Sequence[int]) -> LayerHistory:
     A method that has none of these epochs has its own.
     """
     records, facts = drawn_records(method), method.facts
-    shared = shared_epochs(records)
-    if not set(shared) & set(epochs):
-        epochs = pick(shared, len(epochs))
+    shared = set(shared_epochs(records))
+    if shared.isdisjoint(epochs):
+        epochs = pick(sorted(shared), len(epochs))
     by_epoch = [{s.epoch: s for s in record.snapshots} for record in records]
     missing = np.full(len(facts.taps), np.nan)
 
