@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -197,8 +197,7 @@ def _bullets(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _rows(columns: Iterable[Column], rows: Iterable[Any]) -> str:
-    columns = list(columns)
+def _rows(columns: Collection[Column], rows: Iterable[Any]) -> str:
     return _table([c.heading for c in columns], [[c.cell(row) or DASH for c in columns] for row in rows])
 
 

@@ -87,9 +87,7 @@ class Decisions(ShownRows):
 
         from creditscope.auditing.show import fit_tables, note, warn
 
-        def cell(row: Decision | None) -> Text:
-            if row is None:
-                return Text()
+        def cell(row: Decision) -> Text:
             said = row.said if row.criterion == PROTOCOL else f"{mark(row)} {row.fired}".rstrip()
             return Text(said, style=STYLES.get(row.conclusion, "dim"))
 
@@ -98,7 +96,7 @@ class Decisions(ShownRows):
             rows = {(row.method, row.seed, row.criterion): row for row in self if row.setting == setting}
             seeds = dict.fromkeys((method, seed) for method, seed, _ in rows)
             columns = {
-                "verdict" if criterion == PROTOCOL else criterion: [cell(rows.get((*key, criterion))) for key in seeds]
+                "verdict" if criterion == PROTOCOL else criterion: [cell(rows[*key, criterion]) for key in seeds]
                 for criterion in dict.fromkeys(criterion for _, _, criterion in rows)
             }
             labels = [f"{method}, {'all seeds' if seed is None else f'seed {seed}'}" for method, seed in seeds]
