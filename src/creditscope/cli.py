@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, NoReturn, Union
 
 import tyro
 
@@ -16,8 +16,6 @@ from creditscope.registry import COMMANDS
 
 FIRST, LAST = ("demo", "run", "audit", "figure", "report"), ("list", "doctor")
 """Commands that help names first and last, of those there are."""
-
-
 ABOUT = (
     "An instrument for credit assignment in deep networks. creditscope COMMAND --help tells more, "
     "creditscope --version which this is. "
@@ -83,6 +81,12 @@ def flush_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains as it ends
 
 
+def end(code: int, message: str) -> NoReturn:
+    """Say why, and end the program."""
+    print(f"creditscope: {message}", file=sys.stderr)
+    raise SystemExit(code) from None
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Parse, run, and turn errors into one clear line."""
     words = sys.argv[1:] if arguments is None else arguments
@@ -95,19 +99,13 @@ def main(arguments: list[str] | None = None) -> None:
             os.environ["CREDITSCOPE_DATA"] = str(command.data_root.resolve())
         command.run()
     except CreditscopeError as error:
-        print(f"creditscope: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        end(2, f"{error}")
     except KeyboardInterrupt:
-        print(
-            "creditscope: stopped. The same command goes on: finished runs are on record, those that were begun "
-            "continue at their last checkpoint.",
-            file=sys.stderr,
-        )
-        raise SystemExit(130) from None
+        goes_on = "finished runs are on record, those that were begun continue at their last checkpoint."
+        end(130, f"stopped. The same command goes on: {goes_on}")
     except BrokenPipeError:
         raise SystemExit(0) from None
     except OSError as error:
-        print(f"creditscope: Expected files and folders that can be read and written, but {error}.", file=sys.stderr)
-        raise SystemExit(2) from None
+        end(2, f"Expected files and folders that can be read and written, but {error}.")
     finally:
         flush_output()

@@ -14,7 +14,7 @@ from creditscope.auditing.checks import Finding
 from creditscope.auditing.columns import BRIEF_TAPS, FINDINGS, METHODS, OF_OUTCOME, RUNGS, TAPS, Column
 from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.verdict import explain
-from creditscope.commands.run import show_audit
+from creditscope.commands._options import print_json
 from creditscope.errors import CreditscopeError
 
 COS = (0.14, 0.25, 0.03, -0.05, 0.06)
@@ -256,7 +256,7 @@ class TestData:
         def refuse(constant: str):
             raise AssertionError(f"{constant} is not JSON")
 
-        show_audit(found, as_json=True)
+        print_json(found.to_dict())
         return json.loads(capsys.readouterr().out, parse_constant=refuse)
 
     def test_json_has_everything_and_no_nan(self, found, capsys):

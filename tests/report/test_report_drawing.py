@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from reading import Page, over_epochs
 
 from creditscope.auditing.methods import group_methods
-from creditscope.auditing.stats import Interval
 from creditscope.report.colours import SIGNED, Scale, diverging, log_scale, sequential
 from creditscope.report.curves import Curve, draw_chart, spread
-from creditscope.report.heatmap import draw_heatmap
 from creditscope.report.history import choose_epochs, pick, trace_layers
-from creditscope.report.layers import _size, counted
+from creditscope.report.layers import _size, draw_heatmap
 
 
 def lightness(colour: str) -> float:
@@ -172,8 +170,6 @@ def test_both_ends_of_a_bar_are_labelled():
 
 
 def test_seeds_behind_a_number_are_said_where_they_are_fewer():
-    frozen = Interval(0.387, 0.381, 0.393, 3)
-    assert (counted(frozen, 20), counted(frozen, 3)) == ("0.387 ± 0.006 (n = 3)", "0.387 ± 0.006")
     assert _size([0.0, 1.0, None], ".2g") == "0 in 1 of 3 seeds"
     assert _size([0.0, 0.0], ".2g") == "0"
     assert _size([None, None], ".2g") == "–"

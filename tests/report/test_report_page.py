@@ -10,8 +10,10 @@ from builders import make_family, make_record, write_records
 from reading import Page, cell, over_epochs, page_of, report_of, text_of
 
 from creditscope.auditing import Thresholds, audit
+from creditscope.auditing.columns import FINDINGS, METHODS
 from creditscope.record import RuleFacts
 from creditscope.report import build_report, judge_records, render
+from creditscope.report.tables import check_rows
 from creditscope.rule_styles import LOOKS
 
 HOSTILE = "</script><script>alert('x')</script><b onclick=\"y\">&"
@@ -96,7 +98,7 @@ class TestOneLabel:
         records = [make_record(rule=rule, data_version=version) for version in ("one", "two") for rule in ("bp", "dfa")]
         found = report_of(records).settings
         assert [s.name.rpartition(" · ")[2] for s in found] == ["data version one", "data version two"]
-        assert [[row.method for row in s.rows] for s in found] == [["BP", "DFA"]] * 2
+        assert [[part.found.method for part in s.methods] for s in found] == [["BP", "DFA"]] * 2
         assert [dict(s.spec)["data version"] for s in found] == ["one", "two"]
 
     @pytest.mark.parametrize(
@@ -131,7 +133,7 @@ class TestAgainst:
         )
         found = report_of([*first, *second], against=[*second, *first]).comparison
         assert {change.difference for change in found.changes} == {"+0.000 ± 0.000 (n = 2)"}
-        assert [(c.differs, c.setting.rpartition(" · ")[2]) for c in found.changes] == [
+        assert [(c.differs, c.after.setting.rpartition(" · ")[2]) for c in found.changes] == [
             ("", "data version one"),
             ("", "data version two"),
         ]
@@ -145,9 +147,10 @@ class TestAgainst:
         assert (len(found.changes), len(found.only_here), len(found.only_there)) == (0, 2, 1)
 
     def test_nothing_there_to_compare_with(self):
-        found = report_of(make_family("dfa"), against=[]).comparison
-        assert (found.changes, found.only_there, len(found.problems)) == ((), (), 1)
-        assert found.problems[0] in page_of(make_family("dfa"), against=[]).text
+        report = report_of(make_family("dfa"), against=[])
+        found, problems = report.comparison, report.against.problems
+        assert (found.changes, found.only_there, len(problems)) == ([], [], 1)
+        assert problems[0] in page_of(make_family("dfa"), against=[]).text
 
 
 class TestCells:
@@ -213,8 +216,8 @@ def test_a_watched_model_has_a_page():
 
 def test_every_value_of_a_check_stands_beside_what_it_is_compared_with():
     settings = report_of(mixed_records()).settings
-    rows = [row for setting in settings for _, _, rows in setting.checks for row in rows]
-    limits = {row.codes[0]: limit for row in rows for *_, value, limit, _ in [row.cells] if value}
+    rows = [row for setting in settings for part in setting.methods for row in check_rows(part.found)]
+    limits = {f.code: FINDINGS["limit"].cell(f) for f, *_ in rows if FINDINGS["value"].cell(f)}
     assert all(limits.values())
     assert limits["CS001"] == "growth 50"
     assert limits["CS005"] == "alignment 0.05"
@@ -227,11 +230,11 @@ def test_the_final_values_are_the_audits():
     assert found.per_tap[4].cos is not None
     assert f"✓ {found.per_tap[4].cos.mean:+.3f} ± 0.000" in page_of(records).text
     (setting,) = report_of(records).settings
-    row = next(row for row in setting.layers if row.method == "DFA")
-    top = dict(zip(row.head, row.taps[0], strict=True))
+    final = next(part.final for part in setting.methods if part.found.method == "DFA")
+    top = dict(zip(final.head, final.rows[0], strict=True))
     assert (top["null sd"], top["cos of weights"]) == ("0.029", "+0.500 ± 0.000")  # 0.05/√3, over three seeds
     assert (top["lost, put back (pp)"], top["lost, skipped (pp)"]) == ("+5.0 ± 0.0", "+5.4 ± 0.5")
-    assert [row.cells[4] for row in setting.rows] == ["4 of 4"] * 2
+    assert [METHODS["trained_depth"].cell(part.found) for part in setting.methods] == ["4 of 4"] * 2
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,9 @@ LEFT_OUT = ("z", "h_norm")
 """Columns of taps that a card has no room for."""
 SELDOM = ("cos_input", "beta", "draw_noise")
 """Columns of some rules and tiers only: not missed where they are empty."""
+COPIED = ("method", "setting", "trained_depth", "bp_trained_depth", "ladder", "per_tap", "findings", "verdict")
+"""What a card has of an audit as it is."""
+TERMINAL_NORM = {True: "yes", False: "no", None: "not an option of this net"}
 TICKS = {"avoided": "[x]", "met": "[ ]", "not measured": "[ ]", "not applicable": "[x]"}
 
 
@@ -51,21 +54,19 @@ class Card:
 
     @property
     def name(self) -> str:
-        """A file name: words, then a digest of method and setting."""
+        """Of its files: words, then a digest of method and setting."""
         words = re.sub(r"[^a-z0-9]+", "-", f"{self.setting.split(' ')[0]} {self.method}".lower()).strip("-")
         return f"{words}-{hashlib.sha256(f'{self.setting}|{self.method}'.encode()).hexdigest()[:8]}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
         return asdict(self)
 
     def to_markdown(self) -> str:
-        """For people."""
-        verdict, named = self.verdict, self.trained_depth
-        untested = f"; not tested: {', '.join(verdict.not_tested)}" if verdict.word == "trustworthy" else ""
+        verdict, named, quiet = self.verdict, self.trained_depth, self.verdict.not_tested
+        untested = f"; not tested: {', '.join(quiet)}" if quiet and verdict.word == "trustworthy" else ""
         parts = [
             f"# {self.method} · {self.setting}",
-            f"**{verdict}**: {verdict.meaning}{untested if verdict.not_tested else ''}.",
+            f"**{verdict}**: {verdict.meaning}{untested}.",
             _bullets(f"{line.question} **{line.answer}**. {line.reason}" for line in verdict.lines),
             "## What was trained",
             _bullets(f"**{name}**: {value}" for name, value in self.about.items()),
@@ -91,9 +92,10 @@ class Card:
 def make_card(audit: "Audit", index: int) -> Card:
     """The card of one method of an audit."""
     method, found = audit.groups[index], audit.methods[index]
+    copied: dict[str, Any] = {name: getattr(found, name) for name in COPIED}
+    stem = " (tap 0 is the stem and not in it)" if method.facts.stem_tap else ""
     return Card(
-        method=found.method,
-        setting=found.setting,
+        **copied,
         about=_about(method),
         results={
             "accuracy": found.accuracy,
@@ -105,13 +107,10 @@ def make_card(audit: "Audit", index: int) -> Card:
             "Γ": _over_seeds(method, "gamma"),
             "Γ without exact taps": _over_seeds(method, "gamma_inexact"),
         },
-        gamma_over=_gamma_over(method),
-        trained_depth=found.trained_depth,
-        bp_trained_depth=found.bp_trained_depth,
-        ladder=found.ladder,
-        per_tap=found.per_tap,
-        findings=found.findings,
-        verdict=found.verdict,
+        gamma_over=(
+            f"plain mean of the per-tap cosines over taps {', '.join(map(str, method.facts.gamma_taps))}{stem}; each "
+            "cosine is a mean over rows, rows without gradient or credit left out; then over seeds"
+        ),
         pitfalls=list_pitfalls(method, found),
         limits=asdict(audit.limits),
     )
@@ -130,8 +129,8 @@ def write_cards(cards: Sequence[Card], folder: Path) -> list[Path]:
 
 
 def _about(method: Method) -> dict[str, str]:
-    facts, spec, provenance = method.facts, method.spec, method.first.provenance
-    rule = facts.rule
+    facts, spec, rule = method.facts, method.spec, method.facts.rule
+    versions = {name: getattr(method.first.provenance, name) for name in ("creditscope", "torch", "numpy")}
     known = {
         "rule": f"{rule.label} (`{rule.name}`{f', {rule.variant}' if rule.variant else ''})",
         "credit formula": rule.formula or "not stated",
@@ -141,48 +140,32 @@ def _about(method: Method) -> dict[str, str]:
         "exact taps": ", ".join(map(str, facts.exact_taps)) or "none",
         "seeds": ", ".join(map(str, method.runs)) if spec else "one, not known",
         "precision": facts.precision,
-        "measured with": ", ".join(
-            f"{name} {version}" for name in ("creditscope", "torch", "numpy") if (version := getattr(provenance, name))
-        ),
+        "measured with": ", ".join(f"{name} {version}" for name, version in versions.items() if version),
     }
     if spec is None:
         return {**known, "net": "watched model", "task": "the rows it was watched on"}
+    rows = method.first.last.rows
     return {
         **known,
         "net": with_options(spec.net, spec.net_options),
-        "terminal norm": _terminal_norm(spec.net_options),
+        "terminal norm": TERMINAL_NORM[spec.net_options.get("terminal_norm")],
         "task": f"{with_options(spec.task, spec.task_options)}, {spec.targets} targets",
         "data": spec.data_version or "no version stated",
         "recipe": (
             f"{spec.epochs} epochs, {spec.optimiser}, lr {spec.lr:g}, {spec.schedule} schedule, weight decay "
             f"{spec.weight_decay:g}, batch {spec.batch}, credit norm {spec.credit_norm}, penalty λ {spec.penalty:g}"
         ),
-        "measured at": (
-            f"tier {spec.tier}, {method.first.last.rows} test rows; accuracy over {facts.test_rows} test rows"
-        ),
+        "measured at": f"tier {spec.tier}, {rows} test rows; accuracy over {facts.test_rows} test rows",
     }
 
 
 def _feedback(method: Method) -> str:
     if not method.facts.rule.needs_feedback:
         return "none"
-    options = method.spec.rule_options if method.spec else {}
+    worded = name_options(method.spec.rule_options if method.spec else {}) or "default options"
     angles = [a for r in method.whole if r.last.weights for a in r.last.weights.feedback_angle if a is not None]
-    worded = name_options(options) or "default options"
     angle = f"; angle of W and B at the end {min(angles):.0f}° to {max(angles):.0f}°" if angles else ""
     return f"{worded}; drawn once per seed, stored with the weights{angle}"
-
-
-def _terminal_norm(options: dict[str, Any]) -> str:
-    return {True: "yes", False: "no", None: "not an option of this net"}[options.get("terminal_norm")]
-
-
-def _gamma_over(method: Method) -> str:
-    stem = " (tap 0 is the stem and not in it)" if method.facts.stem_tap else ""
-    return (
-        f"plain mean of the per-tap cosines over taps {', '.join(map(str, method.facts.gamma_taps))}{stem}; each "
-        "cosine is a mean over rows, rows without gradient or credit left out; then over seeds"
-    )
 
 
 def _over_seeds(method: Method, name: str) -> Interval | None:
@@ -214,8 +197,7 @@ def _bullets(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _rows(columns: Iterable[Column], rows: Iterable[Any]) -> str:
-    columns = list(columns)
+def _rows(columns: Collection[Column], rows: Iterable[Any]) -> str:
     return _table([c.heading for c in columns], [[c.cell(row) or DASH for c in columns] for row in rows])
 
 

@@ -9,7 +9,7 @@ from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.checks import Outcome
 from creditscope.auditing.columns import OF_ANSWER
 from creditscope.auditing.methods import Method, accuracies
-from creditscope.record import Snapshot
+from creditscope.auditing.stats import Interval
 from creditscope.text import amount, count, number, points, span
 
 State = Literal["avoided", "met", "not measured", "not applicable"]
@@ -34,7 +34,6 @@ def list_pitfalls(method: Method, found: MethodAudit) -> tuple[Pitfall, ...]:
 
 
 def _pitfall(title: str):
-    """Make a function answer for the pitfall of this title."""
     return lambda ask: PITFALLS.setdefault(title, ask)
 
 
@@ -59,11 +58,11 @@ def _units(method: Method, found: MethodAudit) -> Evidence:
 
 @_pitfall("Clamped cosines; rows without gradient scored")
 def _clamped(method: Method, found: MethodAudit) -> Evidence:
-    last = _lasts(method)
-    if not last:
+    taps = [record.last.taps for record in method.whole]
+    if not taps:
         return "not measured", "every run diverged"
     names = ("rows_used", "rows_no_gradient", "rows_no_credit")
-    used, without_gradient, without_credit = (sum(sum(getattr(s.taps, name)) for s in last) for name in names)
+    used, without_gradient, without_credit = (sum(sum(getattr(t, name)) for t in taps) for name in names)
     return "avoided", (
         f"cosines are never clamped; over taps and seeds {used} rows used, {without_gradient} without gradient and "
         f"{without_credit} without credit left out and counted"
@@ -86,10 +85,10 @@ def _nulls(method: Method, found: MethodAudit) -> Evidence:
     inexact = [tap for tap in found.per_tap if not tap.exact]
     if not inexact:
         return "not applicable", "no tap without exact credit"
-    known = [tap for tap in inexact if tap.null_sd]
-    state: State = "avoided" if len(known) == len(inexact) else "not measured"
-    sds = f", sd of the mean {_range([tap.null_sd or 0.0 for tap in known], '.3f')}" if known else ""
-    return state, f"rotation null at {len(known)} of {len(inexact)} taps without exact credit{sds}"
+    known = [tap.null_sd for tap in inexact if tap.null_sd]
+    said = f"rotation null at {len(known)} of {len(inexact)} taps without exact credit"
+    said += f", sd of the mean {_range(known)}" if known else ""
+    return "avoided" if len(known) == len(inexact) else "not measured", said
 
 
 @_pitfall("Not rejecting taken for nothing there")
@@ -106,10 +105,12 @@ def _not_rejected(method: Method, found: MethodAudit) -> Evidence:
 
 @_pitfall("A mean that hides the layers")
 def _hidden_layers(method: Method, found: MethodAudit) -> Evidence:
-    hides = next((f for f in found.findings if f.code == "CS006"), None)
-    if hides is not None and hides.outcome == Outcome.ISSUE:
-        return "met", hides.message
-    return "avoided", f"every tap is given; Γ is their plain mean over taps {_gamma_taps(method)}"
+    if hides := [f for f in found.findings if f.code == "CS006" and f.is_issue]:
+        return "met", hides[0].message
+    return (
+        "avoided",
+        f"every tap is given; Γ is their plain mean over taps {', '.join(map(str, method.facts.gamma_taps))}",
+    )
 
 
 @_pitfall("Alignment of the drawn feedback taken for learnt alignment")
@@ -119,9 +120,8 @@ def _initial_alignment(method: Method, found: MethodAudit) -> Evidence:
     known = {tap.tap: tap.acquired for tap in found.per_tap if tap.acquired and not tap.exact}
     if not known:
         return "not measured", "no fresh feedback was drawn"
-    draws = max(s.fresh_draws for s in _lasts(method))
-    listed = ", ".join(f"tap {tap} {interval.text('+.2f')}" for tap, interval in known.items())
-    return "avoided", f"cos minus that of {draws} fresh draws of the feedback: {listed}"
+    draws = max(record.last.fresh_draws for record in method.whole)
+    return "avoided", f"cos minus that of {draws} fresh draws of the feedback: {_list('tap', known)}"
 
 
 @_pitfall("A second witness that is not independent")
@@ -139,10 +139,9 @@ def _weight_space(method: Method, found: MethodAudit) -> Evidence:
     known = {tap.tap: tap.stage_cos for tap in found.per_tap if tap.stage_cos}
     if not known:
         return "not measured", "no weight gradients of stages"
-    listed = ", ".join(f"stage {tap} {interval.text('+.2f')}" for tap, interval in known.items())
     nulls = [tap.stage_null_sd for tap in found.per_tap if tap.stage_cos and tap.stage_null_sd]
-    null = f"; sd of their null {_range(nulls, '.3f')}" if nulls else "; their null was not drawn"
-    return "avoided", f"cosine of each stage's weight gradients with BP's: {listed}{null}"
+    null = f"sd of their null {_range(nulls)}" if nulls else "their null was not drawn"
+    return "avoided", f"cosine of each stage's weight gradients with BP's: {_list('stage', known)}; {null}"
 
 
 @_pitfall("No frozen baseline, or one of another trainer")
@@ -163,19 +162,17 @@ def _baseline(method: Method, found: MethodAudit) -> Evidence:
 def _task_without_depth(method: Method, found: MethodAudit) -> Evidence:
     if found.bp_gain is None:
         return "not measured", "BP and frozen BP of the same seeds are not both on record"
-    depth = next((f for f in found.findings if f.code == "CS004"), None)
-    state: State = "met" if depth is not None and depth.outcome == Outcome.NOT_APPLICABLE else "avoided"
-    return state, f"BP gains {points(found.bp_gain.mean)} pp by training the blocks"
+    met = any(f.code == "CS004" and f.outcome == Outcome.NOT_APPLICABLE for f in found.findings)
+    return "met" if met else "avoided", f"BP gains {points(found.bp_gain.mean)} pp by training the blocks"
 
 
 @_pitfall("One trained block taken for depth")
 def _one_block(method: Method, found: MethodAudit) -> Evidence:
     if method.facts.blocks < 1:
         return "not applicable", "no block lies between the first tap and the last"
-    own = found.trained_depth
-    if own is None:
+    if found.trained_depth is None:
         return "not measured", "too few seeds with every block put back"
-    return "avoided", f"trained depth {own.beside(found.bp_trained_depth)}"
+    return "avoided", f"trained depth {found.trained_depth.beside(found.bp_trained_depth)}"
 
 
 @_pitfall("One seed, or seeds chosen afterwards")
@@ -222,13 +219,9 @@ def _typed_numbers(method: Method, found: MethodAudit) -> Evidence:
     return "avoided", f"read from {where}" + (f"; commit {', '.join(commits)}" if commits else "")
 
 
-def _lasts(method: Method) -> list[Snapshot]:
-    return [record.last for record in method.whole]
+def _range(values: list[float]) -> str:
+    return span(number(min(values), ".3f"), number(max(values), ".3f"), " to ")
 
 
-def _range(values: list[float], form: str) -> str:
-    return span(number(min(values), form), number(max(values), form), " to ")
-
-
-def _gamma_taps(method: Method) -> str:
-    return ", ".join(map(str, method.facts.gamma_taps))
+def _list(noun: str, known: dict[int, Interval]) -> str:
+    return ", ".join(f"{noun} {tap} {interval.text('+.2f')}" for tap, interval in known.items())

@@ -1,7 +1,7 @@
 """The columns of an audit, each defined once: the terminal, the report, cards and pandas only lay them out."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -33,30 +33,27 @@ OF_ANSWER = {"carries": "✓", "below": "✗", "open": "?"}
 """Of a tap over seeds."""
 OF_CONCLUSION = {"accepts": "✓", "walks back": "✗", "open": "?", "not applicable": "–", "muted": "◌"}
 
-Parts = Mapping[str, Callable[[Any], Any]]
-WHOLE: Parts = {"": lambda value: value}
-MEAN: Parts = {"": attrgetter("mean")}
-BOUNDS: Parts = {"": attrgetter("mean"), "_low": attrgetter("low"), "_high": attrgetter("high")}
-ENDS: Parts = {"_low": attrgetter("low"), "_high": attrgetter("high")}
+ENDINGS = {"low": "_low", "high": "_high"}
+"""Of the names of parts in data; other parts go by the name of the column."""
+BOUNDS = ("mean", "low", "high")
 
 
 class Shown:
     """Something that is printed as wide as the terminal is, and otherwise as plain text."""
 
     def draw(self, width: int) -> "RenderableType":
-        """What is printed."""
         raise NotImplementedError
 
     def show(self, console: "Console | None" = None) -> None:
         """Print it to the terminal, or to another console."""
-        from creditscope.auditing.tables import make_console
+        from creditscope.auditing.show import make_console
 
         console = console or make_console()
         with collection_paused():
             console.print(self.draw(console.width))
 
     def __str__(self) -> str:
-        from creditscope.auditing.tables import render_plain
+        from creditscope.auditing.show import render_plain
 
         return render_plain(self.draw)
 
@@ -73,7 +70,6 @@ class ShownRows(Shown):
         return len(self.rows)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Plain data, one row each."""
         return [asdict(row) for row in self.rows]
 
     def frame(self):
@@ -92,8 +88,8 @@ class Column:
     cell: Callable[[Any], str]
     read: Callable[[Any], Any] | None = None
     """Its value of a row, if not the attribute of that name."""
-    parts: Parts = field(default_factory=lambda: WHOLE)
-    """What it is in data: endings of the name, and what of the value they hold."""
+    parts: tuple[str, ...] = ()
+    """What of the value is in data; all of it, if nothing is said."""
     words: bool = False
     """Whether it holds words, which may be broken over lines."""
 
@@ -104,7 +100,12 @@ class Column:
     def data(self, row: Any) -> dict[str, Any]:
         """The value of a row as plain data, by name."""
         value = self.value(row)
-        return {f"{self.name}{end}": None if value is None else part(value) for end, part in self.parts.items()}
+        if not self.parts:
+            return {self.name: value}
+        return {
+            f"{self.name}{ENDINGS.get(part, '')}": None if value is None else getattr(value, part)
+            for part in self.parts
+        }
 
 
 def _column(name: str, heading: str, text: Callable[[Any], str] = str, **others: Any) -> Column:
@@ -118,7 +119,7 @@ def _column(name: str, heading: str, text: Callable[[Any], str] = str, **others:
     return column
 
 
-def _interval(name: str, heading: str, form: str, parts: Parts = MEAN) -> Column:
+def _interval(name: str, heading: str, form: str, parts: tuple[str, ...] = ("mean",)) -> Column:
     return _column(name, heading, lambda found: write_interval(found, form), parts=parts)
 
 
@@ -142,36 +143,30 @@ def _share_of_bp(m: "MethodAudit") -> str:
     return number(m.gain_share if has_room else None, ".0%")
 
 
-def _named(columns: Iterable[Column]) -> dict[str, Column]:
+def _named(*columns: Column) -> dict[str, Column]:
     return {column.name: column for column in columns}
 
 
 METHODS = _named(
-    [
-        _column("setting", "setting"),
-        _column("method", "method"),
-        _column("seeds", "seeds", read=lambda m: len(m.seeds)),
-        _accuracy("accuracy", "accuracy"),
-        _accuracy("frozen_own", "frozen, own stem"),
-        _accuracy("frozen_bp", "frozen, BP stem"),
-        _column("versus_bp", "− BP", write_points, parts=BOUNDS),
-        _column("gain", "Δ", write_points, parts=BOUNDS),
-        Column("gain_share", "Δ/Δ_BP", _share_of_bp),
-        _column("trained_depth", "trained blocks", attrgetter("short"), parts=ENDS),
-        _number("gamma", "Γ", "+.3f"),
-        _number("gamma_inexact", "Γ inexact", "+.3f"),
-        _number("growth", "growth", ".3g"),
-        _number("g_top", "‖g_L‖", ".1e"),
-        _column("verdict", "verdict", parts={"": attrgetter("word")}, words=True),
-        _column("codes", "codes", " ".join, read=lambda m: m.verdict.codes, parts={"": " ".join}),
-        _column("because", "because", read=explain, words=True),
-    ]
+    _column("setting", "setting"),
+    _column("method", "method"),
+    _column("seeds", "seeds", read=lambda m: len(m.seeds)),
+    _accuracy("accuracy", "accuracy"),
+    _accuracy("frozen_own", "frozen, own stem"),
+    _accuracy("frozen_bp", "frozen, BP stem"),
+    _column("versus_bp", "− BP", write_points, parts=BOUNDS),
+    _column("gain", "Δ", write_points, parts=BOUNDS),
+    Column("gain_share", "Δ/Δ_BP", _share_of_bp),
+    _column("trained_depth", "trained blocks", attrgetter("short"), parts=("low", "high")),
+    _number("gamma", "Γ", "+.3f"),
+    _number("gamma_inexact", "Γ inexact", "+.3f"),
+    _number("growth", "growth", ".3g"),
+    _number("g_top", "‖g_L‖", ".1e"),
+    _column("verdict", "verdict", parts=("word",), words=True),
+    _column("codes", "codes", read=lambda m: " ".join(m.verdict.codes)),
+    _column("because", "because", read=explain, words=True),
 )
 """Of a method."""
-
-
-def _answer(tap: "TapAudit") -> str:
-    return f"{OF_ANSWER[tap.answer]} {tap.answer}" if tap.answer else DASH
 
 
 def _null(tap: "TapAudit") -> str:
@@ -181,33 +176,31 @@ def _null(tap: "TapAudit") -> str:
 
 
 TAPS = _named(
-    [
-        Column("tap", "tap", lambda t: f"{t.tap} {t.name}{' (exact)' if t.exact else ''}"),
-        _interval("cos", "cos", "+.3f", BOUNDS),
-        Column("answer", "answer", _answer),
-        _inexact("null_sd", "null sd"),
-        _interval("z", "z", "+.1f"),
-        _interval("cos_F", "cos_F", "+.3f"),
-        _interval("cos_input", "cos, input", "+.3f"),
-        _interval("beta", "β", "+.3f"),
-        _interval("draw_noise", "draw noise", ".3f"),
-        _interval("stage_cos", "cos of weights", "+.3f"),
-        _inexact("stage_null_sd", "weights' null sd"),
-        _interval("fresh_cos", "fresh cos", "+.3f"),
-        _interval("acquired", "acquired", "+.3f"),
-        _interval("permuted_cos", "permuted cos", "+.3f"),
-        _interval("descent", "descent", ".3f"),
-        Column("descent_null", "its null", _null),
-        _interval("growth", "growth", ".3g"),
-        _interval("h_norm", "‖h‖ per sample", ".2g"),
-        _interval("g_norm", "‖g‖ per sample", ".1e"),
-        _number("g_noise", "g_noise", ".0e"),
-        _interval("common", "common", ".2f"),
-        _interval("probe", "probe", ".3f"),
-        _interval("probe_untrained", "probe, untrained", ".3f"),
-        _interval("rewind_loss", "lost, put back", "+.3f"),
-        _interval("skip_loss", "lost, skipped", "+.3f"),
-    ]
+    Column("tap", "tap", lambda t: f"{t.tap} {t.name}{' (exact)' if t.exact else ''}"),
+    _interval("cos", "cos", "+.3f", BOUNDS),
+    Column("answer", "answer", lambda t: f"{OF_ANSWER[t.answer]} {t.answer}" if t.answer else DASH),
+    _inexact("null_sd", "null sd"),
+    _interval("z", "z", "+.1f"),
+    _interval("cos_F", "cos_F", "+.3f"),
+    _interval("cos_input", "cos, input", "+.3f"),
+    _interval("beta", "β", "+.3f"),
+    _interval("draw_noise", "draw noise", ".3f"),
+    _interval("stage_cos", "cos of weights", "+.3f"),
+    _inexact("stage_null_sd", "weights' null sd"),
+    _interval("fresh_cos", "fresh cos", "+.3f"),
+    _interval("acquired", "acquired", "+.3f"),
+    _interval("permuted_cos", "permuted cos", "+.3f"),
+    _interval("descent", "descent", ".3f"),
+    Column("descent_null", "its null", _null),
+    _interval("growth", "growth", ".3g"),
+    _interval("h_norm", "‖h‖ per sample", ".2g"),
+    _interval("g_norm", "‖g‖ per sample", ".1e"),
+    _number("g_noise", "g_noise", ".0e"),
+    _interval("common", "common", ".2f"),
+    _interval("probe", "probe", ".3f"),
+    _interval("probe_untrained", "probe, untrained", ".3f"),
+    _interval("rewind_loss", "lost, put back", "+.3f"),
+    _interval("skip_loss", "lost, skipped", "+.3f"),
 )
 """Of a tap."""
 
@@ -217,15 +210,19 @@ def brief(found: Interval, form: str = "+.2f") -> str:
     return found.text(form) if found.low is not None else number(found.mean, form)
 
 
+def _brief_size(name: str, heading: str) -> Column:
+    return _column(name, heading, lambda found: brief(found, ".2g"))
+
+
 def _cosine(tap: "TapAudit") -> str:
     if tap.cos is None:
         return DASH
     if tap.exact and round(tap.cos.mean, 3) == 1:
         return "= 1"
-    mark = f"{OF_ANSWER[tap.answer]} " if tap.answer else ""
+    sign = f"{OF_ANSWER[tap.answer]} " if tap.answer else ""
     beta = f", β {brief(tap.beta)}" if tap.beta else ""
     weights = f" ({number(tap.stage_cos.mean, '+.2f')})" if tap.stage_cos else ""
-    return f"{mark}{brief(tap.cos)}{beta}{weights}"
+    return f"{sign}{brief(tap.cos)}{beta}{weights}"
 
 
 def _acquired(tap: "TapAudit") -> str:
@@ -237,43 +234,34 @@ def _descent(tap: "TapAudit") -> str:
 
 
 def _lost(tap: "TapAudit") -> str:
-    if tap.rewind_loss is None and tap.skip_loss is None:
-        return DASH
     return write_points(tap.rewind_loss) + (f" ({points(tap.skip_loss.mean)})" if tap.skip_loss else "")
 
 
 BRIEF_TAPS = _named(
-    [
-        Column("cos", "cos(a_l, g_l)", _cosine),
-        Column("acquired", "acquired", _acquired),
-        Column("descent", "descent", _descent),
-        Column("rewind_loss", "block put back", _lost),
-        *(
-            _column(name, heading, lambda found: brief(found, ".2g"))
-            for name, heading in (("h_norm", "‖h_l‖"), ("growth", "growth"), ("g_norm", "‖g_l‖"))
-        ),
-    ]
+    Column("cos", "cos(a_l, g_l)", _cosine),
+    Column("acquired", "acquired", _acquired),
+    Column("descent", "descent", _descent),
+    Column("rewind_loss", "block put back", _lost),
+    _brief_size("h_norm", "‖h_l‖"),
+    _brief_size("growth", "growth"),
+    _brief_size("g_norm", "‖g_l‖"),
 )
 """Of a tap in one cell with what belongs to it, for tables with a column per tap."""
 
 RUNGS = _named(
-    [
-        _column("trained", "last blocks trained"),
-        _interval("accuracy", "accuracy", ".3f"),
-        _interval("below_full", "full run − this one, paired", "+.3f"),
-    ]
+    _column("trained", "last blocks trained"),
+    _interval("accuracy", "accuracy", ".3f"),
+    _interval("below_full", "full run − this one, paired", "+.3f"),
 )
 """Of a rung of the depth ladder."""
 
 FINDINGS = _named(
-    [
-        Column("code", "check", lambda f: f"{f.code} {f.title}", words=True),
-        _column("outcome", "outcome", lambda outcome: f"{OF_OUTCOME[outcome]} {outcome}", words=True),
-        _column("message", "what it found", words=True),
-        Column("value", "value", lambda f: "" if f.value is None else amount(f.value)),
-        _column("limit", "limit", words=True),
-        _column("fired", "first an issue", words=True),
-    ]
+    Column("code", "check", lambda f: f"{f.code} {f.title}", words=True),
+    _column("outcome", "outcome", lambda outcome: f"{OF_OUTCOME[outcome]} {outcome}", words=True),
+    _column("message", "what it found", words=True),
+    Column("value", "value", lambda f: "" if f.value is None else amount(f.value)),
+    _column("limit", "limit", words=True),
+    _column("fired", "first an issue", words=True),
 )
 """Of what a check found of a method."""
 
@@ -292,14 +280,12 @@ def _bound(name: str, heading: str) -> Column:
 
 
 RANGES = _named(
-    [
-        _column("name", "threshold"),
-        _column("checks", "check", ", ".join, words=True),
-        _column("value", "value", "{:g}".format),
-        _bound("low", "from"),
-        _bound("high", "to"),
-        _column("beyond", "beyond it", read=_beyond, words=True),
-    ]
+    _column("name", "threshold"),
+    _column("checks", "check", ", ".join, words=True),
+    _column("value", "value", "{:g}".format),
+    _bound("low", "from"),
+    _bound("high", "to"),
+    _column("beyond", "beyond it", read=_beyond, words=True),
 )
 """Of the range of a threshold."""
 

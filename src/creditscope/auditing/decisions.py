@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.checks import PUBLISHED, USUAL, Check, Finding, MethodCheck, Outcome, RunCheck, all_checks
+from creditscope.auditing.checks import PUBLISHED, USUAL, Check, Finding, MethodCheck, RunCheck, all_checks
 from creditscope.auditing.checks._published import say_value
-from creditscope.auditing.columns import ShownRows
+from creditscope.auditing.columns import ShownRows, mark
 from creditscope.auditing.judge import judge_run
 from creditscope.auditing.methods import Method, Moment
 from creditscope.auditing.thresholds import Thresholds
@@ -16,22 +16,31 @@ from creditscope.text import span
 
 Conclusion = Literal["accepts", "walks back", "open", "not applicable", "no verdict", "muted"]
 PROTOCOL = "whole protocol"
-OF_OUTCOME: dict[Outcome, Conclusion] = {
-    Outcome.ISSUE: "walks back",
-    Outcome.TIP: "accepts",
-    Outcome.PASSED: "accepts",
-    Outcome.UNDECIDED: "open",
-    Outcome.SKIPPED: "open",
-    Outcome.NOT_APPLICABLE: "not applicable",
-    Outcome.MUTED: "muted",
-}
-OF_WORD: dict[str, Conclusion] = {
+STYLES: dict[Conclusion, str] = {"accepts": "green", "walks back": "red", "open": "yellow"}
+LEGEND = (
+    "✓ accepts · ✗ walks back · ? open (an input is missing, or the data allow both) · – not applicable · ◌ muted · a "
+    "number is the epoch of first firing (over seeds: earliest–latest), in brackets where it does not walk back at the "
+    "end. "
+    "Usual: accuracy above chance; the same and Γ > 0. Published diagnostics stand at their published thresholds, the "
+    "gain on the mean over the method's own frozen runs; their cross-batch stability is exported as drift and not "
+    "judged. A seed alone is judged without CS004 and CS011."
+)
+CONCLUSIONS: dict[str, Conclusion] = {
+    "issue": "walks back",
+    "tip": "accepts",
+    "passed": "accepts",
+    "skipped": "open",
+    "not applicable": "not applicable",
+    "muted": "muted",
+    "undecided": "open",
     "trustworthy": "accepts",
     "walk back": "walks back",
-    "undecided": "open",
     "not measured": "open",
     "not judged": "no verdict",
 }
+"""Of the outcome of a check, or the word of a verdict."""
+SAME = ("value", "first_epoch", "last_first_epoch", "seeds_hit", "seeds")
+"""What a decision has of a finding as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +82,26 @@ class Decisions(ShownRows):
 
     def draw(self, width: int):
         """One row per method and seed, one mark per criterion."""
-        from creditscope.auditing.show import draw_decisions
+        from rich.console import Group
+        from rich.text import Text
 
-        return draw_decisions(self, width)
+        from creditscope.auditing.show import fit_tables, note, warn
+
+        def cell(row: Decision) -> Text:
+            said = row.said if row.criterion == PROTOCOL else f"{mark(row)} {row.fired}".rstrip()
+            return Text(said, style=STYLES.get(row.conclusion, "dim"))
+
+        parts = []
+        for setting in dict.fromkeys(row.setting for row in self):
+            rows = {(row.method, row.seed, row.criterion): row for row in self if row.setting == setting}
+            seeds = dict.fromkeys((method, seed) for method, seed, _ in rows)
+            columns = {
+                "verdict" if criterion == PROTOCOL else criterion: [cell(rows[*key, criterion]) for key in seeds]
+                for criterion in dict.fromkeys(criterion for _, _, criterion in rows)
+            }
+            labels = [f"{method}, {'all seeds' if seed is None else f'seed {seed}'}" for method, seed in seeds]
+            parts += [Text(setting, style="bold"), *fit_tables("method", labels, columns, width)]
+        return Group(*parts, note(LEGEND), *warn(self.notes))
 
 
 def decide(audit: Audit) -> Decisions:
@@ -84,8 +110,7 @@ def decide(audit: Audit) -> Decisions:
     for method, found in zip(audit.groups, audit.methods, strict=True):
         for check in checks:
             seeds, whole = _judged(check, found) if check.kind == "check" else _judge(check, method, audit.limits)
-            rows += [_of_finding(found, seed, check, finding) for seed, finding in seeds.items()]
-            rows.append(_of_finding(found, None, check, whole))
+            rows += [_of_finding(found, *pair, check) for pair in (*seeds.items(), (None, whole))]
         rows += _protocol(found)
     return Decisions(tuple(rows), audit.notes)
 
@@ -111,20 +136,16 @@ def _judge(check: Check, method: Method, limits: Thresholds) -> tuple[Mapping[in
     return seeds, replace(whole, **fired, seeds_hit=sum(f.is_issue for f in seeds.values()), seeds=len(seeds))
 
 
-def _of_finding(found: MethodAudit, seed: int | None, check: Check, finding: Finding | None) -> Decision:
+def _of_finding(found: MethodAudit, seed: int | None, finding: Finding | None, check: Check) -> Decision:
     place: dict[str, Any] = {"setting": found.setting, "method": found.method, "seed": seed}
     place |= {"criterion": check.code, "kind": check.kind}
     if finding is None:
         return Decision(**place, conclusion="not applicable", said="needs several seeds")
     return Decision(
         **place,
-        conclusion=OF_OUTCOME[finding.outcome] if check.decides else "no verdict",
+        conclusion=CONCLUSIONS[finding.outcome] if check.decides else "no verdict",
         said=f"{finding.outcome}: {finding.message}" if check.kind == "check" else say_value(finding.value),
-        value=finding.value,
-        first_epoch=finding.first_epoch,
-        last_first_epoch=finding.last_first_epoch,
-        seeds_hit=finding.seeds_hit,
-        seeds=finding.seeds,
+        **{name: getattr(finding, name) for name in SAME},
     )
 
 
@@ -135,8 +156,7 @@ def _protocol(found: MethodAudit) -> list[Decision]:
     for seed, verdict in found.seed_verdicts.items():
         issues = [f.first_epoch for f in found.seed_findings[seed] if f.is_issue and f.first_epoch is not None]
         rows.append(_of_verdict(place | {"seed": seed}, verdict, sorted(issues)[:1]))
-    epochs = [row.first_epoch for row in rows if row.first_epoch is not None]
-    whole = _of_verdict(place, found.verdict, epochs)
+    whole = _of_verdict(place, found.verdict, [row.first_epoch for row in rows if row.first_epoch is not None])
     return [*rows, replace(whole, seeds_hit=sum(row.seeds_hit for row in rows), seeds=len(rows))]
 
 
@@ -144,7 +164,7 @@ def _of_verdict(place: Mapping[str, Any], verdict: Verdict, epochs: Sequence[int
     return Decision(
         **place,
         kind="protocol",
-        conclusion=OF_WORD[verdict.word],
+        conclusion=CONCLUSIONS[verdict.word],
         said=str(verdict),
         first_epoch=min(epochs, default=None),
         last_first_epoch=max(epochs, default=None),

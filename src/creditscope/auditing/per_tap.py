@@ -1,5 +1,6 @@
 """What each tap was told, over seeds: every per-tap quantity of the last snapshots with its interval."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -90,26 +91,22 @@ def _answers(moments: Sequence[Moment], limits: Thresholds) -> dict[int, CreditA
 def _audit_tap(
     method: Method, moments: Sequence[Moment], tap: int, answer: CreditAnswer | None, kind: IntervalKind
 ) -> TapAudit:
-    known: dict[str, list[float]] = {}
-    for moment in moments:
-        for measure, value in _measures(moment, tap).items():
-            if value is not None:
-                known.setdefault(measure, []).append(value)
-    intervals: dict[str, Any] = {
-        f.name: _interval(known.get(f.name, []), kind, geometric=f.name in GEOMETRIC)
-        for f in fields(TapAudit)
-        if f.type == (Interval | None)
-    }
+    measures, known = [_measures(moment, tap) for moment in moments], defaultdict[str, list[float]](list)
+    for measure, value in [item for found in measures for item in found.items()]:
+        if value is not None:
+            known[measure].append(value)
+    names = [f.name for f in fields(TapAudit) if f.type == (Interval | None)]
+    intervals: dict[str, Any] = {n: _interval(known[n], kind, geometric=n in GEOMETRIC) for n in names}
     return TapAudit(
         tap=tap,
         name=method.facts.taps[tap],
         exact=tap in method.facts.exact_taps,
         answer=answer,
-        null_sd=null_of_mean(known["null_sd"]) if "null_sd" in known else None,
-        stage_null_sd=null_of_mean(known["stage_null_sd"]) if "stage_null_sd" in known else None,
-        descent_null=known_mean(known.get("descent_null", ())),
-        descent_null_sd=known_mean(known.get("descent_null_sd", ())),
-        g_noise=max(known.get("g_noise", ()), default=None),
+        null_sd=null_of_mean(known["null_sd"]) if known["null_sd"] else None,
+        stage_null_sd=null_of_mean(known["stage_null_sd"]) if known["stage_null_sd"] else None,
+        descent_null=known_mean(known["descent_null"]),
+        descent_null_sd=known_mean(known["descent_null_sd"]),
+        g_noise=max(known["g_noise"], default=None),
         **intervals,
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from creditscope.auditing.checks import Check, MethodCheck, all_checks
-from creditscope.auditing.columns import ShownRows
+from creditscope.auditing.columns import RANGES, ShownRows
 from creditscope.auditing.judge import judge_check
 from creditscope.auditing.methods import Method
 from creditscope.auditing.thresholds import EVERY_RUN_CHECK, Thresholds, table
@@ -21,6 +21,10 @@ DECADES, PER_DECADE = 12, 20
 COUNTS = 100
 """How far it looks for whole numbers."""
 BISECTIONS = 40
+ABOUT = (
+    "no method's verdict word changes while the threshold stays between the two, the others held; any: no change found "
+    f"on that side, {DECADES} decades away or as far as the threshold may go (whole numbers: {COUNTS})"
+)
 Words = tuple[str, ...]
 
 
@@ -50,9 +54,12 @@ class Sensitivity(ShownRows):
 
     def draw(self, width: int):
         """From where to where each threshold may lie, and what changes beyond."""
-        from creditscope.auditing.show import draw_sensitivity
+        from rich.console import Group
 
-        return draw_sensitivity(self, width)
+        from creditscope.auditing.show import WIDE, flowing_table, note
+
+        columns = [column for column in RANGES.values() if width >= WIDE or column.name != "checks"]
+        return Group(flowing_table(columns, self), note(ABOUT))
 
 
 def find_ranges(audit: "Audit", names: Sequence[str]) -> Sensitivity:
@@ -65,7 +72,9 @@ def find_ranges(audit: "Audit", names: Sequence[str]) -> Sensitivity:
 
 
 def _find_range(audit: "Audit", row: dict[str, Any], checks: Sequence[Check]) -> Range:
-    judged_again = {c.code for c in checks if c.code not in audit.mute and _reads(c, row["checks"])}
+    every_run = EVERY_RUN_CHECK in row["checks"]  # one about seeds is for all checks of runs
+    readers = [c for c in checks if c.code in row["checks"] or (every_run and not isinstance(c, MethodCheck))]
+    judged_again = {c.code for c in readers if c.code not in audit.mute}
 
     def words(value: float) -> Words:
         limits = audit.limits.changed(**{row["name"]: value})
@@ -77,15 +86,9 @@ def _find_range(audit: "Audit", row: dict[str, Any], checks: Sequence[Check]) ->
         return choose_word(findings, diverged=bool(found.verdict.diverged), not_judged=bool(method.not_judged))[0]
 
     now = words(row["value"])
-    low, below = _edge(words, row["value"], _steps(row, -1))
-    high, above = _edge(words, row["value"], _steps(row, +1))
+    (low, below), (high, above) = (_edge(words, row["value"], _steps(row, sign)) for sign in (-1, +1))
     said = {"below": _changes(audit.methods, now, below), "above": _changes(audit.methods, now, above)}
     return Range(name=row["name"], checks=row["checks"], value=row["value"], low=low, high=high, **said)
-
-
-def _reads(check: Check, codes: Sequence[str]) -> bool:
-    """Whether a check goes by a threshold of these codes; one about seeds is for all checks of runs."""
-    return check.code in codes or (EVERY_RUN_CHECK in codes and not isinstance(check, MethodCheck))
 
 
 def _edge(words: Callable[[float], Words], value: float, steps: Iterator[float]) -> tuple[float | None, Words | None]:
@@ -97,18 +100,14 @@ def _edge(words: Callable[[float], Words], value: float, steps: Iterator[float])
             continue
         changed = step
         for _ in range(BISECTIONS if not isinstance(step, int) else 0):
-            middle = _between(kept, changed)
+            positive = kept > 0 and changed > 0  # a geometric mean finds an edge near zero as fast as one far from it
+            middle = math.sqrt(kept) * math.sqrt(changed) if positive else (kept + changed) / 2
             if words(middle) == before:
                 kept = middle
             else:
                 changed = middle
         return kept, words(changed)
     return None, None
-
-
-def _between(one: float, other: float) -> float:
-    """The geometric mean, which finds an edge near zero as fast as one far from it."""
-    return math.sqrt(one) * math.sqrt(other) if one > 0 and other > 0 else (one + other) / 2
 
 
 def _steps(row: dict[str, Any], sign: int) -> Iterator[float]:

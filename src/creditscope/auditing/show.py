@@ -1,26 +1,34 @@
-"""An audit for people: verdicts with their reasons, the three questions, the numbers behind them, and what to do."""
+"""An audit for people: verdicts with their reasons, the three questions, the numbers behind them, and what to do.
 
+Tables never cut a number: they come in as many parts as the width of the terminal asks for.
+"""
+
+import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.checks import Finding, Outcome, what_to_do
-from creditscope.auditing.columns import BRIEF_TAPS, FINDINGS, METHODS, OF_ANSWER, OF_OUTCOME, RANGES, Column, mark
-from creditscope.auditing.decisions import PROTOCOL, Decision, Decisions
+from creditscope.auditing.checks import Outcome, what_to_do
+from creditscope.auditing.columns import BRIEF_TAPS, FINDINGS, METHODS, OF_OUTCOME, Column
 from creditscope.auditing.per_tap import TapAudit
-from creditscope.auditing.sensitivity import COUNTS, DECADES, Sensitivity
 from creditscope.auditing.stats import DRAWS, write_points
-from creditscope.auditing.tables import LONGEST, WIDE, Cell, fit_tables, flowing_table, note
 from creditscope.auditing.tap_credit import POWER, seen_above
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.verdict import explain, rests_on_checks
 from creditscope.text import DASH, count, number, span
 
+PLAIN_WIDTH = 150
+WIDE = 120
+"""Columns that the full tables need."""
+LONGEST = 40
+"""A text longer than this may be broken over lines."""
 STYLES = {
     "trustworthy": "bold green",
     "walk back": "bold red",
@@ -29,7 +37,6 @@ STYLES = {
     "not judged": "dim",
 }
 OUTCOME_STYLES = {Outcome.ISSUE: "red", Outcome.PASSED: "green"}
-CONCLUSION_STYLES = {"accepts": "green", "walks back": "red", "open": "yellow"}
 MOST_DETAILED = 3
 """Settings whose tables are printed; of more there is a line per method."""
 MOST_BESIDE = 3
@@ -56,61 +63,109 @@ ABOUT_CHECKS = (
     f"{' · '.join(f'{sign} {outcome}' for outcome, sign in OF_OUTCOME.items())} · † the published threshold, where "
     "there is one, fires · over seeds, bounds decide · thresholds: creditscope list thresholds"
 )
-ABOUT_RANGES = (
-    "no method's verdict word changes while the threshold stays between the two, the others held; any: no change found "
-    f"on that side, {DECADES} decades away or as far as the threshold may go (whole numbers: {COUNTS})"
-)
-LEGEND = (
-    "✓ accepts · ✗ walks back · ? open (an input is missing, or the data allow both) · – not applicable · ◌ muted · a "
-    "number is the epoch of first firing (over seeds: earliest–latest), in brackets where it does not walk back at the "
-    "end. "
-    "Usual: accuracy above chance; the same and Γ > 0. Published diagnostics stand at their published thresholds, the "
-    "gain on the mean over the method's own frozen runs; their cross-batch stability is exported as drift and not "
-    "judged. A seed alone is judged without CS004 and CS011."
-)
-"""Of the decision table."""
+Cell = str | Text
 Methods = Sequence[MethodAudit]
 """Mostly those of one setting."""
 
 
+def make_console() -> Console:
+    """A console that is wide enough for the tables when it is not a terminal."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
+
+
+def render_plain(draw: Callable[[int], RenderableType]) -> str:
+    """What `draw` makes of a width, as plain text."""
+    text = io.StringIO()
+    Console(width=PLAIN_WIDTH, highlight=False, no_color=True, file=text).print(draw(PLAIN_WIDTH))
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()).strip("\n")
+
+
+def _table() -> Table:
+    return Table(box=SIMPLE_HEAD, pad_edge=False, caption_justify="left")
+
+
+def flowing_table(columns: Sequence[Column], rows: Iterable[Any]) -> Table:
+    """A table in one part, whose words are broken over lines."""
+    table = _table()
+    for i, column in enumerate(columns):
+        right = i > 0 and not column.words
+        table.add_column(column.heading, justify="right" if right else "left", no_wrap=not column.words)
+    for row in rows:
+        table.add_row(*(_verdict(row) if column is METHODS["verdict"] else column.cell(row) for column in columns))
+    return table
+
+
+def fit_tables(first: str, labels: Sequence[str], columns: Mapping[str, Sequence[Cell]], width: int) -> list[Table]:
+    """A table of labelled rows, in as many parts as the width asks for; the first column is repeated."""
+    own = max(map(len, (first, *labels))) + 3  # labels are never broken
+    parts, taken = [{}], own
+    for name, cells in columns.items():
+        needed = _width(name, cells)
+        if parts[-1] and taken + needed > width:
+            parts.append({})
+            taken = own
+        parts[-1][name] = cells
+        taken += needed
+    return [_part(first, labels, part) for part in parts]
+
+
+def _part(first: str, labels: Sequence[str], columns: Mapping[str, Sequence[Cell]]) -> Table:
+    table = _table()
+    table.add_column(first, no_wrap=True)
+    for name, cells in columns.items():
+        worded = name == "verdict" or _width(name, cells) > LONGEST
+        table.add_column(name, justify="left" if worded else "right", no_wrap=not worded)
+    for row in zip(labels, *columns.values(), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _width(name: str, cells: Sequence[Cell]) -> int:
+    return min(max(map(len, (name, *cells))), LONGEST) + 3
+
+
+def note(text: str) -> Text:
+    """A line under a table."""
+    return Text(text, style="dim italic")
+
+
+def warn(texts: Iterable[str]) -> list[Text]:
+    """Lines about what a reader should know besides."""
+    return [Text(f"note: {text}", style="yellow") for text in texts]
+
+
 def draw_audit(audit: Audit, width: int) -> Group:
     """The whole audit."""
-    names = list(dict.fromkeys(m.setting for m in audit.methods))
+    names = dict.fromkeys(m.setting for m in audit.methods)
     settings = [[m for m in audit.methods if m.setting == name] for name in names]
-    parts: list[RenderableType] = []
-    if len(settings) > MOST_DETAILED:
-        parts += [_count_verdicts(audit.methods, len(settings)), *_brief_tables(settings, width)]
-        parts += [_meanings(audit.methods), Text()]
+    many, parts = len(settings) > MOST_DETAILED, []
+    if many:
+        words = Counter(m.verdict.word for m in audit.methods)
+        said = ", ".join(f"{words[word]} {word}" for word in STYLES if words[word])
+        parts.append(Text(f"{count(len(audit.methods), 'method')} in {count(len(settings), 'setting')}: {said}"))
+        parts += [*_brief_tables(settings, width), _meanings(audit.methods), Text()]
     else:
         for methods in settings:
             several = len({len(m.seeds) for m in methods}) > 1
             names = ("method", *["seeds"] * several, "accuracy", "verdict", "because")
-            parts += [_title(methods), flowing_table([METHODS[name] for name in names], methods, _style)]
+            parts += [_title(methods), flowing_table([METHODS[name] for name in names], methods)]
         parts.append(_meanings(audit.methods))
         for methods in settings:
             parts += [Text(), _title(methods)] * (len(settings) > 1) + _details(methods, audit.limits, width)
-    parts += _remedies(audit.methods)
-    parts += [Text(f"note: {text}", style="yellow") for text in (*audit.notes, *audit.problems)]
-    parts += [Text(NARROWER)] * (len(settings) > MOST_DETAILED)
+    parts += [*_remedies(audit.methods), *warn((*audit.notes, *audit.problems)), *[Text(NARROWER)] * many]
     return Group(*parts)
 
 
 def _title(methods: Methods) -> Text:
     """The setting and how many seeds its methods have."""
-    seeds = [len(m.seeds) for m in methods]
-    least, most = min(seeds), max(seeds)
-    said = count(most, "seed") if least == most else f"{span(least, most, ' to ')} seeds"
+    *fewer, most = sorted({len(m.seeds) for m in methods})
+    said = f"{fewer[0]} to {most} seeds" if fewer else count(most, "seed")
     return Text(f"{methods[0].setting} · {said}", style="bold")
 
 
-def _style(m: MethodAudit) -> str:
-    return STYLES[m.verdict.word]
-
-
-def _count_verdicts(methods: Methods, settings: int) -> Text:
-    words = Counter(m.verdict.word for m in methods)
-    said = ", ".join(f"{words[word]} {word}" for word in STYLES if words[word])
-    return Text(f"{count(len(methods), 'method')} in {count(settings, 'setting')}: {said}")
+def _verdict(m: MethodAudit) -> Text:
+    return Text(str(m.verdict), style=STYLES[m.verdict.word])
 
 
 def _brief_tables(settings: Sequence[Methods], width: int) -> list[RenderableType]:
@@ -124,8 +179,7 @@ def _brief_tables(settings: Sequence[Methods], width: int) -> list[RenderableTyp
         for least in (*longest, None):
             table.add_column(min_width=least)
         for m in methods:
-            *cells, verdict = (column.cell(m) for column in columns)
-            table.add_row(*cells, Text(verdict, style=_style(m)), explain(m, brief=True))
+            table.add_row(m.method, METHODS["accuracy"].cell(m), _verdict(m), explain(m, brief=True))
         parts += [_title(methods), Padding(table, (0, 0, 0, 2))]
     return parts
 
@@ -141,8 +195,8 @@ def _details(methods: Methods, limits: Thresholds, width: int) -> list[Renderabl
     parts = [part for m in methods for part in (Text(), *_answers(m))]
     if not any(m.accuracy or m.per_tap[0].h_norm for m in methods):
         return parts
-    columns = {c.heading: [c.cell(m) for m in methods] for c in map(METHODS.__getitem__, NUMBERS)}
-    parts += [*_by_method(METHODS["method"].heading, methods, columns, width), note(ABOUT_NUMBERS)]
+    columns = {METHODS[name].heading: [METHODS[name].cell(m) for m in methods] for name in NUMBERS}
+    parts += [*_by_method("method", methods, columns, width), note(ABOUT_NUMBERS)]
     parts += [*_ladder(methods, width), *_blocks(methods, width)]
     exact = all(tap.exact for m in methods for tap in m.per_tap)
     parts += _sizes(methods, width) if exact else _taps(methods, limits, width)
@@ -160,7 +214,7 @@ def _answers(m: MethodAudit) -> list[RenderableType]:
         lines += _about_checks(m)
     if len(m.seed_verdicts) > 1 and any(not verdict.diverged for verdict in m.seed_verdicts.values()):
         lines.append(f"Each seed alone (without CS004 and CS011): {_seeds_alone(m)}")
-    return [Text.assemble(f"{m.method}: ", (str(m.verdict), _style(m))), *_indent(lines)]
+    return [Text.assemble(f"{m.method}: ", _verdict(m)), *_indent(lines)]
 
 
 def _about_checks(m: MethodAudit) -> list[str]:
@@ -171,13 +225,9 @@ def _about_checks(m: MethodAudit) -> list[str]:
         )
     told = {code for line in m.verdict.lines for code in line.codes}
     lines += [f"Tip {f.code}: {f.message}" for f in m.findings if f.outcome == Outcome.TIP and f.code not in told]
-    fired = "; ".join(_first_fired(f) for f in m.findings if f.fired)
-    return [*lines, f"First an issue in training: {fired}"] if fired else lines
-
-
-def _first_fired(finding: Finding) -> str:
-    over = {Outcome.ISSUE: "", Outcome.UNDECIDED: ", undecided at the end"}.get(finding.outcome, ", not at the end")
-    return f"{finding.code} at {finding.fired}{over}"
+    ends = {Outcome.ISSUE: "", Outcome.UNDECIDED: ", undecided at the end"}
+    fired = [f"{f.code} at {f.fired}{ends.get(f.outcome, ', not at the end')}" for f in m.findings if f.fired]
+    return [*lines, f"First an issue in training: {'; '.join(fired)}"] if fired else lines
 
 
 def _seeds_alone(m: MethodAudit) -> str:
@@ -219,12 +269,16 @@ def _rung(m: MethodAudit, trained: int) -> str:
     return f"{found.accuracy.mean:.3f} ({write_points(found.below_full)})" if found else DASH
 
 
+def _tap_names(methods: Methods) -> list[str]:
+    most = max((m.taps for m in methods), key=len)
+    return [f"tap {i} {name}" for i, name in enumerate(most)]
+
+
 def _tap_columns(column: Column, methods: Methods) -> dict[str, list[str]]:
     """One quantity of all methods, a column per tap."""
-    most = max(methods, key=lambda m: len(m.taps))
     return {
-        f"tap {i} {name}": [column.cell(m.per_tap[i]) if i < len(m.per_tap) else "" for m in methods]
-        for i, name in enumerate(most.taps)
+        name: [column.cell(m.per_tap[i]) if i < len(m.per_tap) else "" for m in methods]
+        for i, name in enumerate(_tap_names(methods))
     }
 
 
@@ -253,24 +307,19 @@ def _taps(methods: Methods, limits: Thresholds, width: int) -> list[RenderableTy
         f"at random; {spread}",
     }
     parts: list[RenderableType] = []
-    for column in map(BRIEF_TAPS.__getitem__, captions):
-        if column.name == "cos" or any(map(column.value, taps)):
-            parts += _by_method(column.heading, methods, _tap_columns(column, methods), width)
-            parts.append(note(captions[column.name]))
+    for name, caption in captions.items():
+        column = BRIEF_TAPS[name]
+        if name == "cos" or any(map(column.value, taps)):
+            parts += [*_by_method(column.heading, methods, _tap_columns(column, methods), width), note(caption)]
     return parts
 
 
 def _about_cosines(taps: Sequence[TapAudit], spread: str, limits: Thresholds) -> str:
     """What the marks mean, and once what so many seeds can see."""
-    beta = ["β: projection of the mean of the rule's own draws on the gradient, which is judged"]
-    said = [
-        f"mean {spread}",
-        f"{OF_ANSWER['carries']} carries credit, {OF_ANSWER['below']} below δ = {limits.alignment:g}, "
-        f"{OF_ANSWER['open']} open (CS005)",
-        *(beta if any(tap.beta for tap in taps) else []),
-        "(cosine of the stage's weights)",
-        "= exact credit",
-    ]
+    said = [f"mean {spread}", f"✓ carries credit, ✗ below δ = {limits.alignment:g}, ? open (CS005)"]
+    if any(tap.beta for tap in taps):
+        said.append("β: projection of the mean of the rule's own draws on the gradient, which is judged")
+    said += ["(cosine of the stage's weights)", "= exact credit"]
     nulls = [tap.null_sd for tap in taps if tap.answer and tap.null_sd]
     if nulls:
         least, most = (number(seen_above(null, limits), ".3f") for null in (min(nulls), max(nulls)))
@@ -290,15 +339,12 @@ def _spread(methods: Methods) -> str:
 
 def _sizes(methods: Methods, width: int) -> list[RenderableType]:
     """Where all credit is exact a cosine says nothing: sizes of states and gradients instead, a row per tap."""
-    most = max(methods, key=lambda m: len(m.taps))
-    columns: dict[str, list[str]] = {}
+    labels, columns = _tap_names(methods), {}
     for m in methods:
         for column in map(BRIEF_TAPS.__getitem__, ("h_norm", "growth", "g_norm")):
             if column.name != "growth" or m.growth is not None:
-                cells = [column.cell(tap) for tap in m.per_tap]
                 name = f"{m.method}: {column.heading}" if len(methods) > 1 else column.heading
-                columns[name] = [*cells, *[""] * (len(most.taps) - len(cells))]
-    labels = [f"tap {i} {name}" for i, name in enumerate(most.taps)]
+                columns[name] = [*map(column.cell, m.per_tap), *[""] * (len(labels) - len(m.taps))]
     return [*fit_tables("size", labels, columns, width), note(ABOUT_SIZES)]
 
 
@@ -309,39 +355,10 @@ def _checks(methods: Methods, width: int) -> list[RenderableType]:
         limits = zip(*([f.limit for f in m.findings] for m in methods), strict=True)
         columns["limit"] = [next(filter(None, found), "") for found in limits]
     for m in methods:
-        columns[m.method] = [_outcome(f, worded=width >= WIDE) for f in m.findings]
+        signs = [FINDINGS["outcome"].cell(f) if width >= WIDE else OF_OUTCOME[f.outcome] for f in m.findings]
+        columns[m.method] = [
+            Text(f"{sign}{' †' if f.published else ''}", style=OUTCOME_STYLES.get(f.outcome, "yellow"))
+            for sign, f in zip(signs, m.findings, strict=True)
+        ]
     labels = [FINDINGS["code"].cell(f) for f in methods[0].findings]
     return [*fit_tables("check", labels, columns, width), note(ABOUT_CHECKS)]
-
-
-def _outcome(finding: Finding, *, worded: bool) -> Text:
-    said = f"{OF_OUTCOME[finding.outcome]}{f' {finding.outcome}' if worded else ''}{' †' if finding.published else ''}"
-    return Text(said, style=OUTCOME_STYLES.get(finding.outcome, "yellow"))
-
-
-def draw_decisions(decisions: Decisions, width: int) -> Group:
-    """The decision table: one row per method and seed, one mark per criterion."""
-    parts: list[RenderableType] = []
-    for setting in dict.fromkeys(row.setting for row in decisions):
-        rows = {(row.method, row.seed, row.criterion): row for row in decisions if row.setting == setting}
-        seeds = dict.fromkeys((method, seed) for method, seed, _ in rows)
-        columns: dict[str, Sequence[Cell]] = {
-            "verdict" if criterion == PROTOCOL else criterion: [_mark(rows.get((*key, criterion))) for key in seeds]
-            for criterion in dict.fromkeys(criterion for _, _, criterion in rows)
-        }
-        labels = [f"{method}, {'all seeds' if seed is None else f'seed {seed}'}" for method, seed in seeds]
-        parts += [Text(setting, style="bold"), *fit_tables("method", labels, columns, width)]
-    return Group(*parts, note(LEGEND), *(Text(f"note: {text}", style="yellow") for text in decisions.notes))
-
-
-def _mark(row: Decision | None) -> Cell:
-    if row is None:
-        return ""
-    said = row.said if row.criterion == PROTOCOL else f"{mark(row)} {row.fired}".rstrip()
-    return Text(said, style=CONCLUSION_STYLES.get(row.conclusion, "dim"))
-
-
-def draw_sensitivity(found: Sensitivity, width: int) -> Group:
-    """The ranges of the thresholds."""
-    columns = [column for column in RANGES.values() if width >= WIDE or column.name != "checks"]
-    return Group(flowing_table(columns, found), note(ABOUT_RANGES))

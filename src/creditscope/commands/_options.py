@@ -1,5 +1,6 @@
 """What several commands share: options, how typed words are read, and how a command speaks."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,41 +14,27 @@ if TYPE_CHECKING:
     from creditscope.auditing import Thresholds
 
 DEFAULT_RECORDS = Path("out/records")
+
+
+def option(metavar: str, default: object, help: str | None = None) -> Any:
+    """How help names a value, and what it says of its default."""
+    return tyro.conf.arg(metavar=metavar, help=help, help_behavior_hint=f"(default: {default})")
+
+
 Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 File = Annotated[Path, tyro.conf.arg(metavar="FILE")]
 Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
 Records = Annotated[
-    tyro.conf.Positional[Path | None],
-    tyro.conf.arg(
-        metavar="[DIR]",
-        help="Folder of records, or a bundle of them.",
-        help_behavior_hint=f"(default: {DEFAULT_RECORDS})",
-    ),
+    tyro.conf.Positional[Path | None], option("[DIR]", DEFAULT_RECORDS, "Folder of records, or a bundle of them.")
 ]
 RecordsByName = Annotated[
-    Path | None,
-    tyro.conf.arg(
-        name="records",
-        metavar="DIR",
-        help="The same as DIR, by name.",
-        help_behavior_hint=f"(default: {DEFAULT_RECORDS})",
-    ),
+    Path | None, tyro.conf.arg(name="records"), option("DIR", DEFAULT_RECORDS, "The same as DIR, by name.")
 ]
 Limits = Annotated[
-    tuple[str, ...],
-    tyro.conf.arg(
-        metavar="[NAME=VALUE ...]",
-        help="Other thresholds (creditscope list thresholds).",
-        help_behavior_hint="(default: as listed)",
-    ),
+    tuple[str, ...], option("[NAME=VALUE ...]", "as listed", "Other thresholds (creditscope list thresholds).")
 ]
 DataRoot = Annotated[
-    Path | None,
-    tyro.conf.arg(
-        metavar="DIR",
-        help="Folder of data files (docs/data.md).",
-        help_behavior_hint="(default: CREDITSCOPE_DATA, or the user's cache)",
-    ),
+    Path | None, option("DIR", "CREDITSCOPE_DATA, or the user's cache", "Folder of data files (docs/data.md).")
 ]
 
 
@@ -59,10 +46,17 @@ def choose_records(records: Path | None, by_name: Path | None) -> Path:
 
 
 def read_limits(settings: tuple[str, ...]) -> "Thresholds":
-    """The thresholds, with those changed that are given as NAME=VALUE."""
+    """The thresholds, with those changed that are given as NAME=VALUE; a whole number stays whole."""
     from creditscope.auditing import Thresholds
 
-    return Thresholds().changed(**{name: read_number(name, value) for name, value in map(split_pair, settings)})
+    found: dict[str, float] = {}
+    for name, value in map(split_pair, settings):
+        try:
+            number = float(value)
+            found[name] = int(number) if number == int(number) else number
+        except (ValueError, OverflowError):
+            raise CreditscopeError(f"Expected a number for threshold {name!r}, but got {value!r}.") from None
+    return Thresholds().changed(**found)
 
 
 def split_pair(setting: str) -> tuple[str, str]:
@@ -73,19 +67,15 @@ def split_pair(setting: str) -> tuple[str, str]:
     return name, value
 
 
-def read_number(name: str, value: str) -> float:
-    """The value of a threshold; a whole one stays whole."""
-    try:
-        number = float(value)
-        return int(number) if number == int(number) else number
-    except (ValueError, OverflowError):
-        raise CreditscopeError(f"Expected a number for threshold {name!r}, but got {value!r}.") from None
-
-
 def say(lines: Sequence[str]) -> None:
     """Plain lines on standard output, at once."""
     for line in lines:
         print(line, flush=True)
+
+
+def print_json(data: Any) -> None:
+    """Data for a machine on standard output."""
+    print(json.dumps(data, indent=1, ensure_ascii=False))
 
 
 def with_problems(message: str, problems: Sequence[str]) -> str:
@@ -101,15 +91,12 @@ class HowToTrain:
     """Where to train: cpu, cuda, or auto (CUDA where there is one)."""
     engine: Literal["auto", "loop", "stacked"] = "auto"
     """Seeds one by one (loop), many at once (stacked), or by what is faster (auto)."""
-    jobs: Annotated[
-        int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: one per core, on CUDA at most 16)")
-    ] = None
+    jobs: Annotated[int | None, option("N", "one per core, on CUDA at most 16")] = None
     """Worker processes."""
-    time_limit: Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help_behavior_hint="(default: none)")] = None
+    time_limit: Annotated[float | None, option("SECONDS", "none")] = None
     """Stop cleanly after this long; the same command goes on from there."""
     quiet: bool = False
     """Show no progress."""
 
     def options(self) -> dict[str, Any]:
-        """As `run_all` takes them, and `quiet`."""
         return dict(vars(self))

@@ -1,15 +1,21 @@
 """`creditscope audit`."""
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
-
 from creditscope.commands import register_command
-from creditscope.commands._options import Limits, Records, RecordsByName, choose_records, read_limits, say
+from creditscope.commands._options import (
+    Limits,
+    Records,
+    RecordsByName,
+    choose_records,
+    option,
+    print_json,
+    read_limits,
+    say,
+)
 
 
 @register_command("audit")
@@ -22,10 +28,10 @@ class Audit:
 
     records: Records = None
     by_name: RecordsByName = None
-    only: Annotated[str, tyro.conf.arg(metavar="TEXT", help_behavior_hint="(default: all)")] = ""
+    only: Annotated[str, option("TEXT", "all")] = ""
     """Keep settings whose title, methods or verdicts hold every part of a list such as "cora, depth 6, walk back"."""
     set: Limits = ()
-    mute: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[CODE ...]", help_behavior_hint="(default: none)")] = ()
+    mute: Annotated[tuple[str, ...], option("[CODE ...]", "none")] = ()
     """Checks to leave out of the verdict, such as CS005; they are named beside it."""
     interval: Literal["t", "bootstrap"] = "t"
     """How per-tap intervals over seeds are made."""
@@ -33,21 +39,16 @@ class Audit:
     """Print the decision table instead: what each way of judging concludes, and when it first fired."""
     sensitivity: bool = False
     """Print instead how far each threshold could move before a verdict changes."""
-    card: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
+    card: Annotated[Path | None, option("DIR", "none")] = None
     """Write a reporting card per method (Markdown and JSON) into this folder."""
-    strict: Annotated[
-        tuple[str, ...] | None, tyro.conf.arg(metavar="[METHOD ...]", help_behavior_hint="(default: exit with 0)")
-    ] = None
+    strict: Annotated[tuple[str, ...] | None, option("[METHOD ...]", "exit with 0")] = None
     """Exit with 1 if a method is not trustworthy: those named, or all."""
-    explain: Annotated[
-        tuple[str, ...] | None, tyro.conf.arg(metavar="[CODE ...]", help_behavior_hint="(default: judge)")
-    ] = None
+    explain: Annotated[tuple[str, ...] | None, option("[CODE ...]", "judge")] = None
     """Judge nothing; print how these checks, or all, decide, why they matter and what to do."""
     json: bool = False
     """Print JSON: methods, per-tap intervals and decisions; with --sensitivity the ranges too."""
 
     def run(self) -> None:
-        """Load, judge, print."""
         if self.explain is not None:
             from creditscope.auditing.checks import describe_checks
 
@@ -73,7 +74,7 @@ class Audit:
     def _print(self, found: Any) -> None:
         if self.json:
             ranges = {"sensitivity": found.sensitivity().to_dicts()} if self.sensitivity else {}
-            print(json.dumps(found.to_dict() | ranges, indent=1, ensure_ascii=False))
+            print_json(found.to_dict() | ranges)
             return
         asked = [found.decisions] * self.table + [found.sensitivity] * self.sensitivity
         for shown in [one() for one in asked] or [found]:

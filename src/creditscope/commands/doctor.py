@@ -1,6 +1,5 @@
 """`creditscope doctor`."""
 
-import json
 import platform
 import re
 import sys
@@ -9,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 
 import creditscope
 from creditscope.commands import register_command
-from creditscope.commands._options import say
+from creditscope.commands._options import print_json, say
 
 
 @register_command("doctor")
@@ -24,10 +23,9 @@ class Doctor:
     """Print JSON."""
 
     def run(self) -> None:
-        """Look and say."""
         found = examine_machine()
         if self.json:
-            print(json.dumps(found, indent=1))
+            print_json(found)
         else:
             say([f"{name:<14} {value}" for name, value in found.items()])
 
@@ -39,19 +37,17 @@ def examine_machine() -> dict[str, str]:
     from creditscope.tasks._files import data_root
     from creditscope.train.pool import available_cores
 
-    root = data_root()
-    found = {
+    root, gpus = data_root(), [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
         "creditscope": creditscope.__version__,
         "python": f"{platform.python_version()} ({sys.executable})",
         "platform": platform.platform(),
+        **{name: find_version(name) for name in list_libraries()},
+        "devices": ", ".join(["cpu", *gpus]),
+        "cores": str(available_cores()),
+        "torch threads": f"{torch.get_num_threads()} (workers use 1 each)",
+        "data folder": f"{root} ({'found' if root.is_dir() else 'not there; embedded tasks need none'})",
     }
-    found |= {name: find_version(name) for name in list_libraries()}
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    found["devices"] = ", ".join(["cpu", *gpus])
-    found["cores"] = str(available_cores())
-    found["torch threads"] = f"{torch.get_num_threads()} (workers use 1 each)"
-    found["data folder"] = f"{root} ({'found' if root.is_dir() else 'not there; embedded tasks need none'})"
-    return found
 
 
 def list_libraries() -> list[str]:

@@ -1,13 +1,12 @@
 """`creditscope list`."""
 
-import json
 from dataclasses import dataclass
 from typing import Literal
 
 import tyro
 
 from creditscope.commands import register_command
-from creditscope.commands._options import say
+from creditscope.commands._options import print_json, say
 from creditscope.errors import CreditscopeError
 from creditscope.registry import CHECKS, EXPORTS, FIGURES, NETS, RULES, STUDIES, TASKS, Registry
 
@@ -28,10 +27,9 @@ class List:
     """Print JSON."""
 
     def run(self) -> None:
-        """Names and first docstring lines, read without importing the files."""
         found = {kind: rows for kind, rows in list_everything().items() if self.kind in ("all", kind)}
         if self.json:
-            print(json.dumps(found, indent=1, ensure_ascii=False))
+            print_json(found)
             return
         for kind, rows in found.items():
             print(kind)
@@ -48,7 +46,7 @@ def _summary(registry: Registry, name: str) -> str:
 
 
 def list_everything() -> dict[str, dict[str, str]]:
-    """Kind → name → one line."""
+    """Kind → name → one line: first lines of docstrings, read without importing the files."""
     from creditscope.auditing.thresholds import table
 
     registries = {

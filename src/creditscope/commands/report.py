@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from creditscope.commands import register_command
-from creditscope.commands._options import File, Limits, Records, RecordsByName, choose_records, read_limits, say
+from creditscope.commands._options import File, Limits, Records, RecordsByName, choose_records, option, read_limits, say
 
 
 @register_command("report")
@@ -22,18 +20,17 @@ class Report:
     by_name: RecordsByName = None
     out: File = Path("report.html")
     """The page; nothing else is needed to read it."""
-    against: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
+    against: Annotated[Path | None, option("DIR", "none")] = None
     """Another folder of records, an earlier one say: the page then tells what changed, verdict by verdict."""
     set: Limits = ()
 
     def run(self) -> None:
-        """Load, judge, write."""
         from creditscope.report import gather, write_report
 
         limits = read_limits(self.set)
         material = gather(choose_records(self.records, self.by_name), limits)
         before = gather(self.against, limits) if self.against else None
         size = write_report(material, self.out, against=before)
-        say([f"note: {problem}" for problem in material.problems])
-        say([f"note on {self.against}: {problem}" for problem in (before.problems if before else ())])
-        say([f"wrote {self.out} ({size / 1e6:.2f} MB)"])
+        notes = [f"note: {problem}" for problem in material.problems]
+        notes += [f"note on {self.against}: {problem}" for problem in (before.problems if before else ())]
+        say([*notes, f"wrote {self.out} ({size / 1e6:.2f} MB)"])

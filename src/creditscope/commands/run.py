@@ -1,19 +1,16 @@
 """`creditscope run`."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
 from creditscope.commands import register_command
-from creditscope.commands._options import DataRoot, Folder, HowToTrain, say, split_pair
+from creditscope.commands._options import DataRoot, Folder, HowToTrain, option, print_json, say, split_pair
 from creditscope.errors import CreditscopeError
 from creditscope.record.spec import Recipe
 
-Size = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: the net's own)")]
+Size = Annotated[int | None, option("INT", "the net's own")]
 
 
 @register_command("run")
@@ -28,27 +25,21 @@ class Run:
     """Data to learn (creditscope list tasks)."""
     net: str = "resmlp"
     """Network (creditscope list nets), or your own: path/to/file.py:Class."""
-    rule: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: bp)")] = (
-        "bp",
-    )
+    rule: Annotated[tuple[str, ...], option("NAME [NAME ...]", "bp")] = ("bp",)
     """Learning rules (creditscope list rules), or your own: path/to/file.py:Class."""
-    seeds: Annotated[tuple[str, ...], tyro.conf.arg(metavar="N | SEED SEED ...", help_behavior_hint="(default: 3)")] = (
-        "3",
-    )
+    seeds: Annotated[tuple[str, ...], option("N | SEED SEED ...", "3")] = ("3",)
     """How many (the first three are 42, 123, 456), or which: several numbers, or one with a comma (7,)."""
     depth: Size = None
     """Blocks of the net."""
     width: Size = None
     """Features of the net's states."""
-    set: Annotated[
-        tuple[str, ...], tyro.conf.arg(metavar="[NAME=VALUE ...]", help_behavior_hint="(default: their own defaults)")
-    ] = ()
+    set: Annotated[tuple[str, ...], option("[NAME=VALUE ...]", "their own defaults")] = ()
     """Options of net, rule and task, as net.NAME=VALUE, rule.NAME=VALUE or task.NAME=VALUE."""
     baselines: bool = False
     """Also train what use of depth is judged against: frozen blocks, BP, frozen BP."""
     ladder: bool = False
     """Also train the depth ladder: the rule and BP with only the last k blocks trained, k = 0 to all."""
-    controls: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[NAME ...]", help_behavior_hint="(default: none)")] = ()
+    controls: Annotated[tuple[str, ...], option("[NAME ...]", "none")] = ()
     """Also train controls: "random targets", sgd, norms (tap rules under credit norm none, batch, sample)."""
     out: Folder = Path("out")
     """Records go to OUT/records; runs that are there are reused."""
@@ -59,20 +50,18 @@ class Run:
     training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
-        """Plan, train what is missing, audit."""
         from creditscope.auditing.methods import is_baseline
         from creditscope.runs import run
 
         runs = run(**self._asked(), **self.training.options())
         if not all(map(is_baseline, runs.records)):
-            show_audit(runs.audit(), as_json=self.json)  # which names the problems too
-            return
+            found = runs.audit()  # which names the problems too
+            return print_json(found.to_dict()) if self.json else found.show()
         accuracies = {r.name: r.last.accuracy for r in runs.records}
         if self.json:
-            print(json.dumps(accuracies, indent=1))
-        else:
-            say([f"{name}: accuracy {accuracy:.3f}" for name, accuracy in accuracies.items() if accuracy is not None])
-            say([f"note: {problem}" for problem in runs.problems])
+            return print_json(accuracies)
+        said = [f"{name}: accuracy {value:.3f}" for name, value in accuracies.items() if value is not None]
+        return say([*said, *(f"note: {problem}" for problem in runs.problems)])
 
     def _asked(self) -> dict[str, Any]:
         """As `creditscope.run` takes it."""
@@ -82,14 +71,13 @@ class Run:
                 raise CreditscopeError(f"Expected --{name} or --set net.{name}=…, but got both. Leave one out.")
             if size is not None:
                 options["net_options"][name] = size
-        if self.baselines or self.ladder:  # the plan chooses which runs are frozen
+        # the plan chooses which runs are frozen
+        if (self.baselines or self.ladder) and recipe.pop("frozen"):
             added = "--baselines" if self.baselines else "--ladder"
-            if recipe.pop("frozen"):
-                raise CreditscopeError(
-                    f"Expected --frozen or {added}, which adds the frozen runs itself, but got both. Leave one out."
-                )
-        names = ("task", "net", "rule", "baselines", "ladder", "controls", "out")
-        asked = {name: getattr(self, name) for name in names}
+            raise CreditscopeError(
+                f"Expected --frozen or {added}, which adds the frozen runs itself, but got both. Leave one out."
+            )
+        asked = {n: getattr(self, n) for n in ("task", "net", "rule", "baselines", "ladder", "controls", "out")}
         return {**asked, "seeds": read_seeds(self.seeds), **recipe, **options}
 
 
@@ -123,11 +111,3 @@ def read_seeds(words: Sequence[str]) -> int | list[int]:
     except ValueError:
         raise CreditscopeError(f"Expected --seeds to be whole numbers, but got {' '.join(words)!r}.") from None
     return seeds[0] if list(words) == parts and len(parts) == 1 else seeds
-
-
-def show_audit(found: Any, *, as_json: bool) -> None:
-    """Print an audit for a person or for a machine."""
-    if as_json:
-        print(json.dumps(found.to_dict(), indent=1, ensure_ascii=False))
-    else:
-        found.show()

@@ -14,17 +14,25 @@ from creditscope.text import superscript
 DIVERGING_LEVELS, SEQUENTIAL_LEVELS = 33, 32
 BLUE, ORANGE = 255.0, 50.0
 """Hues of the two arms: apart for every common form of colour-blindness."""
+TO_CONES = np.array(
+    [[1, 0.3963377774, 0.2158037573], [1, -0.1055613458, -0.0638541728], [1, -0.0894841775, -1.2914855480]]
+)
+TO_LINEAR_RGB = np.array(
+    [
+        [4.0767416621, -3.3077115913, 0.2309699292],
+        [-1.2684380046, 2.6097574011, -0.3413193965],
+        [-0.0041960863, -0.7034186147, 1.7076147010],
+    ]
+)
+"""Ottosson's matrices."""
 
 
 @cache
 def diverging() -> tuple[str, ...]:
     """From blue (negative) over near-white (zero) to orange (positive)."""
     middle = DIVERGING_LEVELS // 2
-    found = []
-    for i in range(DIVERGING_LEVELS):
-        away = abs(i - middle) / middle
-        found.append(oklch(0.97 - 0.52 * away, 0.14 * away, BLUE if i < middle else ORANGE))
-    return tuple(found)
+    steps = [(i - middle) / middle for i in range(DIVERGING_LEVELS)]
+    return tuple(oklch(0.97 - 0.52 * abs(t), 0.14 * abs(t), BLUE if t < 0 else ORANGE) for t in steps)
 
 
 @cache
@@ -40,28 +48,14 @@ def oklch(lightness: float, chroma: float, hue: float) -> str:
     >>> oklch(1.0, 0.0, 0.0), oklch(0.0, 0.0, 0.0)
     ('#ffffff', '#000000')
     """
+    direction = np.array([math.cos(math.radians(hue)), math.sin(math.radians(hue))])
     while True:
-        channels = _linear(lightness, chroma, math.radians(hue))
-        if all(-1e-4 <= c <= 1.0001 for c in channels) or chroma < 1e-3:
-            return "#" + "".join(f"{round(255 * _encode(min(max(c, 0.0), 1.0))):02x}" for c in channels)
+        linear = TO_LINEAR_RGB @ (TO_CONES @ (lightness, *(chroma * direction))) ** 3
+        if chroma < 1e-3 or ((linear >= -1e-4) & (linear <= 1.0001)).all():
+            light = linear.clip(0, 1)
+            channels = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
+            return "#" + "".join(f"{round(255 * channel):02x}" for channel in channels.tolist())
         chroma *= 0.97
-
-
-def _linear(lightness: float, chroma: float, hue: float) -> tuple[float, float, float]:
-    """Linear sRGB of an OKLCH colour (Ottosson's matrices)."""
-    a, b = chroma * math.cos(hue), chroma * math.sin(hue)
-    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
-    medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
-    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
-    return (
-        4.0767416621 * long - 3.3077115913 * medium + 0.2309699292 * short,
-        -1.2684380046 * long + 2.6097574011 * medium - 0.3413193965 * short,
-        -0.0041960863 * long - 0.7034186147 * medium + 1.7076147010 * short,
-    )
-
-
-def _encode(channel: float) -> float:
-    return 12.92 * channel if channel <= 0.0031308 else 1.055 * channel ** (1 / 2.4) - 0.055
 
 
 _RULES = (*LOOKS.values(), *OTHERS)
@@ -82,8 +76,9 @@ def colour_rules() -> str:
     maps = {"d": diverging(), "s": sequential()}
     lines = [f".{name}{i}{{stroke:{colour}}}" for name, colours in maps.items() for i, colour in enumerate(colours)]
     bars = [f".bar-{name}{{background:linear-gradient(90deg,{','.join(c)})}}" for name, c in maps.items()]
-    light = "".join(f"--c{i}:{look.colour};" for i, look in enumerate(_RULES))
-    dark = "".join(f"--c{i}:{look.dark};" for i, look in enumerate(_RULES))
+    light, dark = (
+        "".join(f"--c{i}:{getattr(look, of)};" for i, look in enumerate(_RULES)) for of in ("colour", "dark")
+    )
     grounds = [f":root{{{light}}}", f"@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"]
     drawn = [f".line.c{i},.lead.c{i}{{stroke:var(--c{i})}}.band.c{i}{{fill:var(--c{i})}}" for i in range(len(_RULES))]
     return "\n".join([*lines, *bars, *grounds, *drawn])
@@ -106,7 +101,6 @@ class Scale:
 
     @property
     def letter(self) -> str:
-        """The classes of its colours begin with it."""
         return "d" if self.kind == "signed" else "s"
 
     def place(self, value: float) -> float:
@@ -120,14 +114,12 @@ class Scale:
         return min(max((math.log10(value) - self.low) / (self.high - self.low), 0.0), 1.0)
 
     def css(self, value: float) -> str:
-        """The class of a value's colour."""
         if self.kind == "log" and value == 0:
             return "zero"
         levels = DIVERGING_LEVELS if self.kind == "signed" else SEQUENTIAL_LEVELS
         return f"{self.letter}{round(self.place(value) * (levels - 1))}"
 
     def ticks(self) -> tuple[tuple[float, str], ...]:
-        """Places and labels."""
         if self.kind == "signed":
             return tuple((self.place(value), label) for value, label in SIGNED_TICKS)
         inner = decades(self.low, self.high, MOST_TICKS)
@@ -164,8 +156,4 @@ def power(exponent: int) -> str:
     >>> power(-5), power(0), power(2)
     ('10⁻⁵', '1', '100')
     """
-    if 0 <= exponent <= 3:
-        return str(10**exponent)
-    if -3 <= exponent < 0:
-        return f"{10.0**exponent:g}"
-    return f"10{superscript(exponent)}"
+    return f"{10.0**exponent:g}" if abs(exponent) <= 3 else f"10{superscript(exponent)}"

@@ -1,31 +1,67 @@
-"""Sixth section: what changed against another folder, verdict by verdict."""
+"""Which methods are the same, names that tell apart those that are not, and what changed against another folder."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.columns import OF_WORD
 from creditscope.auditing.depth import paired_interval
-from creditscope.auditing.methods import Method, accuracies
+from creditscope.auditing.methods import Method, accuracies, rule_key, setting_key
 from creditscope.auditing.stats import known_mean
-from creditscope.report.gather import Material
-from creditscope.report.model import Change, Comparison
-from creditscope.report.names import differences, identity, name_apart
+from creditscope.record.spec import RULE_FIELDS
 from creditscope.text import DASH, number
 
+SHORT = 24
+"""Letters of a value that is shown to tell names apart."""
+NEARLY_ALL = 0.8
+"""Share of settings whose common options a heading leaves out."""
+TAP_NAMES = "tap_names"
+"""Long, so that they are shown only where nothing else differs."""
 Place = tuple[MethodAudit, Method]
 """A method by the name that tells it from the others of its folder, and its records."""
 
 
-def compare(now: Material, then: Material) -> Comparison:
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A method on both sides of a comparison."""
+
+    before: MethodAudit
+    after: MethodAudit
+    difference: str
+    differs: str
+    """Fields in which what was asked differs, where only the names are alike."""
+
+    @property
+    def came(self) -> list[str]:
+        return [code for code in self.after.verdict.codes if code not in self.before.verdict.codes]
+
+    @property
+    def went(self) -> list[str]:
+        return [code for code in self.before.verdict.codes if code not in self.after.verdict.codes]
+
+    @property
+    def is_change(self) -> bool:
+        return self.before.verdict.word != self.after.verdict.word or bool(self.came or self.went)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What changed against another folder."""
+
+    changes: list[Change]
+    only_here: list[MethodAudit]
+    only_there: list[MethodAudit]
+
+
+def compare(now: Audit | None, then: Audit | None) -> Comparison:
     """Methods are matched by setting and rule, then by names that only one has; accuracies are paired by seed."""
-    here, there = _places(now.audit), _places(then.audit)
+    here, there = _places(now), _places(then)
     pairs = _match(here, there)
     return Comparison(
-        folder=then.folder,
-        changes=tuple(_change(*there[pairs[i]], *here[i]) for i in sorted(pairs)),
-        only_here=tuple((m.setting, m.method) for i, (m, _) in enumerate(here) if i not in pairs),
-        only_there=tuple((m.setting, m.method) for i, (m, _) in enumerate(there) if i not in pairs.values()),
-        problems=then.problems,
+        changes=[_change(there[pairs[i]], here[i]) for i in sorted(pairs)],
+        only_here=[m for i, (m, _) in enumerate(here) if i not in pairs],
+        only_there=[m for i, (m, _) in enumerate(there) if i not in pairs.values()],
     )
 
 
@@ -43,19 +79,14 @@ def _match(here: Sequence[Place], there: Sequence[Place]) -> dict[int, int]:
     return pairs
 
 
-def _change(before: MethodAudit, runs_before: Method, after: MethodAudit, runs_after: Method) -> Change:
-    old, new = before.verdict, after.verdict
+def _change(before: Place, after: Place) -> Change:
+    old, new = ({**_setting_fields(group), **_rule_fields(group)} for _, group in (before, after))
+    differing = [name for name in new if repr(old.get(name)) != repr(new[name])]
     return Change(
-        setting=after.setting,
-        method=after.method,
-        before=old.word,
-        before_symbol=OF_WORD[old.word],
-        after=new.word,
-        after_symbol=OF_WORD[new.word],
-        came=tuple(code for code in new.codes if code not in old.codes),
-        went=tuple(code for code in old.codes if code not in new.codes),
-        difference=_difference(runs_before, runs_after),
-        differs=differences(runs_before, runs_after),
+        before=before[0],
+        after=after[0],
+        difference=_difference(before[1], after[1]),
+        differs=", ".join(f"{_words(n)} {_shown(old.get(n))} → {_shown(new[n])}" for n in differing),
     )
 
 
@@ -69,3 +100,100 @@ def _difference(before: Method, after: Method) -> str:
     if before_mean is None or after_mean is None:
         return DASH
     return f"{number(after_mean - before_mean, '+.3f')} (no common seed)"
+
+
+def identity(method: Method) -> tuple[str, str]:
+    """Setting and rule by which the audit groups records."""
+    return setting_key(method.first), rule_key(method.first)
+
+
+def name_apart(audit: Audit) -> Audit:
+    """The same audit, where settings or methods with one label also say in what they differ: labels leave much out."""
+    groups, keys = audit.groups, [identity(group) for group in audit.groups]
+    settings = _apart([g.setting for g in groups], [k[0] for k in keys], [_setting_fields(g) for g in groups])
+    places = [f"{setting}\0{group.label}" for setting, group in zip(settings, groups, strict=True)]
+    labels = _apart(places, [k[1] for k in keys], [_rule_fields(g) for g in groups], joint=", ")
+    names = list(zip(settings, [label.partition("\0")[2] for label in labels], strict=True))
+    return replace(
+        audit,
+        methods=tuple(replace(m, setting=s, method=n) for m, (s, n) in zip(audit.methods, names, strict=True)),
+        groups=tuple(replace(g, setting=s, label=n) for g, (s, n) in zip(groups, names, strict=True)),
+    )
+
+
+def _apart(
+    labels: Sequence[str], keys: Sequence[str], values: Sequence[Mapping[str, Any]], *, joint: str = " · "
+) -> list[str]:
+    """Labels with the fields in which others of the same label and another key differ, and a number if none does."""
+    found = list(labels)
+    for label in set(labels):
+        places = [i for i, other in enumerate(labels) if other == label]
+        different = len({keys[i] for i in places})
+        if different < 2:
+            continue
+        differing = [name for name in values[places[0]] if len({repr(values[i].get(name)) for i in places}) > 1]
+        without = [name for name in differing if name != TAP_NAMES]
+        if len({repr([values[i].get(n) for n in without]) for i in places}) == different:
+            differing = without
+        first: dict[str, str] = {}
+        for i in places:
+            name = joint.join([label, *(f"{_words(n)} {_shown(values[i].get(n))}" for n in differing)])
+            taken = {other for key, other in first.items() if key != keys[i]}
+            numbered = [name, *(f"{name} ({k})" for k in range(2, len(places) + 1))]
+            found[i] = first.setdefault(keys[i], next(one for one in numbered if one not in taken))
+    return found
+
+
+def short_names(settings: Sequence[str]) -> dict[str, str]:
+    """Task and net of every setting, without the options that nearly all of that task or net share.
+
+    >>> list(short_names(["cora · gcn (depth 2, width 64) · lr 1", "cora · gcn (depth 4, width 64) · lr 1"]).values())
+    ['cora · gcn (depth 2)', 'cora · gcn (depth 4)']
+    """
+    heads = {setting: [_split_options(part) for part in setting.split(" · ")[:2]] for setting in settings}
+    by_name: dict[str, list[list[str]]] = {}
+    for name, options in [part for head in heads.values() for part in head]:
+        by_name.setdefault(name, []).append(options)
+    usual = {name: _usual(found) for name, found in by_name.items()}
+
+    def shorten(name: str, options: Sequence[str]) -> str:
+        kept = ", ".join(option for option in options if option not in usual[name])
+        return f"{name} ({kept})" if kept else name
+
+    return {setting: " · ".join(shorten(*part) for part in head) for setting, head in heads.items()}
+
+
+def _split_options(part: str) -> tuple[str, list[str]]:
+    name, _, listed = part.removesuffix(")").partition(" (")
+    return name, listed.split(", ") if listed else []
+
+
+def _usual(found: Sequence[Sequence[str]]) -> set[str]:
+    """Options that nearly all have; none where all are alike, since there is nothing to tell apart."""
+    if len(set(map(tuple, found))) == 1:
+        return set()
+    counts = Counter(option for options in found for option in options)
+    return {option for option, count in counts.items() if count >= NEARLY_ALL * len(found)}
+
+
+def _setting_fields(method: Method) -> dict[str, Any]:
+    if method.spec:
+        return method.spec.setting(without=RULE_FIELDS)
+    facts = method.facts
+    widths = ", ".join(dict.fromkeys("×".join(map(str, shape)) for shape in facts.tap_shapes))
+    return {"taps": len(facts.taps), "widths": widths, TAP_NAMES: ", ".join(facts.taps)}
+
+
+def _rule_fields(method: Method) -> dict[str, Any]:
+    if method.spec is None:
+        return {f"rule_{name}": value for name, value in asdict(method.facts.rule).items()}
+    return {name: getattr(method.spec, name) for name in RULE_FIELDS}
+
+
+def _words(field: str) -> str:
+    return field.replace("_", " ")
+
+
+def _shown(value: object) -> str:
+    text = str(value) if value not in (None, "", {}) else "none"
+    return text if len(text) <= SHORT else f"{text[: SHORT // 2]}…{text[-SHORT // 2 :]}"

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 from markupsafe import Markup, escape
 
 from creditscope.auditing.methods import Method
 from creditscope.plots._quantities import is_size, title
-from creditscope.record import Snapshot
 from creditscope.record.table import SCALARS
 from creditscope.report.colours import decades, power
 from creditscope.report.history import drawn_records, mean_over_seeds, pick, shared_epochs
@@ -45,7 +45,7 @@ class Curve:
     high: Sequence[float]
 
 
-def draw_curves(methods: Sequence[Method], colours: Mapping[str, str]) -> tuple[tuple[str, Markup], ...]:
+def draw_curves(methods: Sequence[Method], colours: Mapping[str, str]) -> list[tuple[str, Markup]]:
     """Title and chart of each quantity that some method has at enough epochs; `colours` are classes by rule."""
     charts = []
     for quantity in QUANTITIES:
@@ -53,14 +53,15 @@ def draw_curves(methods: Sequence[Method], colours: Mapping[str, str]) -> tuple[
         name = title(quantity) if quantity in SCALARS else f"{title(quantity)}, last tap"
         if curves := [curve for curve in found if curve]:
             charts.append((name, draw_chart(curves, name, log=is_size(quantity))))
-    return tuple(charts)
+    return charts
 
 
 def _curve(method: Method, quantity: str, colour: str) -> Curve | None:
     """Epochs at which a seed lacks the value, or has none that a log axis shows, are left out."""
     records, size = drawn_records(method), is_size(quantity)
     epochs = shared_epochs(records)
-    by_epoch = [{s.epoch: _read(s, quantity) for s in r.snapshots} for r in records]
+    read = attrgetter(quantity) if quantity in SCALARS else lambda snapshot: getattr(snapshot.taps, quantity)[-1]
+    by_epoch = [{s.epoch: read(s) for s in r.snapshots} for r in records]
     values = np.array([[found[epoch] for epoch in epochs] for found in by_epoch], dtype=float)
     shown = [epoch for epoch, column in zip(epochs, values.T, strict=True) if (column > (0 if size else -np.inf)).all()]
     if len(shown) < FEWEST_POINTS:
@@ -71,21 +72,19 @@ def _curve(method: Method, quantity: str, colour: str) -> Curve | None:
     return Curve(method.label, colour, kept, mean.tolist(), values.min(0).tolist(), values.max(0).tolist())
 
 
-def _read(snapshot: Snapshot, quantity: str) -> float | None:
-    return getattr(snapshot, quantity) if quantity in SCALARS else getattr(snapshot.taps, quantity)[-1]
-
-
 def draw_chart(curves: Sequence[Curve], title: str, *, log: bool) -> Markup:
     """Epochs on a log scale of 1 + epoch; values on a log scale if asked."""
-    axis = _Axis(curves, log=log)
-    parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {axis.height}" role="img" aria-label="{escape(_say(curves, title))}">'
-    ]
-    parts += axis.frame()
-    parts += [_band(curve, axis) for curve in curves]
-    parts += [_mean(curve, i, axis) for i, curve in enumerate(curves)]
-    parts += _end_labels(curves, axis)
-    return Markup("".join(parts) + "</svg>")
+    axis, ends = _Axis(curves, log=log), ", ".join(f"{curve.label} {amount(curve.mean[-1])}" for curve in curves)
+    said = escape(f"{title} over training; at the end: {ends}")
+    parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {axis.height}" role="img" aria-label="{said}">', *axis.frame()]
+    for curve in curves:
+        there, back = axis.points(curve.epochs, curve.high), axis.points(curve.epochs, curve.low)
+        parts.append(f'<path class="band {curve.colour}" d="M{"L".join(there + back[::-1])}z"/>')
+    for i, curve in enumerate(curves):
+        again = " again" if i >= DASHES else ""
+        points = "L".join(axis.points(curve.epochs, curve.mean))
+        parts.append(f'<path class="line {curve.colour} d{i % DASHES}{again}" d="M{points}"/>')
+    return Markup("".join([*parts, *_end_labels(curves, axis), "</svg>"]))
 
 
 class _Axis:
@@ -111,30 +110,33 @@ class _Axis:
     def y(self, value: float) -> float:
         return self._y(self._scaled(value))
 
+    def points(self, epochs: Sequence[int], values: Sequence[float]) -> list[str]:
+        return [f"{self.x(e):.1f} {self.y(v):.1f}" for e, v in zip(epochs, values, strict=True)]
+
     def _y(self, scaled: float) -> float:
         return TOP + (self.height - TOP - BOTTOM) * (self.high - scaled) / (self.high - self.low)
 
     def frame(self) -> list[str]:
         """Grid curves with their labels, and the name of the epochs' axis."""
         right, bottom = self.right, self.height - BOTTOM
-        parts = []
-        for scaled, label in self._ticks():
-            y = self._y(scaled)
-            parts.append(f'<path class="grid" d="M{LEFT} {y:.4g}H{right}"/>')
-            parts.append(f'<text class="y" x="{LEFT - 6}" y="{y + 4:.4g}">{label}</text>')
-        for epoch in self._epochs():
-            parts.append(f'<text class="x" x="{self.x(epoch):.4g}" y="{bottom + 14}">{epoch}</text>')
-        parts.append(f'<path class="axis" d="M{LEFT} {bottom}H{right}"/>')
-        parts.append(f'<text class="x" x="{(LEFT + right) / 2:g}" y="{self.height - 3}">epoch</text>')
-        return parts
+        ticks = [(self._y(scaled), label) for scaled, label in self._ticks()]
+        return [
+            *(
+                f'<path class="grid" d="M{LEFT} {y:.4g}H{right}"/>'
+                f'<text class="y" x="{LEFT - 6}" y="{y + 4:.4g}">{label}</text>'
+                for y, label in ticks
+            ),
+            *(f'<text class="x" x="{self.x(e):.4g}" y="{bottom + 14}">{e}</text>' for e in self._epochs()),
+            f'<path class="axis" d="M{LEFT} {bottom}H{right}"/>',
+            f'<text class="x" x="{(LEFT + right) / 2:g}" y="{self.height - 3}">epoch</text>',
+        ]
 
     def _ticks(self) -> list[tuple[float, str]]:
         if self.log:
             return log_ticks(self.low, self.high)
         step = nice_step((self.high - self.low) / 4)
-        first = math.ceil(self.low / step)
-        places = [step * i for i in range(first, math.floor(self.high / step) + 1)]
-        return [(p, number(p, ".10g")) for p in places]
+        places = range(math.ceil(self.low / step), math.floor(self.high / step) + 1)
+        return [(step * i, number(step * i, ".10g")) for i in places]
 
     def _epochs(self) -> list[int]:
         chosen: list[int] = []
@@ -173,34 +175,15 @@ def nice_step(rough: float) -> float:
     return float(f"{step:.3g}")
 
 
-def _point(axis: _Axis, epoch: int, value: float) -> str:
-    return f"{axis.x(epoch):.1f} {axis.y(value):.1f}"
-
-
-def _band(curve: Curve, axis: _Axis) -> str:
-    there = [_point(axis, e, v) for e, v in zip(curve.epochs, curve.high, strict=True)]
-    back = [_point(axis, e, v) for e, v in zip(curve.epochs, curve.low, strict=True)]
-    return f'<path class="band {curve.colour}" d="M{"L".join(there + back[::-1])}z"/>'
-
-
-def _mean(curve: Curve, i: int, axis: _Axis) -> str:
-    points = [_point(axis, e, v) for e, v in zip(curve.epochs, curve.mean, strict=True)]
-    again = " again" if i >= DASHES else ""
-    return f'<path class="line {curve.colour} d{i % DASHES}{again}" d="M{"L".join(points)}"/>'
-
-
 def _end_labels(curves: Sequence[Curve], axis: _Axis) -> list[str]:
     """Each beside the end of its line, moved apart where they would touch."""
-    ends = sorted(range(len(curves)), key=lambda i: axis.y(curves[i].mean[-1]))
-    wanted = [axis.y(curves[i].mean[-1]) for i in ends]
-    parts = []
-    for i, own, y in zip(ends, wanted, spread(wanted, LABEL_STEP, TOP + 4, axis.height - BOTTOM), strict=True):
-        x, label = axis.x(curves[i].epochs[-1]), curves[i].label
-        shown = shorten(label, LONGEST_LABEL)
-        parts.append(f'<path class="lead {curves[i].colour}" d="M{x + 2:.4g} {own:.4g}L{axis.right + 12} {y:.4g}h6"/>')
-        parts.append(
-            f'<text x="{axis.right + 21}" y="{y + 4:.4g}">{escape(shown)}<title>{escape(label)}</title></text>'
-        )
+    parts, ordered = [], sorted(curves, key=lambda curve: axis.y(curve.mean[-1]))
+    wanted = [axis.y(curve.mean[-1]) for curve in ordered]
+    placed = spread(wanted, LABEL_STEP, TOP + 4, axis.height - BOTTOM)
+    for curve, own, y in zip(ordered, wanted, placed, strict=True):
+        x, shown = axis.x(curve.epochs[-1]), escape(shorten(curve.label, LONGEST_LABEL))
+        parts.append(f'<path class="lead {curve.colour}" d="M{x + 2:.4g} {own:.4g}L{axis.right + 12} {y:.4g}h6"/>')
+        parts.append(f'<text x="{axis.right + 21}" y="{y + 4:.4g}">{shown}<title>{escape(curve.label)}</title></text>')
     return parts
 
 
@@ -228,8 +211,3 @@ def spread(wanted: Sequence[float], step: float, low: float, high: float) -> lis
         placed[i] = min(placed[i], limit)
         limit = placed[i] - step
     return placed
-
-
-def _say(curves: Sequence[Curve], title: str) -> str:
-    ends = ", ".join(f"{curve.label} {amount(curve.mean[-1])}" for curve in curves)
-    return f"{title} over training; at the end: {ends}"

@@ -17,13 +17,6 @@ SYMBOLS = {"cos": "cos", "g_norm": "‖g‖", "h_norm": "‖h‖", "rho": "ρ"}
 """The quantities that are drawn, in their order, and what stands above a heatmap."""
 DIGITS = 4
 """Significant digits of the numbers that the script looks up."""
-MANY_METHODS = 100
-"""A page of more methods has fewer epochs of each, so that it can still be mailed."""
-
-
-def most_columns(methods: int) -> int:
-    """Epochs of each heatmap on a page of so many methods."""
-    return 24 if methods <= MANY_METHODS else 9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +34,6 @@ class LayerHistory:
     extras: dict[str, np.ndarray]
     """rows_used (fewest over seeds), rows_no_gradient (most), g_noise (worst), null_sd (of the mean; none at exact)."""
 
-    @property
-    def all_exact(self) -> bool:
-        """Whether every tap is handed the exact gradient, so that the cosine is 1 by construction."""
-        return len(self.exact) == len(self.taps)
-
     def epochs_with(self, quantity: str) -> list[int]:
         """At which some tap has a value."""
         means = self.means.get(quantity, np.full((len(self.epochs), 1), np.nan))
@@ -53,14 +41,12 @@ class LayerHistory:
 
     def to_dict(self, name: str, setting: int) -> dict[str, Any]:
         """For the script: a list over taps and seeds per epoch, four significant digits; a constant list is one."""
+        about = {name: getattr(self, name) for name in ("epochs", "taps", "exact", "seeds")}
         return {
             "name": name,
             "setting": setting,
-            "epochs": self.epochs,
-            "taps": self.taps,
-            "exact": self.exact,
-            "seeds": self.seeds,
-            "values": {quantity: _by_epoch(values.transpose(1, 2, 0)) for quantity, values in self.by_seed.items()},
+            **about,
+            "values": {name: _by_epoch(values.transpose(1, 2, 0)) for name, values in self.by_seed.items()},
             **{name: _by_epoch(values) for name, values in self.extras.items()},
         }
 
@@ -110,8 +96,8 @@ def trace_layers(method: Method, epochs: Sequence[int]) -> LayerHistory:
         found = [[of_taps(facts, own[e], name) if e in shared else missing for e in epochs] for own in by_epoch]
         return np.array(found, dtype=float).reshape(len(records), len(epochs), len(facts.taps))
 
-    by_seed = {quantity: found for quantity in SYMBOLS if not np.isnan(found := values(quantity)).all()}
-    means = {quantity: mean_over_seeds(found, size=is_size(quantity)) for quantity, found in by_seed.items()}
+    by_seed = {name: found for name in SYMBOLS if not np.isnan(found := values(name)).all()}
+    means = {name: mean_over_seeds(found, size=is_size(name)) for name, found in by_seed.items()}
     extras = {name: over(values(name)) for name, over in EXTRAS.items()}
     extras["null_sd"][:, list(facts.exact_taps)] = np.nan
     return LayerHistory(
@@ -169,8 +155,8 @@ def _null_of_mean(sds: np.ndarray) -> np.ndarray:
 
 
 EXTRAS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "rows_used": lambda values: np.fmin.reduce(values, axis=0),
-    "rows_no_gradient": lambda values: np.fmax.reduce(values, axis=0),
-    "g_noise": lambda values: np.fmax.reduce(values, axis=0),
+    "rows_used": np.fmin.reduce,
+    "rows_no_gradient": np.fmax.reduce,
+    "g_noise": np.fmax.reduce,
     "null_sd": _null_of_mean,
 }

@@ -2,20 +2,26 @@
 
 import json
 import re
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from creditscope.auditing.show import LEGEND
+import creditscope
+from creditscope.auditing.checks import all_checks
+from creditscope.auditing.columns import OF_WORD, mark
+from creditscope.auditing.decisions import LEGEND
 from creditscope.auditing.stats import NULL_SDS
-from creditscope.auditing.verdict import MEANINGS
+from creditscope.auditing.thresholds import table
+from creditscope.auditing.verdict import MEANINGS, QUESTIONS
 from creditscope.plots._quantities import title
-from creditscope.report import checks, overview
-from creditscope.report.build import Report
+from creditscope.report import tables
+from creditscope.report.build import Material, Report, build_report
 from creditscope.report.colours import colour_rules
 from creditscope.report.history import SYMBOLS
-from creditscope.report.provenance import METHOD_HEAD, ORIGIN
+from creditscope.text import count
 
 _OPTIONAL = re.compile(r"</(?:td|th|tr|thead|tbody|li|dt|dd)>(?=\s*<)")
 _QUOTES = re.compile(r'="([\w.#-]+)"(?=[ >])')
@@ -24,33 +30,42 @@ OPEN_SETTINGS = 3
 """Settings that are open at first; the others wait behind their names."""
 
 
+def write_report(material: Material, path: Path, *, against: Material | None = None) -> int:
+    """Write the page; gives its size in bytes."""
+    text = render(build_report(material, against=against))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path.stat().st_size
+
+
 def render(report: Report) -> str:
     """The whole page."""
+    loader = PackageLoader("creditscope.report")
     environment = Environment(
-        loader=PackageLoader("creditscope.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["ticks"] = code_ticks
-    page = environment.get_template("page.html").render(
-        report=report,
-        meanings=MEANINGS,
-        verdict_columns=overview.COLUMNS,
-        check_columns=checks.COLUMNS,
-        decision_legend=LEGEND,
-        origin_head=ORIGIN,
-        method_head=METHOD_HEAD,
-        symbols=SYMBOLS,
-        title=title,
-        open_settings=OPEN_SETTINGS,
-        null_sds=f"{NULL_SDS:.2f}",
-        style=Markup(_text(environment, "style.css") + colour_rules()),
-        script=Markup(_text(environment, "script.js")),
-        data=embed_json(report.data),
-    )
-    return _squeeze(page)
+    environment.globals |= {
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "version": creditscope.__version__,
+        "tables": tables,
+        "meanings": MEANINGS,
+        "questions": QUESTIONS,
+        "of_word": OF_WORD,
+        "mark": mark,
+        "checks": all_checks(),
+        "thresholds": table(report.material.limits),
+        "decision_legend": LEGEND,
+        "symbols": SYMBOLS,
+        "count": count,
+        "title": title,
+        "open_settings": OPEN_SETTINGS,
+        "null_sds": f"{NULL_SDS:.2f}",
+        "style": Markup(loader.get_source(environment, "style.css")[0] + colour_rules()),
+        "script": Markup(loader.get_source(environment, "script.js")[0]),
+    }
+    page = environment.get_template("page.html")
+    return _squeeze(page.render(report=report, material=report.material, data=embed_json(report.data)))
 
 
 def code_ticks(text: str) -> Markup:
@@ -68,12 +83,6 @@ def _squeeze(page: str) -> str:
     body, data = body.split('<script type="application/json"', 1)
     body = _QUOTES.sub(r"=\1", _OPTIONAL.sub("", body))
     return f'{head}</style>{body}<script type="application/json"{data}'
-
-
-def _text(environment: Environment, name: str) -> str:
-    """A file of the templates as it is."""
-    assert environment.loader is not None
-    return environment.loader.get_source(environment, name)[0]
 
 
 def embed_json(data: Any) -> Markup:

@@ -33,7 +33,7 @@ class Demo:
     def run(self) -> None:
         """Collect, audit, draw."""
         from creditscope.auditing import Thresholds, audit
-        from creditscope.auditing.tables import make_console
+        from creditscope.auditing.show import make_console
         from creditscope.paper.figures import save_figure
         from creditscope.paper.studies import collect
         from creditscope.paper.studies.demo import demo
