@@ -15,7 +15,7 @@ from builders import make_family, make_record, make_wanted, write_record
 from creditscope.commands.list import List
 from creditscope.errors import UnknownNameError
 from creditscope.paper.studies.audit_hero import audit_hero
-from creditscope.plots._own import latest_texts
+from creditscope.plots._overview import latest_texts
 from creditscope.record import load_records
 
 TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--tier", "quick", "--jobs", "1")

@@ -110,7 +110,7 @@ class Figure:
 
 def draw_own(records: Sequence["Record"], out: Path) -> int:
     """Draw the overview of whatever runs there are, one for each setting; returns how many were drawn."""
-    from creditscope.plots._own import save_overviews
+    from creditscope.plots._overview import save_overviews
 
     drawn = 0
     for title, paths, note in save_overviews(records, out):

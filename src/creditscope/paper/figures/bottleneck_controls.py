@@ -14,7 +14,7 @@ from creditscope.paper.figures._controls import CONFIDENCE, MARGIN, Block, Contr
 from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_setting
 from creditscope.paper.studies.bottleneck_controls import CONTROLS
 from creditscope.plots import Caption, Estimate, Statement, forest
-from creditscope.plots._labels import laid_out_once
+from creditscope.plots._panel import laid_out_once
 from creditscope.plots._style import AMBER, GREY, INK, styled
 from creditscope.record import Record
 from creditscope.rule_styles import LOOKS as RULES

@@ -21,9 +21,8 @@ from creditscope.paper.figures._layout import draw_key, grey_key, head, say_miss
 from creditscope.paper.figures._over_training import symbol, under_floor, when
 from creditscope.paper.studies.penalty_rescue import STRONG, WEAK
 from creditscope.plots import Caption, Statement, over_epochs
-from creditscope.plots._labels import label_ends, laid_out_once
 from creditscope.plots._lines import lines_of
-from creditscope.plots._panel import last_known
+from creditscope.plots._panel import label_ends, laid_out_once, last_known
 from creditscope.plots._quantities import mean_and_half, mean_sd, take_log, title
 from creditscope.plots._style import BAND, GREY, INK, SMALL, WIDTH, styled
 from creditscope.record import Record, Snapshot
