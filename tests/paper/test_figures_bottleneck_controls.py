@@ -12,8 +12,14 @@ from scipy import stats
 
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import FIGURES
-from creditscope.paper.figures._controls import MARGIN, ControlRow, control_name, judge
-from creditscope.paper.figures.bottleneck_controls import describe, plot_bottleneck_controls
+from creditscope.paper.figures.bottleneck_controls import (
+    MARGIN,
+    ControlRow,
+    control_name,
+    describe,
+    judge,
+    plot_bottleneck_controls,
+)
 from creditscope.paper.studies import collect, find_missing
 from creditscope.paper.studies.bottleneck_controls import BASELINE, CONTROLS, bottleneck_controls
 from creditscope.plots import Statement

@@ -12,8 +12,7 @@ from pages import assert_clear
 from scipy import stats
 
 from creditscope.errors import CreditscopeError
-from creditscope.paper.figures._graph_grid import name
-from creditscope.paper.figures.graph_depth import describe, plot_graph_depth
+from creditscope.paper.figures.graph_depth import describe, name, plot_graph_depth
 from creditscope.paper.studies import collect, find_missing
 from creditscope.paper.studies.graph_depth import BP_VARIANTS, METHODS, RULES, graph_depth, method_of
 from creditscope.train.plan import plan_run

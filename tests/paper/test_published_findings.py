@@ -9,7 +9,6 @@ from paper_runs import run_of
 from published_runs import change, everything, is_seed, numbers
 from scipy import stats
 
-from creditscope.paper.published import write_reproduction
 from creditscope.paper.published.findings import (
     Claim,
     change_of_units,
@@ -21,6 +20,7 @@ from creditscope.paper.published.findings import (
     weight_decay,
 )
 from creditscope.paper.published.numbers import CONDITIONS
+from creditscope.paper.published.page import write_reproduction
 from creditscope.paper.published.readings import RunFinder
 from creditscope.paper.studies._recipes import TWENTY_SEEDS
 from creditscope.paper.studies.rescaling import (

@@ -8,9 +8,8 @@ from builders import QUICK, make_record, make_snapshot, write_record
 
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.options import declared_options
-from creditscope.paper.studies import Study, collect, find_missing, find_wanted, studies_at
+from creditscope.paper.studies import DEFAULTS, Study, collect, find_missing, find_wanted, fits, studies_at
 from creditscope.paper.studies._recipes import TEN_SEEDS
-from creditscope.paper.studies._study import DEFAULTS, fits
 from creditscope.paper.studies.baselines import JUDGED, baselines
 from creditscope.paper.studies.conventions import conventions
 from creditscope.paper.studies.depth_scan import depth_scan

@@ -53,8 +53,7 @@ class Reproduce:
 
     def run(self) -> None:
         """Plan the union, train it, draw each figure once its runs are there, sum up."""
-        from creditscope.paper.studies import find_wanted, resolve_study, studies_at
-        from creditscope.paper.studies._study import plan_union, train_runs
+        from creditscope.paper.studies import find_wanted, plan_union, resolve_study, studies_at, train_runs
         from creditscope.record import load_records
         from creditscope.record.validate import lacks
 
@@ -98,7 +97,7 @@ class Gallery:
         **how: Any,
     ):
         from creditscope.paper.commands.figure import drawable
-        from creditscope.paper.studies._study import find_serving
+        from creditscope.paper.studies import find_serving
 
         self.studies = {study.name: study for study in studies}
         self.records, self.root, self.out, self.how = list(records), root, out, how

@@ -9,7 +9,7 @@ from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from creditscope.paper.exports import Export, register_export
-from creditscope.paper.studies._study import RunIndex
+from creditscope.paper.studies import RunIndex
 from creditscope.paper.studies.bp_bottleneck import bp_bottleneck
 from creditscope.record import Record
 

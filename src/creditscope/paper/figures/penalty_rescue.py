@@ -15,11 +15,10 @@ from creditscope.auditing.methods import first_epoch
 from creditscope.auditing.stats import NULL_SDS, Interval
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS
 from creditscope.errors import CreditscopeError
-from creditscope.paper.early import EARLY_UNTIL, find_early
 from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._layout import draw_key, grey_key, head, say_missing, say_setting
 from creditscope.paper.figures._over_training import symbol, under_floor, when
-from creditscope.paper.studies.penalty_rescue import STRONG, WEAK
+from creditscope.paper.studies.penalty_rescue import EARLY_UNTIL, STRONG, WEAK, find_early
 from creditscope.plots import Caption, Statement, over_epochs
 from creditscope.plots._lines import lines_of
 from creditscope.plots._panel import label_ends, laid_out_once, last_known

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from creditscope.paper.studies import (
+    DEFAULTS,
     Study,
     audit_hero,
     bottleneck_controls,
@@ -12,6 +13,7 @@ from creditscope.paper.studies import (
     choose_scale,
     conventions,
     cross_architecture,
+    drop_repeated,
     graph_depth,
     normalisation,
     penalty_rescue,
@@ -21,7 +23,6 @@ from creditscope.paper.studies import (
     snapshot_vit,
 )
 from creditscope.paper.studies._recipes import FROZEN, TEN_SEEDS
-from creditscope.paper.studies._study import DEFAULTS, drop_repeated
 from creditscope.record.spec import MEASURING_FIELDS, RULE_FIELDS
 
 JUDGED = (
