@@ -191,7 +191,7 @@ class TestBaselines:
         frozen = {setting_of(w, *self.MEASURING, "penalty") for w in baselines(scale).runs}
         by_bp = {setting_of(w, *self.OF_RULE) for w in baselines(scale).runs if w["rule"] == "bp"}
         asked = 0
-        for wanted in (w for study in JUDGED for w in study(scale).runs if not w.get("frozen")):
+        for wanted in (w for name in JUDGED for w in STUDIES.get(name)(scale).runs if not w.get("frozen")):
             shallow = wanted["net"] == "gcn" and wanted["net_options"]["depth"] == 2
             other = wanted.get("train_last", -1) >= 0 or wanted.get("targets", "true") != "true"
             few = wanted["rule"] in ("bp", "fa") or wanted["seed"] in TEN_SEEDS

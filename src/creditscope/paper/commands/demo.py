@@ -31,7 +31,6 @@ class Demo:
     training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
-        """Collect, audit, draw."""
         from creditscope.auditing import Thresholds, audit
         from creditscope.auditing.tables import make_console
         from creditscope.paper.figures import save_figure

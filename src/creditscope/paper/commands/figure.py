@@ -55,7 +55,6 @@ class Figure:
     training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
-        """Collect the study of that name, draw, save; or draw what there is."""
         source = choose_records(self.records, self.by_name)
         if self.name in LACKING:
             self._draw_what_is_there(source)

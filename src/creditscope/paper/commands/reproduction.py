@@ -22,7 +22,6 @@ class Reproduction:
     """The page, in Markdown."""
 
     def run(self) -> None:
-        """Load, compare, write, and say how many numbers each setting puts inside."""
         from creditscope.paper.published.page import write_reproduction
         from creditscope.record import load_records
 

@@ -3,7 +3,6 @@
 Per depth a row for each control, and which removes the collapse; what "removes" means is defined here and nowhere else.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -75,28 +74,10 @@ class ControlRow:
         flags = self.values("weights.exact_all_zero")
         return int((flags > 0).sum()), int((~np.isnan(flags)).sum())
 
-    def output_error(self) -> float:
-        """‖∂L/∂Z_out‖_F, median over seeds."""
-        return _median(self.values("layers.z_grad")[..., -1:])
-
-    def probe(self) -> float:
-        """Probe accuracy, median over the middle layers H_1..H_{L−1} and seeds."""
-        return _median(self.values("layers.probe")[..., 1:-1])
-
-    def dispersion(self) -> float:
-        """Dispersion over RMS of the last hidden layer: 0 if all nodes are alike; median over seeds."""
+    def dispersion(self) -> np.ndarray:
+        """Dispersion over RMS of the last hidden layer: 0 if all nodes are alike."""
         spread, size = (self.values(f"layers.{name}")[..., -2:-1] for name in ("dispersion", "rms"))
-        return _median(spread / np.where(size > 0, size, np.nan))
-
-    def decay_ratio(self) -> float:
-        """Decay term over data gradient before training, median over layers and seeds; NaN if it is no part of it."""
-        return _median(decay_ratios(self.cell)) if self.cell else np.nan
-
-
-def _median(values: np.ndarray) -> float:
-    """Of the values there are; NaN if there is none."""
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if known.size else np.nan
+        return spread / np.where(size > 0, size, np.nan)
 
 
 @dataclass(frozen=True)
@@ -110,16 +91,11 @@ class Block:
     """Accuracy of the best constant answer."""
 
 
-@dataclass(frozen=True)
-class Controls:
-    """The depths at which the baseline has a complete run, and all cells with their gaps."""
+def select_controls(records: Sequence[Record]) -> tuple[list[Block], Picked]:
+    """The depths at which the baseline has a complete run, and all cells of known controls with their gaps.
 
-    blocks: tuple[Block, ...]
-    picked: Picked
-
-
-def select_controls(records: Sequence[Record]) -> Controls:
-    """Every run of a known control; refuses runs that differ in more than what the controls change."""
+    Refuses runs that differ in more than what the controls change.
+    """
     axes = {"depth": "net_options.depth", "control": control_name}
     found = pick(records, vary=axes, where={"net": "gcn", "rule": "bp"}, free=FREE)
     depths = found.along("depth")
@@ -131,7 +107,7 @@ def select_controls(records: Sequence[Record]) -> Controls:
         )
     cells = {(depth, control.name): found[depth, control.name] for depth in depths for control in CONTROLS}
     cells |= {row.cell.key: row.cell for block in blocks for row in block.rows}
-    return Controls(tuple(blocks), Picked(found.axes, cells, found.seeds))
+    return blocks, Picked(found.axes, cells, found.seeds)
 
 
 def control_name(spec: RunSpec) -> str | None:
@@ -189,12 +165,13 @@ ZEROS: dict[str, tuple[Callable[[ControlRow], tuple[int, int]], str, float]] = {
     "every element 0": (ControlRow.all_zero, "#08519c", 0.3),
 }
 """The two kinds of zero gradients: their count, and colour and height of a bar."""
-SIZES: dict[str, Callable[[ControlRow], float]] = {
-    "output error ‖∂L/∂Z‖": ControlRow.output_error,
-    "probe accuracy": ControlRow.probe,
+SIZES: dict[str, Callable[[ControlRow], np.ndarray]] = {
+    "output error ‖∂L/∂Z‖": lambda row: row.values("layers.z_grad")[..., -1:],
+    "probe accuracy": lambda row: row.values("layers.probe")[..., 1:-1],  # of the middle layers H_1..H_{L−1}
     "spread of nodes": ControlRow.dispersion,
-    "decay term over gradient": ControlRow.decay_ratio,
+    "decay term over gradient": lambda row: decay_ratios(row.cell) if row.cell else np.array([]),
 }
+"""Of which the median is told, over layers and seeds."""
 TITLE = "Backprop in deep GCNs by one recipe, with one thing changed at a time."
 READING = (
     "Two panels for each depth L, a row for each change. Left: mean accuracy with its 95 % t interval over seeds, each "
@@ -211,13 +188,13 @@ READING = (
 @register_figure("bottleneck_controls")
 def plot_bottleneck_controls(records: Sequence[Record]) -> Figure:
     """Draw the figure from the records of study `bottleneck_controls`: BP under every control at every depth."""
-    found = select_controls(records)
+    blocks, _ = select_controls(records)
     with styled():
-        page: dict[str, Any] = {"height": 3.4, "sharey": True, "width_ratios": (5, 2) * len(found.blocks)}
-        fig, axes = make_page(1, 2 * len(found.blocks), **page)
+        page: dict[str, Any] = {"height": 3.4, "sharey": True, "width_ratios": (5, 2) * len(blocks)}
+        fig, axes = make_page(1, 2 * len(blocks), **page)
         pairs = axes.reshape(-1, 2)
         with laid_out_once(fig, notes=False):
-            for letter, block, (left, right) in zip(LETTERS, found.blocks, pairs, strict=False):
+            for letter, block, (left, right) in zip(LETTERS, blocks, pairs, strict=False):
                 _draw_accuracies(left, block)
                 _draw_zeros(right, block)
                 head(left, letter, f"L = {block.depth}")
@@ -225,7 +202,7 @@ def plot_bottleneck_controls(records: Sequence[Record]) -> Figure:
         reach = max(ax.get_xlim()[1] for ax in pairs[:, 0])
         for ax in pairs[:, 0]:
             ax.set_xlim(0, reach)
-        draw_key(fig, _keys(found))
+        draw_key(fig, _keys(blocks))
     return fig
 
 
@@ -256,8 +233,8 @@ def _draw_zeros(ax: Axes, block: Block) -> None:
     ax.tick_params(axis="y", length=0, labelleft=False)
 
 
-def _keys(found: Controls) -> list[Line2D | Patch]:
-    used = {row.answer for block in found.blocks for row in block.rows}
+def _keys(blocks: Sequence[Block]) -> list[Line2D | Patch]:
+    used = {row.answer for block in blocks for row in block.rows}
     dots = {answer: look for answer, look in LOOKS.items() if answer in used}
     return [
         *(Line2D([], [], marker=m, color=colour, ls="", ms=4, label=said) for m, colour, said in dots.values()),
@@ -272,9 +249,9 @@ def _keys(found: Controls) -> list[Line2D | Patch]:
 
 def describe(records: Sequence[Record]) -> Caption:
     """Of every control its accuracy and answer, zeros, sizes, and what would be a cause if it alone learns."""
-    found = select_controls(records)
+    blocks, picked = select_controls(records)
     said = [Statement("explanation that it tests", c.name, c.blames) for c in CONTROLS if c.blames]
-    for block in found.blocks:
+    for block in blocks:
         panel = {"panel": f"L = {block.depth}"}
         said.append(Statement("accuracy", "majority class", block.facts.best_constant, **panel))
         for row in block.rows:
@@ -282,9 +259,11 @@ def describe(records: Sequence[Record]) -> Caption:
             counts |= {f"gradients with {kind}": count(row) for kind, (count, *_) in ZEROS.items()}
             said.append(Statement("accuracy", name, row.accuracy(), row.answer, **panel))
             said += [Statement(what, name, f"{n} of {all_}", **panel) for what, (n, all_) in counts.items() if all_]
-            sizes = {what: size(row) for what, size in SIZES.items()}
-            said += [Statement(what, name, s, form=".2g", **panel) for what, s in sizes.items() if not math.isnan(s)]
-    setting = say_setting(found.picked).replace(f"depth {found.picked.along('depth')[0]}, ", "")
-    rows = f"accuracy on {found.blocks[0].facts.test_rows:,} test nodes"
-    gaps = tuple(f"L = {gap}" for gap in found.picked.gaps)
+            for what, read in SIZES.items():
+                values = read(row)
+                if (known := values[np.isfinite(values)]).size:
+                    said.append(Statement(what, name, float(np.median(known)), form=".2g", **panel))
+    setting = say_setting(picked).replace(f"depth {picked.along('depth')[0]}, ", "")
+    rows = f"accuracy on {blocks[0].facts.test_rows:,} test nodes"
+    gaps = tuple(f"L = {gap}" for gap in picked.gaps)
     return Caption(TITLE, READING, f"{setting}; {rows}", tuple(said), gaps)
