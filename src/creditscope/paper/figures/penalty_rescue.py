@@ -164,10 +164,7 @@ def _state_course(name: str, cell: Cell) -> list[Statement]:
         change = f"{symbol(cell.first.facts, quantity, -1)}, change in orders of magnitude"
         said.append(Statement.over(change, name, logs[:, -1] - logs[:, 0], panel="A"))
     epochs = when([first_epoch(r, lambda s: under_floor(s, -1)) for r in cell.records])
-    return [
-        *said,
-        Statement(f"first epoch with {g} under the floor", name, epochs, panel="A"),
-    ]
+    return [*said, Statement(f"first epoch with {g} under the floor", name, epochs, panel="A")]
 
 
 def _state_credit(name: str, cell: Cell) -> list[Statement]:
