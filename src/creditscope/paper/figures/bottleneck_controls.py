@@ -55,7 +55,6 @@ class ControlRow:
         return self.cell.by_seed("accuracy", untrained=self.control is UNTRAINED)
 
     def accuracy(self) -> Interval | None:
-        """Mean and 95 % t interval over seeds."""
         values = list(self.accuracies().values())
         return t_interval(values) if values else None
 
@@ -64,15 +63,11 @@ class ControlRow:
         values = self.accuracies().values()
         return sum(value <= majority + MARGIN for value in values), len(values)
 
-    def zero_norms(self) -> tuple[int, int]:
-        """Weight gradients whose plain float32 norm is 0, of all layers and seeds."""
-        norms = self.values("weights.exact_float32")
-        return int((norms == 0).sum()), int((~np.isnan(norms)).sum())
-
-    def all_zero(self) -> tuple[int, int]:
-        """Weight gradients of which every element is 0, of all layers and seeds."""
-        flags = self.values("weights.exact_all_zero")
-        return int((flags > 0).sum()), int((~np.isnan(flags)).sum())
+    def count_zeros(self, kind: str) -> tuple[int, int]:
+        """Weight gradients that are zero in a way of `ZEROS`, of all layers and seeds, and how many there are."""
+        quantity, is_zero, *_ = ZEROS[kind]
+        values = self.values(quantity)
+        return int(is_zero(values).sum()), int((~np.isnan(values)).sum())
 
     def dispersion(self) -> np.ndarray:
         """Dispersion over RMS of the last hidden layer: 0 if all nodes are alike."""
@@ -144,7 +139,8 @@ def judge(row: ControlRow, reference: ControlRow, *, majority: float) -> Control
     if before < of:
         return "not judged"
     if collapsed == seeds:
-        return "zeros gone" if reference.zero_norms()[0] and not row.zero_norms()[0] else "fails"
+        before, after = (each.count_zeros(FLOAT32)[0] for each in (reference, row))
+        return "zeros gone" if before and not after else "fails"
     gains = [own[seed] - others[seed] for seed in own if seed in others]
     if len(gains) < 2:  # one seed has no bound
         return "undecided"
@@ -160,11 +156,12 @@ LOOKS = {
     "fails": ("X", RED, "fails: the collapse stays"),
 }
 """Marker, colour and meaning by answer; what has none of these is an open circle."""
-ZEROS: dict[str, tuple[Callable[[ControlRow], tuple[int, int]], str, float]] = {
-    "float32 norm 0": (ControlRow.zero_norms, "#9ecae1", 0.62),
-    "every element 0": (ControlRow.all_zero, "#08519c", 0.3),
+FLOAT32 = "float32 norm 0"
+ZEROS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray], str, float]] = {
+    FLOAT32: ("weights.exact_float32", lambda norms: norms == 0, "#9ecae1", 0.62),
+    "every element 0": ("weights.exact_all_zero", lambda flags: flags > 0, "#08519c", 0.3),
 }
-"""The two kinds of zero gradients: their count, and colour and height of a bar."""
+"""The two kinds of zero gradients: where they are read and what is zero there, and colour and height of a bar."""
 SIZES: dict[str, Callable[[ControlRow], np.ndarray]] = {
     "output error ‖∂L/∂Z‖": lambda row: row.values("layers.z_grad")[..., -1:],
     "probe accuracy": lambda row: row.values("layers.probe")[..., 1:-1],  # of the middle layers H_1..H_{L−1}
@@ -224,8 +221,8 @@ def _draw_accuracies(ax: Axes, block: Block) -> None:
 
 def _draw_zeros(ax: Axes, block: Block) -> None:
     for y, row in enumerate(block.rows):
-        for kind, (count, colour, height) in ZEROS.items():
-            zeros, total = count(row)
+        for kind, (*_, colour, height) in ZEROS.items():
+            zeros, total = row.count_zeros(kind)
             if total:
                 ax.barh(y, zeros / total, height, color=colour, lw=0, zorder=2, gid=f"{row.control.name} {kind}")
     ax.set(xlim=(0, 1), xlabel="zero\ngradients")
@@ -243,7 +240,7 @@ def _keys(blocks: Sequence[Block]) -> list[Line2D | Patch]:
         grey_key("each seed", marker="|", ls=""),
         grey_key("majority class", ls="--"),
         grey_key("chance", ls=":"),
-        *(Patch(facecolor=colour, label=f"share with {kind}") for kind, (_, colour, _) in ZEROS.items()),
+        *(Patch(facecolor=colour, label=f"share with {kind}") for kind, (*_, colour, _) in ZEROS.items()),
     ]
 
 
@@ -256,7 +253,7 @@ def describe(records: Sequence[Record]) -> Caption:
         said.append(Statement("accuracy", "majority class", block.facts.best_constant, **panel))
         for row in block.rows:
             name, counts = row.control.name, {"seeds that collapsed": row.count_collapsed(block.majority)}
-            counts |= {f"gradients with {kind}": count(row) for kind, (count, *_) in ZEROS.items()}
+            counts |= {f"gradients with {kind}": row.count_zeros(kind) for kind in ZEROS}
             said.append(Statement("accuracy", name, row.accuracy(), row.answer, **panel))
             said += [Statement(what, name, f"{n} of {all_}", **panel) for what, (n, all_) in counts.items() if all_]
             for what, read in SIZES.items():

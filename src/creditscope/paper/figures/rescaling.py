@@ -56,7 +56,6 @@ class Rescaled:
 
     @property
     def factors(self) -> np.ndarray:
-        """Every c."""
         return np.array(self.picked.along("c"))
 
     def values(self, quantity: str, tap: int | None = None) -> np.ndarray:

@@ -58,7 +58,6 @@ class Values:
 
     @property
     def numbers(self) -> list[float]:
-        """In the order of seeds."""
         return list(self.by_seed.values())
 
     @property

@@ -309,10 +309,5 @@ def scale_on_record(name: str, records: Sequence[Record]) -> tuple[str, bool]:
     return ("" if own is inspect.Parameter.empty else own), False
 
 
-def study_on_record(name: str, records: Sequence[Record]) -> Study:
-    """The study at the largest scale that has records; at its own if none has."""
-    return resolve_study(name, scale_on_record(name, records)[0])
-
-
 def _has_scales(make: Any) -> bool:
     return "scale" in inspect.signature(make).parameters
