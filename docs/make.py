@@ -27,8 +27,8 @@ from creditscope.auditing.thresholds import table as threshold_table
 from creditscope.errors import CreditscopeError
 from creditscope.paper.commands.figure import drawable
 from creditscope.paper.figures import describe_figure
-from creditscope.paper.figures._graph_grid import name as method_name
-from creditscope.paper.figures._graph_grid import pick_graphs
+from creditscope.paper.figures.graph_depth import name as method_name
+from creditscope.paper.figures.graph_depth import pick_graphs
 from creditscope.paper.published.compare import compare_settings, tally
 from creditscope.paper.published.numbers import AS_PUBLISHED, OURS, PUBLISHED, SAMPLE, SETTINGS
 from creditscope.paper.published.page import render_page

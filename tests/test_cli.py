@@ -16,7 +16,7 @@ from documents import ROOT
 from creditscope.commands.list import List
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.paper.studies.audit_hero import audit_hero
-from creditscope.plots._own import latest_texts
+from creditscope.plots._overview import latest_texts
 from creditscope.record import load_records, read_record
 from creditscope.registry import TASKS
 from creditscope.tasks import Task, check_task, register_task

@@ -4,7 +4,7 @@ import pytest
 from builders import make_facts, make_record, make_snapshot
 
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH
-from creditscope.paper.early import find_early
+from creditscope.paper.studies.penalty_rescue import find_early
 
 GROWN = {"h_rms": (1.0, 1.0, 51.0, 51.0, 51.0)}
 FLAT = {"g_norm": (0.1, 0.1, 0.1, 0.1, 1e-6)}

@@ -6,8 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from creditscope.measure.descent import SIZES, Slope, measure_descent, measure_stage_descent
-from creditscope.measure.rho import measure_rho, pearson
 from subjects import make_net, make_subject, rescaled
 from torch import nn
 

@@ -9,7 +9,7 @@ from paper_runs import run_of
 
 from creditscope.paper.published.numbers import PUBLISHED, Published
 from creditscope.paper.published.readings import RunFinder
-from creditscope.paper.studies._study import DEFAULTS, drop_repeated
+from creditscope.paper.studies import DEFAULTS, drop_repeated
 from creditscope.record import Record
 from creditscope.registry import STUDIES
 

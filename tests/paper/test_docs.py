@@ -12,8 +12,7 @@ from scipy.stats import t as student_t
 
 from creditscope.errors import CreditscopeError
 from creditscope.paper.commands.figure import drawable
-from creditscope.paper.studies import resolve_study
-from creditscope.paper.studies._study import find_missing
+from creditscope.paper.studies import find_missing, resolve_study
 from creditscope.record import Record
 from creditscope.registry import STUDIES
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import LABELS, make_facts, make_record, make_snapshot
+from drawn import artist, line, reach, stated, words
 from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 from pages import assert_clear, texts
 from scipy import stats
 
@@ -47,31 +47,19 @@ def make_runs(rules=("bp", "block_fa", "dfa"), *, seeds=SEEDS, **changed: Any) -
     return [make_run(rule, seed, **changed.get(rule, {})) for rule in rules for seed in seeds]
 
 
-def points(fig: Figure, place: int, gid: str) -> np.ndarray:
-    """Of a line in a panel (A is 1, after the drawing of the net)."""
-    (found,) = [line for line in fig.axes[place].lines if line.get_gid() == gid]
-    return np.array(found.get_data(), dtype=float)
-
-
-def stated(records: list[Record], **how: Any) -> dict[tuple[str, str], Any]:
-    """Statements by quantity and group."""
-    return {(s.quantity, s.group): s for s in describe(records, **how).statements}
-
-
-def reach(values: Any, level: float) -> float:
-    """How far a t bound lies from the mean."""
-    return stats.t.ppf(level, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
+def state(records: list[Record], **how: Any) -> dict[tuple[str, str], Any]:
+    return stated(describe(records, **how))
 
 
 class TestPicture:
     def test_panels_draw_the_records_of_their_last_snapshots(self):
-        fig = plot_audit_hero(make_runs())
-        assert points(fig, 1, "DFA mean") == pytest.approx(np.array([[np.mean(COS["dfa"][1:])], [0.5]]))
-        assert points(fig, 1, "DFA seeds")[1] == pytest.approx([0.498, 0.5, 0.502])
-        assert points(fig, 2, "DFA line")[1] == pytest.approx(COS["dfa"][1:])  # the stem is not joined
-        assert points(fig, 2, "block FA hollow")[1].tolist() == [1.0]
-        assert points(fig, 3, "block FA line")[1] == pytest.approx([1e-2] * TAPS)  # the mean of log10
-        assert [ax.get_title(loc="left")[:1] for ax in fig.axes[1:]] == ["A", "B", "C"]
+        _, a, b, c = plot_audit_hero(make_runs()).axes
+        assert line(a, "DFA mean") == pytest.approx(np.array([[np.mean(COS["dfa"][1:])], [0.5]]))
+        assert line(a, "DFA seeds")[1] == pytest.approx([0.498, 0.5, 0.502])
+        assert line(b, "DFA line")[1] == pytest.approx(COS["dfa"][1:])  # the stem is not joined
+        assert line(b, "block FA hollow")[1].tolist() == [1.0]
+        assert line(c, "block FA line")[1] == pytest.approx([1e-2] * TAPS)  # the mean of log10
+        assert [ax.get_title(loc="left")[:1] for ax in (a, b, c)] == ["A", "B", "C"]
 
     @pytest.mark.parametrize("best", [0.14, 0.2, 0.4, 0.95])
     def test_the_regions_fill_the_panel_and_meet_at_chance(self, best):
@@ -81,27 +69,25 @@ class TestPicture:
         assert len(tints) == 4
         assert ax.get_ylim() == pytest.approx((min(t.y0 for t in tints), max(t.y1 for t in tints)))
         assert ax.get_xlim() == pytest.approx((min(t.x0 for t in tints), max(t.x1 for t in tints)))
-        level = stated(records, rules=("bp",))["least accuracy above chance", "CS010"].value
+        level = state(records, rules=("bp",))["least accuracy above chance", "CS010"].value
         assert {t.y0 for t in tints} & {t.y1 for t in tints} == {level}
         assert len(ax.get_yticks()) >= 2
         assert all(max(ax.get_ylim()[0], 0) <= tick <= min(ax.get_ylim()[1], 1) for tick in ax.get_yticks())
 
     def test_the_drawing_shows_where_credit_is_exact(self):
-        words = [text.get_text() for text in plot_audit_hero(make_runs()).axes[0].texts]
-        assert {"stem", "block 1", "block 4", "head", "h₀", "h₄", "BP", "block FA", "DFA"} <= set(words)
-        assert (words.count("g₄"), words.count("B₄")) == (2, 1)  # only DFA's last tap is not told the gradient
+        said = words(plot_audit_hero(make_runs()).axes[0])
+        assert {"stem", "block 1", "block 4", "head", "h₀", "h₄", "BP", "block FA", "DFA"} <= set(said)
+        assert (said.count("g₄"), said.count("B₄")) == (2, 1)  # only DFA's last tap is not told the gradient
         assert shown_taps(21) == [0, 1, 2, 18, 19, 20]
 
     def test_rules_have_their_colours_and_one_of_a_user_its_formula(self):
         fig = plot_demo(make_runs(DEMO_RULES))
         for rule in DEMO_RULES:
-            (line,) = [line for line in fig.axes[2].lines if line.get_gid() == f"{LABELS[rule]} line"]
-            assert to_hex(line.get_color()) == LOOKS[rule].colour
+            assert to_hex(artist(fig.axes[2], f"{LABELS[rule]} line").get_color()) == LOOKS[rule].colour
         assert_clear(fig)
-        own = plot_audit_hero(make_runs(("mine", "bp")), rules=("mine", "bp"))
-        words = [text.get_text() for text in own.axes[0].texts]
-        assert "a$_l$ = h$_l$" in words
-        assert words.index("BP") < words.index("My rule")
+        said = words(plot_audit_hero(make_runs(("mine", "bp")), rules=("mine", "bp")).axes[0])
+        assert "a$_l$ = h$_l$" in said
+        assert said.index("BP") < said.index("My rule")
 
     @pytest.mark.parametrize("case", ["missing", "diverged", "one seed", "unmeasured"])
     def test_what_is_missing_is_a_marked_gap(self, case, tmp_path):
@@ -129,9 +115,9 @@ class TestPicture:
 class TestStatements:
     def test_means_have_t_intervals_and_the_outcomes_of_checks(self):
         records = make_runs()
-        found, values = stated(records), [0.498, 0.5, 0.502]
+        found, values = state(records), [0.498, 0.5, 0.502]
         accuracy = found["accuracy", "DFA"]
-        assert (accuracy.value.mean, accuracy.value.high) == pytest.approx((0.5, 0.5 + reach(values, 0.975)))
+        assert (accuracy.value.mean, accuracy.value.high) == pytest.approx((0.5, 0.5 + reach(values)))
         outcomes = {f.code: f.outcome.value for f in audit(records).methods[-1].findings}
         assert (accuracy.verdict, outcomes["CS010"]) == ("CS010 passed", "passed")
         assert (found["Γ", "DFA"].verdict, outcomes["CS006"]) == ("CS006 issue", "issue")
@@ -140,7 +126,7 @@ class TestStatements:
         """Below by its upper bound over seeds; open where the bounds are on both sides of δ."""
         unclear = [{"taps": dict.fromkeys(("cos", "cos_F"), (0.4, 0.4, c, 0.4, 0.4))} for c in (-0.06, 0.02, 0.1)]
         wide = [make_run("dfa", seed, **own) for seed, own in zip(SEEDS, unclear, strict=True)]
-        found, other = stated(make_runs()), stated([*make_runs(("bp",)), *wide])["cosine at h₂", "DFA"]
+        found, other = state(make_runs()), state([*make_runs(("bp",)), *wide])["cosine at h₂", "DFA"]
         assert (other.value.mean, other.verdict) == (pytest.approx(0.02), "open")
         answers = [found[f"cosine at {tap}", "DFA"].verdict for tap in ("h₀", "h₁", "h₂", "h₃", "h₄")]
         assert answers == ["below", "carries", "below", "below", "below"]
@@ -154,25 +140,25 @@ class TestStatements:
     def test_chance_is_what_cs010_says_of_one_run(self, accuracy, above):
         """The exact lower bound over 1000 test rows must clear the best constant guess, 0.106."""
         records = make_runs(("bp", "dfa"), seeds=(1,), dfa={"last": {"accuracy": accuracy}})
-        found, chance = stated(records), ("least accuracy above chance", "CS010")
+        found, chance = state(records), ("least accuracy above chance", "CS010")
         hits = next(k for k in range(1, 1000) if stats.beta.ppf(0.05, k, 1001 - k) > 0.106)
         assert found[chance].value == pytest.approx(hits / 1000, abs=6e-4)
         assert (accuracy >= found[chance].value) == (found["accuracy", "DFA"].verdict == "CS010 passed") == above
         provenance = replace(records[0].provenance, facts=replace(records[0].facts, best_constant=None))
         unknown = [replace(records[0], provenance=provenance)]
-        assert stated(unknown)[chance].value is None
+        assert state(unknown)[chance].value is None
         assert not plot_audit_hero(unknown).axes[1].patches
 
     def test_gradients_against_bp_in_orders_of_magnitude_and_noise(self):
         orders, noise = "‖g₄‖ against BP, orders of magnitude", "largest share of g that float64 changes"
-        found = stated(make_runs(bp={"taps": {"g_noise": (0.0, 0.0, 0.3, 0.0, 0.0)}}))
+        found = state(make_runs(bp={"taps": {"g_noise": (0.0, 0.0, 0.3, 0.0, 0.0)}}))
         assert [found[orders, rule].value.mean for rule in ("block FA", "DFA")] == pytest.approx([-1, -4])
         assert (found[noise, "DFA"].value, found[noise, "DFA"].verdict) == (2e-6, "CS002 tip")  # the published floor
         assert (found[noise, "BP"].value, found[noise, "BP"].verdict) == (0.3, "CS002 issue")
-        wide = stated([*make_runs(("bp", "dfa"))[:-1], make_run("dfa", 3, taps={"g_norm": 1e-9})])
+        wide = state([*make_runs(("bp", "dfa"))[:-1], make_run("dfa", 3, taps={"g_norm": 1e-9})])
         paired = np.log10([1e-5 / 2 / 0.05, 1e-5 / 0.1, 1e-9 / 0.2])
-        assert wide[orders, "DFA"].value.low == pytest.approx(paired.mean() - reach(paired, 0.975))
-        assert (orders, "DFA") not in stated(make_runs(("dfa",)))
+        assert wide[orders, "DFA"].value.low == pytest.approx(paired.mean() - reach(paired))
+        assert (orders, "DFA") not in state(make_runs(("dfa",)))
 
 
 class TestSelection:
@@ -184,7 +170,7 @@ class TestSelection:
         assert caption.gaps[0].startswith("bp, seed 9")
 
     def test_a_rule_may_have_its_own_credit_norm_but_one(self):
-        assert stated(make_runs(dfa={"credit_norm": "batch"}))["Γ", "DFA, norm batch"].value.n == 3
+        assert state(make_runs(dfa={"credit_norm": "batch"}))["Γ", "DFA, norm batch"].value.n == 3
         with pytest.raises(CreditscopeError, match=r"dfa.*credit_norm \(none, batch\)"):
             describe([*make_runs(), make_run("dfa", 4, credit_norm="batch")])
 

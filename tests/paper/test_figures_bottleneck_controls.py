@@ -12,8 +12,14 @@ from scipy import stats
 
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import FIGURES
-from creditscope.paper.figures._controls import MARGIN, ControlRow, control_name, judge
-from creditscope.paper.figures.bottleneck_controls import describe, plot_bottleneck_controls
+from creditscope.paper.figures.bottleneck_controls import (
+    MARGIN,
+    ControlRow,
+    control_name,
+    describe,
+    judge,
+    plot_bottleneck_controls,
+)
 from creditscope.paper.studies import collect, find_missing
 from creditscope.paper.studies.bottleneck_controls import BASELINE, CONTROLS, bottleneck_controls
 from creditscope.plots import Statement
@@ -131,7 +137,6 @@ class TestStudy:
             changes += ["normalisation"] * (spec.task_options != baseline.task_options)
             assert len(changes) == 1 or changes == ["norm", "normalisation"]  # PairNorm is held against the row alone
 
-    @pytest.mark.slow
     def test_it_is_trained_and_drawn(self, tmp_path):
         problems: list[str] = []
         study = bottleneck_controls("test", seeds=(1,))
@@ -280,6 +285,5 @@ class TestGaps:
         with pytest.raises(CreditscopeError, match="baseline"):
             plot_bottleneck_controls([r for key, r in make_study().items() if key[1] != "baseline"])
 
-    @pytest.mark.slow
     def test_no_text_leaves_the_page_or_covers_another(self):
         assert_clear(plot_bottleneck_controls(list(make_study(depths=(6, 10, 20)).values())))

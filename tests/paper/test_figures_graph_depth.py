@@ -1,19 +1,17 @@
 """Study and figure `graph_depth`: which runs, who trains, and that lines, cells and statements follow the records."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
-from builders import make_facts, make_record, make_snapshot, write_record
+from builders import make_facts, make_record, make_snapshot
+from drawn import line
 from pages import assert_clear
 from scipy import stats
 
 from creditscope.errors import CreditscopeError
-from creditscope.paper.figures._graph_grid import name
-from creditscope.paper.figures.graph_depth import describe, plot_graph_depth
+from creditscope.paper.figures.graph_depth import describe, name, plot_graph_depth
 from creditscope.paper.studies import collect, find_missing
 from creditscope.paper.studies.graph_depth import BP_VARIANTS, METHODS, RULES, graph_depth, method_of
 from creditscope.train.plan import plan_run
@@ -70,8 +68,7 @@ def plot(found):
 
 
 def drawn(ax, gid):
-    (line,) = [line for line in ax.lines if line.get_gid() == gid]
-    return np.asarray(line.get_ydata(), dtype=float)
+    return line(ax, gid)[1]
 
 
 def state(found, quantity):
@@ -176,8 +173,8 @@ def test_lost_runs_break_lines_and_are_counted():
     found = changed(changed(make_grid(), "cora", 16, KAFT, lost=True), "cora", 8, DFA_GNN, gamma=None)
     found = {k: r for k, r in found.items() if k[1:3] != (FAILS, GRAPE)}
     rules, variants, gamma, matrix = plot(found)
-    lines = drawn(rules, "accuracy KAFT"), drawn(rules, "accuracy GrAPE"), drawn(gamma, "gamma DFA-GNN")
-    assert [np.flatnonzero(np.isnan(line)).tolist() for line in lines] == [[3], [2], [1]]
+    found_lines = drawn(rules, "accuracy KAFT"), drawn(rules, "accuracy GrAPE"), drawn(gamma, "gamma DFA-GNN")
+    assert [np.flatnonzero(np.isnan(own)).tolist() for own in found_lines] == [[3], [2], [1]]
     assert [t.get_text() for t in rules.texts if t.get_gid() == "lost"] == ["3 not on record", "3 diverged"]
     assert not variants.texts
     assert {t.get_text() for t in matrix.texts if t.get_gid().startswith("GrAPE")} == {"–"}
@@ -208,14 +205,3 @@ def test_pages_are_clear_with_lost_runs_too(tasks):
     fig = plot_graph_depth([r for k, r in found.items() if k[1:3] != (10, GRAPE)])
     assert fig.get_size_inches()[1] < 10.5  # a page
     assert_clear(fig)
-
-
-def test_the_command_states_the_numbers_without_torch(tmp_path):
-    for wanted in graph_depth("test", seeds=(42,)).runs:
-        write_record(tmp_path, make_run({**wanted, "data_version": "sbm-1"}, accuracy=0.456, gamma=0.5))
-    words = ["figure", "graph_depth", "--records", ".", "--out", ".", "--no-train", "--scale", "test"]
-    code = f"import sys; from creditscope.cli import main; main({words}); assert 'torch' not in sys.modules"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "BP, gain √2, no decay 0.456" in done.stdout
-    assert (tmp_path / "graph_depth.pdf").exists()

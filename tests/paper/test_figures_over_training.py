@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
+from drawn import lines, reach
 from matplotlib.figure import Figure
 from pages import assert_clear, texts
-from scipy import stats
 from trajectory_runs import EPOCHS, SEEDS, grow, make_cross, make_resmlp, make_run, with_growth
 
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
@@ -28,10 +27,6 @@ CHANGES = [f"median ‖{symbol}‖, change in orders of magnitude" for symbol in
 FLOOR, GROWTH = "first epoch with median ‖g₂‖ under the floor", "first epoch with growth > 50"
 
 
-def curves(ax: Axes, gid: str) -> list[np.ndarray]:
-    return [np.array(line.get_data(), dtype=float) for line in ax.lines if line.get_gid() == gid]
-
-
 def stated(caption: Caption) -> dict[tuple[str, str, str], Any]:
     """Statements by net, quantity and rule."""
     return {(s.panel, s.quantity, s.group): s for s in caption.statements}
@@ -45,31 +40,31 @@ class TestPicture:
     def test_norms_are_geometric_means_of_the_seeds(self):
         fig = plot_snapshot_resmlp(make_resmlp())
         stream, gradient = fig.axes[:2]
-        (mean,) = curves(stream, "DFA mean")
+        (mean,) = lines(stream, "DFA mean")
         sizes = [[2**seed * 10 * 10 ** (4 * epoch / EPOCHS[-1]) for epoch in EPOCHS] for seed in SEEDS]
         assert mean[0].tolist() == list(EPOCHS)
         assert mean[1] == pytest.approx(np.exp(np.log(sizes).mean(axis=0)))
-        assert [y.tolist() for _, y in curves(stream, "DFA seed")] == [pytest.approx(own) for own in sizes]
-        assert curves(gradient, "DFA mean")[0][1] == pytest.approx([10 ** (-6 * e / EPOCHS[-1]) for e in EPOCHS])
+        assert [y.tolist() for _, y in lines(stream, "DFA seed")] == [pytest.approx(own) for own in sizes]
+        assert lines(gradient, "DFA mean")[0][1] == pytest.approx([10 ** (-6 * e / EPOCHS[-1]) for e in EPOCHS])
         assert (stream.get_yscale(), stream.get_ylabel()) == ("log", "median ‖h₄‖")
 
     def test_the_vit_is_drawn_by_its_class_token(self):
         """Its whole sample has a norm of 77."""
         fig = plot_snapshot_vit(make_vit())
-        assert all(77 not in y for ax in fig.axes for _, y in curves(ax, "DFA seed"))
-        assert len(curves(fig.axes[0], "DFA seed")) == len(SEEDS)
+        assert all(77 not in y for ax in fig.axes for _, y in lines(ax, "DFA seed"))
+        assert len(lines(fig.axes[0], "DFA seed")) == len(SEEDS)
 
     def test_limits_are_drawn_where_they_are_near(self):
         fig = plot_cross_architecture(make_cross())
         assert len(fig.axes) == 9
         for row in range(3):
             stream, gradient, accuracy = fig.axes[3 * row : 3 * row + 3]
-            assert [y.tolist() for _, y in curves(accuracy, "chance")] == [[0.1, 0.1]]
-            assert not [line for ax in (stream, gradient) for line in curves(ax, "published floor")]
-            assert curves(accuracy, "FA mean")[0][1][-1] == pytest.approx(0.52)
+            assert [y.tolist() for _, y in lines(accuracy, "chance")] == [[0.1, 0.1]]
+            assert not [line for ax in (stream, gradient) for line in lines(ax, "published floor")]
+            assert lines(accuracy, "FA mean")[0][1][-1] == pytest.approx(0.52)
         near = plot_snapshot_resmlp(make_resmlp())
-        assert [len(curves(ax, "published floor")) for ax in near.axes] == [0, 1, 0, 1]  # one range for a column
-        assert curves(near.axes[1], "published floor")[0][1].tolist() == [PUBLISHED_FLOOR] * 2
+        assert [len(lines(ax, "published floor")) for ax in near.axes] == [0, 1, 0, 1]  # one range for a column
+        assert lines(near.axes[1], "published floor")[0][1].tolist() == [PUBLISHED_FLOOR] * 2
         assert near.axes[1].get_ylim() == near.axes[3].get_ylim()
         assert_clear(fig)
 
@@ -103,14 +98,13 @@ class TestStatements:
         found = stated(snapshot_resmlp.describe([*plain, *noisy]))
         assert found[WITH, "largest share of g that float64 changes", "DFA"].value == pytest.approx(3e-4)
         own, values = found[WITH, "accuracy", "DFA"].value, [0.61, 0.62, 0.63]
-        reach = stats.t.ppf(0.975, 2) * np.std(values, ddof=1) / 3**0.5
-        assert (own.mean, own.high) == pytest.approx((0.62, 0.62 + reach))
+        assert (own.mean, own.high) == pytest.approx((0.62, 0.62 + reach(values)))
 
 
 class TestGaps:
     @staticmethod
     def drawn(fig: Figure) -> list[int]:
-        return [len(curves(ax, "DFA mean")) for ax in fig.axes]
+        return [len(lines(ax, "DFA mean")) for ax in fig.axes]
 
     @pytest.mark.parametrize("case", ["rule", "net", "one seed"])
     def test_what_is_missing_is_marked(self, case):
@@ -127,15 +121,15 @@ class TestGaps:
         records = [r for r in make_vit() if (r.spec.rule, r.spec.seed) != ("dfa", 3)]
         lost = make_run("dfa", 3, net="vit", h=grow(1e6, 4), epochs=EPOCHS[:3], diverged=3)
         ax, caption = plot_snapshot_vit([*records, lost]).axes[0], snapshot_vit.describe([*records, lost])
-        assert sorted(len(x) for x, _ in curves(ax, "DFA seed")) == [3, 5, 5]
-        assert curves(ax, "DFA mean")[0][1][0] == pytest.approx(10 * 2**1.5)  # of seeds 1 and 2
+        assert sorted(len(x) for x, _ in lines(ax, "DFA seed")) == [3, 5, 5]
+        assert lines(ax, "DFA mean")[0][1][0] == pytest.approx(10 * 2**1.5)  # of seeds 1 and 2
         assert f"{VIT}, dfa, seed 3: diverged in epoch 3" in caption.gaps
         assert stated(caption)[VIT, CHANGES[0], "DFA"].value.n == 2
 
     def test_thinned_seeds_are_averaged_where_all_have_a_snapshot(self):
         thin = make_run("dfa", 3, net="vit", epochs=(0, 4, 8))
         records = [*(r for r in make_vit() if (r.spec.rule, r.spec.seed) != ("dfa", 3)), thin]
-        assert curves(plot_snapshot_vit(records).axes[0], "DFA mean")[0][0].tolist() == [0, 4, 8]
+        assert lines(plot_snapshot_vit(records).axes[0], "DFA mean")[0][0].tolist() == [0, 4, 8]
 
     def test_other_variants_and_seeds_are_left_out(self):
         extra = [make_run("dfa", s, net="vit", penalty=0.1, h=grow(1e9, 0)) for s in SEEDS]
@@ -169,4 +163,4 @@ def test_a_net_without_usable_runs_does_not_keep_the_others_from_being_drawn(how
     assert {statement.panel.partition(" ")[0] for statement in caption.statements} == {"ResMLP", "StudentNet,"}
     assert any(gap.startswith("ViT-Mini") for gap in caption.gaps)
     drawn = cross_architecture.plot_cross_architecture(records).axes[0]
-    assert bool(curves(drawn, "DFA seed")) == (how == "diverged")
+    assert bool(lines(drawn, "DFA seed")) == (how == "diverged")

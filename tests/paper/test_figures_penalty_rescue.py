@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import make_facts, make_record, make_snapshot
+from drawn import lines, reach, stated
 from matplotlib.figure import Figure
 from pages import assert_clear, texts
 from penalty_runs import ACCURACY, DEEP, EPOCHS, FLAT, FRESH, GROWN, KINDS, SEEDS, make_run, make_study
-from scipy import stats
 
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.errors import CreditscopeError
@@ -26,26 +26,22 @@ NAMES |= {"bp strong": "BP, λ 0.01", "frozen dfa": "DFA, frozen", "frozen bp": 
 def points(fig: Figure, panel: str, gid: str) -> np.ndarray:
     """Heights of a line; caps of its bars have the same id, and come later."""
     (ax,) = [ax for ax in fig.axes if ax.get_label() == panel]
-    return np.array(next(line for line in ax.lines if line.get_gid() == gid).get_ydata(), dtype=float)
+    return lines(ax, gid)[0][1]
 
 
 def bands(fig: Figure, key: str) -> np.ndarray:
     """Lower and upper ends of a condition's nulls, (measures, 2)."""
     (ax,) = [ax for ax in fig.axes if ax.get_label() == "B"]
-    return np.array(
-        [[p.get_y(), p.get_y() + p.get_height()] for p in ax.patches if p.get_gid() == f"{NAMES[key]} null"]
-    )
+    bars = [patch for patch in ax.patches if patch.get_gid() == f"{NAMES[key]} null"]
+    return np.array([[bar.get_y(), bar.get_y() + bar.get_height()] for bar in bars])
 
 
-def stated(records: list[Record], **how: Any) -> dict[tuple[str, str], Any]:
-    """Statements by quantity and group."""
-    return {(s.quantity, s.group): s for s in describe(records, **how).statements}
+def state(records: list[Record], **how: Any) -> dict[tuple[str, str], Any]:
+    return stated(describe(records, **how))
 
 
 def interval(values: Any) -> tuple[float, float]:
-    """A 95 % t interval, by hand."""
-    reach = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
-    return np.mean(values) - reach, np.mean(values) + reach
+    return np.mean(values) - reach(values), np.mean(values) + reach(values)
 
 
 class TestCourse:
@@ -53,7 +49,7 @@ class TestCourse:
         runs = [make_run("dfa", 1, epochs=(0, 10, 15, 20, EPOCHS)), make_run("dfa", 2), make_run("dfa", 3)]
         low = [make_run("strong", seed, taps={"g_norm": 10.0**-seed}) for seed in SEEDS]
         records = [*runs, *low, *make_study(without=("dfa", "strong"))]
-        fig, found = plot_penalty_rescue(records), stated(records)
+        fig, found = plot_penalty_rescue(records), state(records)
         assert points(fig, "A", "DFA mean") == pytest.approx([10, 100, 1000, 1e4])
         assert points(fig, "g", "DFA, λ 0.01 mean") == pytest.approx([1e-2] * 4)
         assert points(fig, "g", "published floor").tolist() == [PUBLISHED_FLOOR] * 2
@@ -62,15 +58,15 @@ class TestCourse:
 
     def test_when_the_gradient_goes_under_the_floor(self):
         name = "first epoch with median ‖g₄‖ under the floor"
-        found = stated(make_study(strong={"at": {20: {"g_norm": 0.0}, EPOCHS: {"g_norm": 0.0}}}))
+        found = state(make_study(strong={"at": {20: {"g_norm": 0.0}, EPOCHS: {"g_norm": 0.0}}}))
         assert [found[name, NAMES[key]].value for key in ("dfa", "strong")] == ["20 (3 of 3 seeds)"] * 2
-        assert stated(make_study())[name, NAMES["strong"]].value == "never"
+        assert state(make_study())[name, NAMES["strong"]].value == "never"
 
 
 class TestCredit:
     def test_deep_means_at_the_end_or_at_the_last_calm_snapshot(self):
         records = make_study(early={"at": {3: FLAT, 2: {"rho": (0.9, 0.9, 0.1, 0.2, 0.6)}}})
-        fig, found = plot_penalty_rescue(records), stated(records)
+        fig, found = plot_penalty_rescue(records), state(records)
         for key in ("early", "weak", "strong"):
             values = DEEP[key] + np.array([-0.01, 0, 0.01])
             own = found["deep cosine", NAMES[key]].value
@@ -82,7 +78,7 @@ class TestCredit:
 
     def test_every_seed_is_read_at_its_own_epoch(self):
         early = [make_run("early", 1), make_run("early", 2, at={3: FLAT}), make_run("early", 3, at={1: GROWN})]
-        found = stated([*make_study(without=("early",)), *early])
+        found = state([*make_study(without=("early",)), *early])
         assert found["epoch at which it is read", "early DFA"].value == "0 (1 seed), 2 (1 seed), 5 (1 seed)"
         assert found["seeds with alarm until epoch 5", "early DFA"].value == 2
 
@@ -95,13 +91,13 @@ class TestCredit:
             taps = {"fresh_cos": tuple(own.mean(0)), "fresh_sd": tuple(own.std(0, ddof=1))}
             runs.append(make_run("early", seed, at={5: taps}))
         records, deep = [*runs, *make_study(without=("early",))], draws[:, :, 2:].mean(2)
-        reach = 1.96 * np.sqrt(deep.var(axis=1).mean() + deep.mean(1).var(ddof=1))
-        null = stated(records)["deep cosine of fresh feedback", "early DFA"].value
-        assert (null.mean, null.high - null.mean) == (pytest.approx(deep.mean()), pytest.approx(reach, rel=0.02))
+        half = 1.96 * np.sqrt(deep.var(axis=1).mean() + deep.mean(1).var(ddof=1))
+        null = state(records)["deep cosine of fresh feedback", "early DFA"].value
+        assert (null.mean, null.high - null.mean) == (pytest.approx(deep.mean()), pytest.approx(half, rel=0.02))
         assert bands(plot_penalty_rescue(records), "early")[0] == pytest.approx([null.low, null.high])
 
     def test_it_is_told_from_fresh_feedback_by_the_paired_interval(self):
-        found = stated(make_study(strong={"taps": {"fresh_cos": 0.5}}))
+        found = state(make_study(strong={"taps": {"fresh_cos": 0.5}}))
         said = [found["deep cosine over fresh feedback", NAMES[key]] for key in ("early", "weak", "strong")]
         assert [s.verdict for s in said] == ["open", "above 0", "below 0"]
         assert (said[2].value.low, said[2].value.high) == pytest.approx(interval([-0.36, -0.35, -0.34]))
@@ -109,12 +105,12 @@ class TestCredit:
     def test_the_gradient_is_measured_where_it_is_not_a_definition(self):
         records = make_study(early={"at": {5: {"rho_exact": (0, 0, 0.9, 0.8, 0.7)}}})
         assert points(plot_penalty_rescue(records), "B", "BP gradient") == pytest.approx([1.0, 0.8, 1.0])
-        assert stated(records)["deep ρ", "BP gradient"].value.mean == pytest.approx(0.8)
+        assert state(records)["deep ρ", "BP gradient"].value.mean == pytest.approx(0.8)
 
 
 class TestCost:
     def test_accuracies_seeds_and_frozen_blocks(self):
-        fig, found = plot_penalty_rescue(make_study()), stated(make_study())
+        fig, found = plot_penalty_rescue(make_study()), state(make_study())
         for first, second in (("bp", "bp strong"), ("dfa", "strong")):
             assert points(fig, "C", NAMES[first]) == pytest.approx([ACCURACY[first], ACCURACY[second]])
             seeds = [ACCURACY[key] + off for key in (first, second) for off in (-0.002, 0, 0.002)]
@@ -127,7 +123,7 @@ class TestCost:
     def test_differences_are_paired(self):
         values = (0.50, 0.58, 0.55)
         records = [make_run("bp strong", s, accuracy=a) for s, a in zip(SEEDS, values, strict=True)]
-        found = stated([*records, *make_study(without=("bp strong",))])
+        found = state([*records, *make_study(without=("bp strong",))])
         change = found["difference of accuracy, pp", "BP, λ 0.01 less BP"]
         gains = [100 * (a - b) for a, b in zip(values, (0.578, 0.58, 0.582), strict=True)]
         assert (change.value.low, change.value.high) == pytest.approx(interval(gains))
@@ -175,7 +171,7 @@ class TestSelection:
     def test_the_course_is_not_that_of_the_early_record_unless_there_is_no_other(self):
         records = make_study(dfa={"epochs": (0, 5, 10, 15, 20, 25, EPOCHS)})  # seven snapshots, as the early one has
         assert len(points(plot_penalty_rescue(records), "A", "DFA mean")) == 7
-        alone = stated(make_study(without=("dfa",)))
+        alone = state(make_study(without=("dfa",)))
         assert alone["accuracy", "DFA"].value.mean == pytest.approx(ACCURACY["dfa"])
 
     def test_one_credit_norm_and_the_penalties_of_the_study_are_drawn(self):
@@ -183,7 +179,7 @@ class TestSelection:
         extra = [make_run("dfa", s, penalty=0.1) for s in SEEDS]
         records = [*make_study(), *batch, *extra]
         assert describe(records).statements == describe(make_study()).statements
-        other = stated(records, credit_norm="batch")
+        other = state(records, credit_norm="batch")
         assert [other["accuracy", n].value.mean for n in (NAMES["strong"], "BP")] == pytest.approx([0.5, 0.58])
         with pytest.raises(CreditscopeError, match="credit norm none"):
             plot_penalty_rescue(batch)

@@ -15,11 +15,7 @@ from creditscope.paper.published.compare import NumberUnderAll, compare, compare
 from creditscope.paper.published.findings import ask
 from creditscope.paper.published.numbers import DATA, PUBLISHED, Published, make_condition, make_number
 from creditscope.paper.published.page import say_others, say_ours
-from creditscope.paper.published.readings import (
-    NEVER,
-    RunFinder,
-    Values,
-)
+from creditscope.paper.published.readings import NEVER, RunFinder, Values
 from creditscope.paper.studies.graph_depth import graph_depth
 from creditscope.paper.studies.reproduction import SCALES as REPRODUCTION
 from creditscope.registry import STUDIES

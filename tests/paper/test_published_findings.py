@@ -9,7 +9,6 @@ from paper_runs import run_of
 from published_runs import change, everything, is_seed, numbers
 from scipy import stats
 
-from creditscope.paper.published import write_reproduction
 from creditscope.paper.published.findings import (
     Claim,
     change_of_units,
@@ -21,16 +20,10 @@ from creditscope.paper.published.findings import (
     weight_decay,
 )
 from creditscope.paper.published.numbers import CONDITIONS
+from creditscope.paper.published.page import write_reproduction
 from creditscope.paper.published.readings import RunFinder
 from creditscope.paper.studies._recipes import TWENTY_SEEDS
-from creditscope.paper.studies.rescaling import (
-    FACTORS,
-    DerivedRecord,
-    Measured,
-    Source,
-    rescaled_path,
-    write_rescaled,
-)
+from creditscope.paper.studies.rescaling import FACTORS, DerivedRecord, Measured, Source, rescaled_path, write_rescaled
 from creditscope.record import Record
 
 
@@ -137,8 +130,7 @@ class TestClaims:
         assert claim(between, stream).holds is False
 
     @pytest.mark.parametrize(
-        ("start", "end"),
-        [("does not cross", {"g": 1e-6, "h": 1.0}), ("'s stream grows", {"g": 1.0, "h": 0.5})],
+        ("start", "end"), [("does not cross", {"g": 1e-6, "h": 1.0}), ("'s stream grows", {"g": 1.0, "h": 0.5})]
     )
     def test_without_a_terminal_norm(self, start, end):
         words = f"ResMLP without a terminal norm: DFA{start if start[0] == chr(39) else ' ' + start}"

@@ -11,11 +11,9 @@ from paper_runs import run_of
 from published_runs import change, entry, everything, is_seed, numbers
 from scipy import stats
 
-from creditscope.paper.early import find_early
-from creditscope.paper.published import write_reproduction
 from creditscope.paper.published.compare import compare_settings, tally
 from creditscope.paper.published.numbers import DATA, PUBLISHED, SETTINGS
-from creditscope.paper.published.page import render_page
+from creditscope.paper.published.page import render_page, write_reproduction
 from creditscope.paper.published.readings import (
     NEVER,
     RunFinder,
@@ -28,6 +26,7 @@ from creditscope.paper.published.readings import (
     pair_accepts,
     under_floor,
 )
+from creditscope.paper.studies.penalty_rescue import find_early
 from creditscope.record import Record
 from creditscope.registry import STUDIES
 

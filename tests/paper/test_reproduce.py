@@ -13,8 +13,7 @@ import creditscope
 from creditscope.errors import UnfinishedError
 from creditscope.paper.commands import figure
 from creditscope.paper.commands.reproduce import Gallery, _Clock, sum_up, worker_seconds
-from creditscope.paper.studies import Study, find_wanted, resolve_study
-from creditscope.paper.studies._study import drop_served, plan_union
+from creditscope.paper.studies import Study, drop_served, find_wanted, plan_union, resolve_study
 from creditscope.record import load_records
 from creditscope.train.plan import plan_run
 

@@ -16,17 +16,21 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 SEEDS = (42, 123, 456)
-PAIRS = {
-    "snapshot_evolution_v2/snapshot_evolution_s{}.json": ((42,), "hidden_norms", "bp_grad_norms_per_sample_med"),
-    "snapshot_no_outln_v1/snapshot_noLN_s{}.json": (SEEDS, "hidden_norms", "bp_grad_norms_per_sample_med"),
-    "snapshot_vit_v1/snapshot_vit_s{}.json": (SEEDS, "hidden_norms_cls", "bp_grad_per_sample_l2_med"),
-    "snapshot_synth_v1/snapshot_synth_a1.0_L4_s{}.json": ((42,), "hidden_norms", "bp_grad_per_sample_l2_med"),
+RESMLP = ("hidden_norms", "bp_grad_norms_per_sample_med")
+STUDENT, VIT = ((f"hidden_norms{end}", "bp_grad_per_sample_l2_med") for end in ("", "_cls"))
+TRAJECTORIES: dict[str, tuple] = {
+    "snapshot_evolution_v2": (["snapshot_evolution_s42.json"], *RESMLP, True),
+    "snapshot_no_outln_v1": (
+        [*(f"snapshot_noLN_s{seed}.json" for seed in SEEDS), "snapshot_fa_canonical_noln_s42.json"],
+        *(*RESMLP, False),
+    ),
+    "snapshot_vit_v1": (
+        [*(f"snapshot_vit_s{seed}.json" for seed in SEEDS), "snapshot_fa_canonical_s42.json"],
+        *(*VIT, True),
+    ),
+    "snapshot_synth_v1": (["snapshot_synth_a1.0_L4_s42.json", "snapshot_fa_canonical_s42.json"], *STUDENT, False),
 }
-FA_FILES = {
-    "snapshot_no_outln_v1/snapshot_fa_canonical_noln_s42.json": ("hidden_norms", "bp_grad_norms_per_sample_med"),
-    "snapshot_vit_v1/snapshot_fa_canonical_s42.json": ("hidden_norms_cls", "bp_grad_per_sample_l2_med"),
-    "snapshot_synth_v1/snapshot_fa_canonical_s42.json": ("hidden_norms", "bp_grad_per_sample_l2_med"),
-}
+"""Files of each folder, the keys of states and gradients, and whether DFA's stream explodes."""
 PENALISED = "dfa_residual_penalty/dfa_pen_lam0.01_s42.json"
 LAYERS = "diag_section23/diag_data_v2.json"
 SCHEMAS = ROOT / "src/creditscope/paper/exports/schemas"
@@ -77,38 +81,25 @@ class TestOtherPeoplesScripts:
     def read(self, path: Path) -> dict:
         return json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
 
-    def check_log(self, log: list[dict], hidden: str, gradient: str) -> list[int]:
-        """Every entry has the keys and finite numbers; the epochs."""
-        for entry in log:
-            assert len(entry[hidden]) == len(entry[gradient]) == BLOCKS + 1
-            assert all(math.isfinite(x) and x > 0 for x in [*entry[hidden], *entry[gradient]])
-            assert 0 <= entry["acc_eval"] <= 1
-        epochs = [entry["epoch"] for entry in log]
-        assert epochs[0] == 0
-        assert all(a < b for a, b in pairwise(epochs))
-        return epochs
-
-    @pytest.mark.parametrize("pattern", PAIRS)
-    def test_trajectories_of_bp_and_dfa(self, results, pattern):
-        seeds, hidden, gradient = PAIRS[pattern]
-        epochs, found = [], {"bp_log": [], "dfa_log": []}
-        for seed in seeds:
-            content = self.read(results / pattern.format(seed))
-            for name, ends in found.items():
-                epochs.append(self.check_log(content[name], hidden, gradient))
-                ends.append(content[name][-1])
-            assert all(-1 <= entry["gamma_dfa"] <= 1 for entry in content["dfa_log"])
-        assert all(own == epochs[0] for own in epochs)
-        bp, dfa = (median(end[hidden][-1] for end in ends) for ends in found.values())
-        assert (dfa > 1e3 * bp) is ("evolution" in pattern or "vit" in pattern)  # a terminal norm lets the stream go
-        assert all(end[gradient][2] > 0 for ends in found.values() for end in ends)
-
-    @pytest.mark.parametrize("path", FA_FILES)
-    def test_trajectories_of_fa(self, results, path):
-        content = self.read(results / path)
-        epochs = self.check_log(content["fa_log"], *FA_FILES[path])
-        pair = next(pattern for pattern in PAIRS if pattern.split("/")[0] == path.split("/")[0])
-        assert epochs == [entry["epoch"] for entry in self.read(results / pair.format(42))["bp_log"]]
+    @pytest.mark.parametrize("folder", TRAJECTORIES)
+    def test_trajectories(self, results, folder):
+        """Every entry has the keys and finite numbers, all logs the same epochs; a terminal norm lets the stream go."""
+        files, hidden, gradient, explodes = TRAJECTORIES[folder]
+        epochs, ends = set(), {"bp_log": [], "dfa_log": [], "fa_log": []}
+        for file in files:
+            content = self.read(results / folder / file)
+            for name in ("fa_log",) if "fa_canonical" in file else ("bp_log", "dfa_log"):
+                for entry in content[name]:
+                    assert len(entry[hidden]) == len(entry[gradient]) == BLOCKS + 1
+                    assert all(math.isfinite(x) and x > 0 for x in [*entry[hidden], *entry[gradient]])
+                    assert 0 <= entry["acc_eval"] <= 1
+                    assert name != "dfa_log" or -1 <= entry["gamma_dfa"] <= 1
+                epochs.add(tuple(entry["epoch"] for entry in content[name]))
+                ends[name].append(content[name][-1][hidden][-1])
+        (shared,) = epochs
+        assert shared[0] == 0
+        assert all(a < b for a, b in pairwise(shared))
+        assert (median(ends["dfa_log"]) > 1e3 * median(ends["bp_log"])) is explodes
 
     def test_the_penalised_run(self, results):
         content = self.read(results / PENALISED)

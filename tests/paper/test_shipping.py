@@ -12,13 +12,7 @@ from builders import make_record, make_snapshot, make_wanted, write_record
 
 from creditscope.errors import CreditscopeError
 from creditscope.paper.commands.figure import drawable
-from creditscope.paper.studies import (
-    collect,
-    resolve_study,
-    scale_on_record,
-    studies_at,
-    study_on_record,
-)
+from creditscope.paper.studies import collect, resolve_study, scale_on_record, studies_at
 from creditscope.paper.studies.audit_hero import audit_hero
 from creditscope.paper.studies.bp_bottleneck import bp_bottleneck
 from creditscope.paper.studies.demo import demo
@@ -60,13 +54,23 @@ def write_measured(root: Path, records: list[Record], *, weights: str = "") -> N
         write_rescaled(rescaled_path(root, record), [source, *lines])
 
 
+@pytest.fixture
+def pack(call, tmp_path):
+    """Pack the records at a scale into shipped/."""
+
+    def run(scale: str, *words: str) -> tuple[int, str, str]:
+        return call("pack", "--records", tmp_path / "records", "--out", tmp_path / "shipped", "--scale", scale, *words)
+
+    return run
+
+
 class TestPack:
-    def test_each_run_once_and_runs_of_no_study_left_out(self, call, tmp_path):
+    def test_each_run_once_and_runs_of_no_study_left_out(self, pack, tmp_path):
         hero, norm = audit_hero("test"), normalisation("test")
         for study in (hero, norm, bp_bottleneck("test")):
             write_study(tmp_path / "records", study)
         own = write_record(tmp_path / "records", make_record(seed=77))
-        code, out, _ = call("pack", "--records", tmp_path / "records", "--out", tmp_path / "shipped", "--scale", "test")
+        code, out, _ = pack("test")
         bundles = sorted(path.name for path in (tmp_path / "shipped").iterdir())
         names = ("audit_hero", "baselines", "bp_bottleneck", "normalisation")
         assert (code, bundles) == (0, [f"{name}.jsonl.xz" for name in names])
@@ -78,10 +82,10 @@ class TestPack:
         size = sum(path.stat().st_size for path in (tmp_path / "shipped").iterdir())
         assert [word in out for word in (f": {own.name}\n", f"{len(names)} runs, {size:,} bytes")] == [True, True]
 
-    def test_a_run_that_two_studies_want_is_in_the_first(self, call, tmp_path):
+    def test_a_run_that_two_studies_want_is_in_the_first(self, pack, tmp_path):
         """`snapshot_resmlp` wants BP and DFA of `audit_hero`."""
         write_study(tmp_path / "records", resolve_study("snapshot_resmlp", "test"))
-        call("pack", "--records", tmp_path / "records", "--out", tmp_path / "shipped", "--scale", "test")
+        pack("test")
         first = load_records(tmp_path / "shipped" / "audit_hero.jsonl.xz")
         assert {r.spec.net_options["terminal_norm"] for r in first if r.spec} == {True}
         assert len(first) == 4
@@ -89,10 +93,10 @@ class TestPack:
         assert len(collect(study, tmp_path / "shipped", train=False, problems=problems)) == len(study.runs)
         assert problems == []
 
-    def test_what_was_measured_on_runs_comes_along_without_their_weights(self, call, tmp_path):
+    def test_what_was_measured_on_runs_comes_along_without_their_weights(self, pack, tmp_path):
         records = write_study(tmp_path / "records", rescaling("test"))
         write_measured(tmp_path / "records", records)
-        call("pack", "--records", tmp_path / "records", "--out", tmp_path / "shipped", "--scale", "test")
+        pack("test")
         problems: list[str] = []
         found = collect(rescaling("test"), tmp_path / "shipped", train=False, problems=problems)
         derived = [r for r in found if isinstance(r, DerivedRecord)]
@@ -100,88 +104,77 @@ class TestPack:
         assert derived[1].last.loss == 3.33333
         assert list(tmp_path.glob("shipped/**/*.safetensors")) == []
 
-    def test_what_was_measured_on_other_weights_does_not(self, call, tmp_path):
+    def test_what_was_measured_on_other_weights_does_not(self, pack, tmp_path):
         records = write_study(tmp_path / "records", rescaling("test"))
         write_measured(tmp_path / "records", records, weights="0" * 16)
         for record in records:
             (tmp_path / "records" / record.name / "weights.safetensors").write_bytes(b"others")
-        call("pack", "--records", tmp_path / "records", "--out", tmp_path / "shipped", "--scale", "test")
+        pack("test")
         assert not (tmp_path / "shipped" / "rescaling").exists()
 
-    def test_nothing_to_pack_is_an_error(self, call, tmp_path):
+    def test_nothing_to_pack_is_an_error(self, pack, tmp_path):
         write_record(tmp_path / "records", make_record())
-        code, _, err = call("pack", "--records", tmp_path / "records", "--out", tmp_path / "shipped")
+        code, _, err = pack("paper")
         assert (code, "scale 'paper'" in err, (tmp_path / "shipped").exists()) == (2, True, False)
 
 
 class TestPackAgain:
     """Into a folder that holds bundles."""
 
-    def pack(self, call, tmp_path, *words):
-        return call("pack", "--records", tmp_path / "records", "--out", tmp_path / "out", "--scale", "test", *words)
-
-    def test_runs_of_every_study_are_counted(self, call, tmp_path):
+    def test_runs_of_every_study_are_counted(self, pack, tmp_path):
         study = audit_hero("test")
         write_study(tmp_path / "records", replace(study, runs=study.runs[:1]))
-        _, out, _ = self.pack(call, tmp_path)
+        _, out, _ = pack("test")
         assert [word in out for word in ("audit_hero: 1 of 6", "rescaling: 0 of 6", "xz (1 run, ")] == [True] * 3
 
-    def test_a_partial_bundle_does_not_replace_a_whole_one(self, call, tmp_path):
+    def test_a_partial_bundle_does_not_replace_a_whole_one(self, pack, tmp_path):
         write_study(tmp_path / "records", audit_hero("test"))
         write_study(tmp_path / "records", rescaling("test"))
-        self.pack(call, tmp_path)
-        before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+        pack("test")
+        before = {path.name: path.read_bytes() for path in (tmp_path / "shipped").iterdir()}
         (tmp_path / "records").rename(tmp_path / "whole")
         study = audit_hero("test")
         write_study(tmp_path / "records", replace(study, runs=study.runs[:2]))
         write_study(tmp_path / "records", rescaling("test"))
-        code, _, err = self.pack(call, tmp_path)
+        code, _, err = pack("test")
         assert (code, "4 of audit_hero.jsonl.xz" in err, "--replace" in err) == (2, True, True)
-        assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
-        code, out, _ = self.pack(call, tmp_path, "--replace")
+        assert {path.name: path.read_bytes() for path in (tmp_path / "shipped").iterdir()} == before
+        code, out, _ = pack("test", "--replace")
         assert (code, "audit_hero: 2 of 6" in out) == (0, True)
-        assert len(load_records(tmp_path / "out" / "audit_hero.jsonl.xz")) == 2
+        assert len(load_records(tmp_path / "shipped" / "audit_hero.jsonl.xz")) == 2
 
-    def test_the_same_or_more_runs_need_no_flag(self, call, tmp_path):
+    def test_the_same_or_more_runs_need_no_flag(self, pack, tmp_path):
         study = audit_hero("test")
         write_study(tmp_path / "records", replace(study, runs=study.runs[:2]))
-        assert [self.pack(call, tmp_path)[0] for _ in range(2)] == [0, 0]
+        assert [pack("test")[0] for _ in range(2)] == [0, 0]
         write_study(tmp_path / "records", study)
-        assert self.pack(call, tmp_path)[0] == 0
-        assert len(load_records(tmp_path / "out")) == 6
+        assert pack("test")[0] == 0
+        assert len(load_records(tmp_path / "shipped")) == 6
 
-    def test_a_run_that_moves_to_another_bundle_is_not_lost_and_the_old_one_is_named(self, call, tmp_path):
+    def test_a_run_that_moves_to_another_bundle_is_not_lost_and_the_old_one_is_named(self, pack, tmp_path):
         """`snapshot_resmlp` wants two rules of `audit_hero`, whose bundle comes first."""
         records = write_study(tmp_path / "records", audit_hero("test"))
         shared = [r for r in records if r.spec and r.spec.rule in ("bp", "dfa")]
-        write_bundle(shared, tmp_path / "out" / "snapshot_resmlp.jsonl.xz")
-        code, out, _ = self.pack(call, tmp_path)
+        write_bundle(shared, tmp_path / "shipped" / "snapshot_resmlp.jsonl.xz")
+        code, out, _ = pack("test")
         assert (code, bool(re.search(r"^stale: .*snapshot_resmlp.jsonl.xz \(4 runs\)", out, re.M))) == (0, True)
 
-    def test_a_bundle_that_cannot_be_read_is_not_replaced(self, call, tmp_path):
+    def test_a_bundle_that_cannot_be_read_is_not_replaced(self, pack, tmp_path):
         write_study(tmp_path / "records", audit_hero("test"))
-        (tmp_path / "out").mkdir()
-        (tmp_path / "out" / "audit_hero.jsonl.xz").write_bytes(b"nothing")
-        code, _, err = self.pack(call, tmp_path)
+        (tmp_path / "shipped").mkdir()
+        (tmp_path / "shipped" / "audit_hero.jsonl.xz").write_bytes(b"nothing")
+        code, _, err = pack("test")
         assert (code, "audit_hero.jsonl.xz" in err) == (2, True)
-        assert self.pack(call, tmp_path, "--replace")[0] == 0
+        assert pack("test", "--replace")[0] == 0
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ("figure", "audit_hero", "--no-train"),
-        ("figure", "all", "--no-train"),
-        ("reproduction",),
-        ("export",),
-        ("pack",),
-    ],
-    ids=" ".join,
+    "words", ["figure audit_hero --no-train", "figure all --no-train", "reproduction", "export", "pack"]
 )
 def test_a_damaged_bundle_is_named_where_nothing_is_found(call, tmp_path, words):
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "audit_hero.jsonl.xz").write_bytes(b"nothing")
-    code, _, err = call(*words, "--records", tmp_path / "records", "--out", tmp_path / "out")
+    code, _, err = call(*words.split(), "--records", tmp_path / "records", "--out", tmp_path / "out")
     assert (code, len(re.findall(r"Bundle .*audit_hero.jsonl.xz cannot be read", err))) == (2, 1)
     assert not (tmp_path / "out").exists()
 
@@ -201,10 +194,8 @@ class TestScales:
 
     def test_the_largest_scale_on_record(self):
         paper, small = (make_wanted(audit_hero(scale).runs[0]) for scale in ("paper", "demo"))
-        assert study_on_record("audit_hero", [small, paper]) == audit_hero("paper")
-        assert study_on_record("audit_hero", [small]) == audit_hero("demo")
-        assert study_on_record("audit_hero", []) == audit_hero()
         assert scale_on_record("audit_hero", [small, paper]) == ("paper", True)
+        assert scale_on_record("audit_hero", [small]) == ("demo", True)
         assert scale_on_record("audit_hero", []) == ("demo", False)
         assert scale_on_record("demo", []) == ("", False)
 
@@ -212,16 +203,17 @@ class TestScales:
 class TestScaleOfFigures:
     """Without --scale and with training allowed."""
 
-    def test_shipped_records_are_drawn_and_nothing_is_trained(self, call, tmp_path):
+    @pytest.fixture(autouse=True)
+    def shipped(self, tmp_path):
         records = [make_wanted(wanted) for wanted in audit_hero("paper").runs]
         write_bundle(records, tmp_path / "records" / "audit_hero.jsonl.xz")
+
+    def test_shipped_records_are_drawn_and_nothing_is_trained(self, call, tmp_path):
         code, out, _ = call("figure", "audit_hero", "--records", tmp_path / "records", "--out", tmp_path / "out")
         assert (code, bool(re.search(r"^scale paper .*: audit_hero$", out, re.M))) == (0, True)
         assert [path.name for path in (tmp_path / "records").iterdir()] == ["audit_hero.jsonl.xz"]
 
     def test_of_all_studies_each_has_its_own(self, call, tmp_path):
-        records = [make_wanted(wanted) for wanted in audit_hero("paper").runs]
-        write_bundle(records, tmp_path / "records" / "audit_hero.jsonl.xz")
         code, out, _ = call("figure", "all", "--records", tmp_path / "records", "--out", tmp_path / "out")
         assert (code, "audit_hero: 60 of 60" in out) == (0, True)
         assert re.search(r"^scale paper .*: audit_hero, rescaling, snapshot_resmlp$", out, re.M)
@@ -248,12 +240,12 @@ class TestFigureAll:
         assert [word in out for word in said] == [True] * 4
         assert {line.partition(":")[0] for line in out.splitlines() if line[0] != " "} == {*drawable(), "note"}
 
-    def test_shipped_records_give_the_same_figure_at_their_own_scale(self, call, tmp_path):
+    def test_shipped_records_give_the_same_figure_at_their_own_scale(self, call, pack, tmp_path):
         """Every number has few digits here, so that rounding changes none: the files are equal."""
         for wanted in audit_hero("paper", seeds=(42, 1)).runs:
             write_record(tmp_path / "records", make_wanted(wanted))
         write_study(tmp_path / "records", audit_hero("demo"))  # a smaller scale beside it
-        call("pack", "--records", tmp_path / "records", "--out", tmp_path / "shipped")
+        pack("paper")
         drawn = []
         for root in ("records", "shipped"):
             words = ("--records", tmp_path / root, "--out", tmp_path / f"{root} drawn", "--no-train")

@@ -8,9 +8,8 @@ from builders import QUICK, make_record, make_snapshot, write_record
 
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.options import declared_options
-from creditscope.paper.studies import Study, collect, find_missing, find_wanted, studies_at
+from creditscope.paper.studies import DEFAULTS, Study, collect, find_missing, find_wanted, fits, studies_at
 from creditscope.paper.studies._recipes import TEN_SEEDS
-from creditscope.paper.studies._study import DEFAULTS, fits
 from creditscope.paper.studies.baselines import JUDGED, baselines
 from creditscope.paper.studies.conventions import conventions
 from creditscope.paper.studies.depth_scan import depth_scan
@@ -192,7 +191,7 @@ class TestBaselines:
         frozen = {setting_of(w, *self.MEASURING, "penalty") for w in baselines(scale).runs}
         by_bp = {setting_of(w, *self.OF_RULE) for w in baselines(scale).runs if w["rule"] == "bp"}
         asked = 0
-        for wanted in (w for study in JUDGED for w in study(scale).runs if not w.get("frozen")):
+        for wanted in (w for name in JUDGED for w in STUDIES.get(name)(scale).runs if not w.get("frozen")):
             shallow = wanted["net"] == "gcn" and wanted["net_options"]["depth"] == 2
             other = wanted.get("train_last", -1) >= 0 or wanted.get("targets", "true") != "true"
             few = wanted["rule"] in ("bp", "fa") or wanted["seed"] in TEN_SEEDS

@@ -75,15 +75,9 @@ class TestOverview:
 
     def test_several_settings_are_named(self):
         records = [make_record(rule="bp", task=task) for task in ("mnist1d", "digits")]
-        with pytest.raises(
-            CreditscopeError, match=r"but got 2 settings: 'mnist1d · .*', 'digits · .*'\. Select"
-        ) as error:
+        said = r"Expected records of one task, net and recipe.*got 2 settings: 'mnist1d · .*', 'digits · .*'\. Select"
+        with pytest.raises(CreditscopeError, match=said):
             plots.overview(records)
-        assert "Expected records of one task, net and recipe" in str(error.value)
-
-    def test_no_records_are_refused(self):
-        with pytest.raises(CreditscopeError, match="Expected at least one finished record to draw, but got none"):
-            plots.overview([])
 
     def test_all_diverged_still_has_verdicts(self):
         fig = plots.overview([make_record(seed=s, diverged=1) for s in (1, 2)])

@@ -18,12 +18,8 @@ class TestPair:
         np.testing.assert_allclose(line(ax, "DFA mean")[:, 0], expected.mean(axis=1))
 
     def test_frozen_runs_and_rungs_are_no_dots(self, runs):
-        assert {x.get_gid() for x in plots.pair(runs).lines if " " in str(x.get_gid())} == {
-            "BP seeds",
-            "BP mean",
-            "DFA seeds",
-            "DFA mean",
-        }
+        drawn = {x.get_gid() for x in plots.pair(runs).lines if " " in str(x.get_gid())}
+        assert drawn == {f"{rule} {what}" for rule in ("BP", "DFA") for what in ("seeds", "mean")}
 
     def test_the_best_constant_guess_comes_before_chance(self, runs):
         facts = runs.records[0].facts
@@ -38,16 +34,6 @@ class TestPair:
         assert key is not None
         assert [text.get_text() for text in key.get_texts()] == ["DFA", "FA"]
         assert plots.pair(records, labels=False).get_legend() is None
-
-    def test_a_watched_model_is_drawn(self, scope):
-        taken = scope.snapshots[-1]
-        np.testing.assert_allclose(
-            line(plots.pair(scope), "DFA, measured only seeds")[:, 0], [taken.gamma, taken.accuracy]
-        )
-
-    def test_what_nobody_measured_is_refused(self):
-        with pytest.raises(CreditscopeError, match=r"Expected records with values of accuracy, but got none"):
-            plots.pair([make_record(accuracy=None)])
 
 
 class TestOverEpochs:
@@ -66,17 +52,10 @@ class TestOverEpochs:
         assert (ax.get_yscale(), ax.get_ylabel().endswith("tap 1 (blocks.0)")) == ("log", True)
 
     def test_the_mean_is_at_epochs_that_all_seeds_have(self):
-        facts = make_facts()
-        epochs = {1: (0, 1, 2), 2: (0, 2), 3: (0, 1)}
-        records = [
-            make_record(
-                seed=seed,
-                epochs=2,
-                snapshots=[make_snapshot(facts, epoch=e, accuracy=0.1 * seed + e / 100) for e in taken],
-                diverged=2 if seed == 3 else None,
-            )
-            for seed, taken in epochs.items()
-        ]
+        facts, records = make_facts(), []
+        for seed, epochs in {1: (0, 1, 2), 2: (0, 2), 3: (0, 1)}.items():
+            taken = [make_snapshot(facts, epoch=e, accuracy=0.1 * seed + e / 100) for e in epochs]
+            records.append(make_record(seed=seed, epochs=2, snapshots=taken, diverged=2 if seed == 3 else None))
         ax = plots.over_epochs(records)
         np.testing.assert_allclose(line(ax, "DFA mean"), [[0, 2], [0.15, 0.17]])
         assert len(lines(ax, "DFA seed")) == 3
@@ -113,9 +92,8 @@ class TestLadder:
                 k = 0 if record.spec.frozen else 2 if record.spec.train_last == -1 else record.spec.train_last
                 expected.setdefault(k, []).append(record.last.accuracy)
         assert sorted(expected) == [0, 1, 2]
-        np.testing.assert_allclose(
-            line(ax, "DFA filled"), [[0, 1, 2], [np.mean(expected[k]) for k in range(3)]], rtol=1e-9
-        )
+        means = [np.mean(expected[k]) for k in range(3)]
+        np.testing.assert_allclose(line(ax, "DFA filled"), [[0, 1, 2], means], rtol=1e-9)
         assert sorted(words(ax)) == ["BP", "DFA"]
 
     def test_without_rungs_it_is_refused(self):
@@ -130,8 +108,3 @@ class TestVerdicts:
         for row, method in enumerate(found.methods):
             name, word, codes = said[3 * row : 3 * row + 3]
             assert (name, f"{word} {codes}".strip()) == (method.method, str(method.verdict))
-
-    def test_words_have_colours(self, runs):
-        texts = {text.get_text(): text.get_color() for text in plots.verdicts(runs).texts}
-        colours = {audited.verdict.word for audited in audit(runs).methods}
-        assert all(texts[word] != texts["BP"] for word in colours)

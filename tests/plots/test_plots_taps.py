@@ -11,6 +11,8 @@ from scipy import stats
 from creditscope import plots
 from creditscope.errors import CreditscopeError
 
+RECORDED = ("credit", "sizes", "pair", "over_epochs", "ladder", "verdicts", "overview")
+
 
 def per_tap(records, name):
     return np.array([getattr(r.last.taps, name) for r in records], dtype=float)
@@ -106,32 +108,28 @@ class TestSizes:
         ax = plots.sizes([make_record(taps={"g_norm": (1.0, 1.0, 0.0, 0.0, 1.0)})])
         assert "values of 0 or less, not drawn: 2" in note(ax)
 
-    def test_a_watched_model_is_drawn(self, scope):
-        ax = plots.sizes(scope.records, "h_norm")
-        np.testing.assert_allclose(heights(ax, "DFA, measured only"), scope.snapshots[-1].taps.h_norm)
-
     def test_a_single_run_has_no_bars(self):
         ax = plots.sizes([make_record()])
         assert np.ptp([ends[:, 1] for ends in ax.containers[0].lines[2][0].get_segments()], axis=1).max() == 0
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("draw", [plots.credit, plots.sizes, plots.pair, plots.over_epochs, plots.ladder])
+    @pytest.mark.parametrize("draw", [getattr(plots, name) for name in RECORDED])
     def test_no_records(self, draw):
         with pytest.raises(CreditscopeError, match=r"Expected at least one finished record to draw, but got none\. Tr"):
             draw([])
 
-    def test_other_things(self):
-        with pytest.raises(CreditscopeError, match="Expected records, runs or a scope to draw, but got str"):
-            plots.credit("out/records")
-
-    def test_frozen_runs_only(self):
-        with pytest.raises(CreditscopeError, match="Expected a run whose blocks are all trained, but got frozen"):
-            plots.credit([make_record(frozen=True)])
-
-    def test_runs_that_did_not_finish(self):
-        with pytest.raises(CreditscopeError, match="but got none among 1 that did not finish"):
-            plots.credit([make_record(status="running")])
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ("out/records", "Expected records, runs or a scope to draw, but got str"),
+            ([make_record(frozen=True)], "Expected a run whose blocks are all trained, but got frozen"),
+            ([make_record(status="running")], "but got none among 1 that did not finish"),
+        ],
+    )
+    def test_what_is_no_usable_record(self, given, said):
+        with pytest.raises(CreditscopeError, match=said):
+            plots.credit(given)
 
     @pytest.mark.parametrize(("draw", "quantity"), [(plots.credit, "rho"), (plots.sizes, "head_taps.g_noise")])
     def test_what_nobody_measured(self, draw, quantity):

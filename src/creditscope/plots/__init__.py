@@ -11,14 +11,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from creditscope.plots._caption import Caption, Statement
-    from creditscope.plots._credit import credit
-    from creditscope.plots._epochs import over_epochs
     from creditscope.plots._forest import Estimate, forest
-    from creditscope.plots._ladder import ladder
-    from creditscope.plots._overview import overview
-    from creditscope.plots._pair import pair
-    from creditscope.plots._sizes import sizes
-    from creditscope.plots._verdicts import verdicts
+    from creditscope.plots._overview import overview, verdicts
+    from creditscope.plots._runs import ladder, over_epochs, pair
+    from creditscope.plots._taps import credit, sizes
 
 __all__ = [
     "Caption",
@@ -36,17 +32,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Caption": "_caption",
-    "Estimate": "_forest",
-    "Statement": "_caption",
-    "credit": "_credit",
-    "forest": "_forest",
-    "ladder": "_ladder",
-    "over_epochs": "_epochs",
-    "overview": "_overview",
-    "pair": "_pair",
-    "sizes": "_sizes",
-    "verdicts": "_verdicts",
+    "_caption": ("Caption", "Statement"),
+    "_forest": ("Estimate", "forest"),
+    "_overview": ("overview", "verdicts"),
+    "_runs": ("ladder", "over_epochs", "pair"),
+    "_taps": ("credit", "sizes"),
 }
 
 
@@ -55,9 +45,10 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'creditscope.plots' has no attribute {name!r}")
-    return getattr(import_module(f"creditscope.plots.{_HOMES[name]}"), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"creditscope.plots.{home}"), name)
+    raise AttributeError(f"module 'creditscope.plots' has no attribute {name!r}")
 
 
 def save_figure(fig: "Figure | Axes", folder: str | Path, name: str, *, caption: "Caption | None" = None) -> list[Path]:

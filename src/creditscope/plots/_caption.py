@@ -1,7 +1,7 @@
 """What a figure states, as data, and its one writer each for text, Markdown, TeX and tables."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,16 +10,8 @@ from creditscope.auditing.stats import Interval, geometric_interval, t_interval
 from creditscope.text import DASH, number
 
 SIGNS = {"±": r"\pm", "×": r"\times", "÷": r"\div", "−": "-", "·": r"\cdot ", "‖": r"\|", "√": r"\surd ", "→": r"\to "}
-SIGNS |= {
-    "Γ": r"\Gamma",
-    "Δ": r"\Delta",
-    "λ": r"\lambda",
-    "ρ": r"\rho",
-    "δ": r"\delta",
-    "α": r"\alpha",
-    "∂": r"\partial ",
-}
-SIGNS |= {"≥": r"\geq", "≤": r"\leq", "Â": r"\hat{A}", "ᵀ": r"^\top", "ₗ": "_l", "₋": "_{-}"}
+SIGNS |= {"Γ": r"\Gamma", "Δ": r"\Delta", "λ": r"\lambda", "ρ": r"\rho", "δ": r"\delta", "α": r"\alpha"}
+SIGNS |= {"∂": r"\partial ", "≥": r"\geq", "≤": r"\leq", "Â": r"\hat{A}", "ᵀ": r"^\top", "ₗ": "_l", "₋": "_{-}"}
 SIGNS |= {sign: f"_{digit}" for digit, sign in enumerate("₀₁₂₃₄₅₆₇₈₉")}
 SIGNS |= {sign: f"^{digit}" for digit, sign in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")} | {"⁻": "^-"}
 """What TeX writes in its mathematics."""
@@ -35,8 +27,6 @@ TEX = str.maketrans(
         "\u00a0": "~",
     }
 )
-
-
 NIL = 1e-9
 """A spread below this share of the mean is what rounding leaves of equal values."""
 FEW = 16
@@ -73,22 +63,19 @@ class Statement:
     @property
     def text(self) -> str:
         """The number and how far its interval reaches."""
-        if isinstance(self.value, Interval):
-            found = self.value
+        found = self.value
+        if isinstance(found, Interval):
             if found.low is not None and found.high is not None and found.high - found.low < NIL * abs(found.mean):
                 return f"{number(found.mean, self.form)} ± 0"
-            return found.text(self.form).removesuffix(f" (n = {self.value.n})")
-        return (
-            DASH if self.value is None else self.value if isinstance(self.value, str) else number(self.value, self.form)
-        )
+            return found.text(self.form).removesuffix(f" (n = {found.n})")
+        return DASH if found is None else found if isinstance(found, str) else number(found, self.form)
 
     @property
     def n(self) -> str:
         """How many seeds, where it is an interval."""
         if not isinstance(self.value, Interval):
             return ""
-        usual = next(f.default for f in fields(Interval) if f.name == "over")
-        return str(self.value.n) + ("" if self.value.over == usual else f" (over {self.value.over})")
+        return str(self.value.n) + ("" if self.value.over == Interval.over else f" (over {self.value.over})")
 
 
 @dataclass(frozen=True)
@@ -161,8 +148,7 @@ class Caption:
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write NAME.md and NAME.tex."""
-        texts = {"md": self.markdown(name), "tex": self.tex(name)}
-        paths = [folder / f"{name}.{ending}" for ending in texts]
-        for path, text in zip(paths, texts.values(), strict=True):
+        texts = {folder / f"{name}.md": self.markdown(name), folder / f"{name}.tex": self.tex(name)}
+        for path, text in texts.items():
             path.write_text(text, encoding="utf-8")
-        return paths
+        return list(texts)

@@ -8,8 +8,7 @@ from matplotlib.axes import Axes
 
 from creditscope.auditing.stats import geometric_interval, t_interval
 from creditscope.errors import CreditscopeError
-from creditscope.plots._labels import write_note
-from creditscope.plots._panel import SIZE, new_axes
+from creditscope.plots._panel import SIZE, new_axes, write_note
 from creditscope.plots._style import BAND, GREY, INK, SMALL, text_width
 from creditscope.text import count, span
 
@@ -73,7 +72,7 @@ def forest(estimates: Sequence[Estimate], *, log: bool = False, ax: Axes | None 
                 ax.axhline(y - 0.5, color=BAND, lw=0.5, zorder=0)
             for i, one in enumerate(own):
                 _draw(ax, one, y + (i - (len(own) - 1) / 2) / (len(own) + 1), log=log, labels=labels)
-        counts = [len(one.known(log=log)) for one in estimates if one.known(log=log).size]
+        counts = [size for one in estimates if (size := one.known(log=log).size)]
         seeds = f"{span(min(counts), max(counts))} seeds" if counts and max(counts) > 1 else "one seed"
         lost = sum(len(one.values) for one in estimates) - sum(counts)
         why = "not numbers above 0" if log else "not numbers"

@@ -13,14 +13,12 @@ from creditscope.plots._quantities import of_taps
 from creditscope.plots._style import text_width
 from creditscope.record import Facts, Record
 from creditscope.rule_styles import Look, rule_looks
-from creditscope.text import first_few, span
+from creditscope.text import span
 
 DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 """Of the methods of one rule, the one with the shortest name first."""
 SHADES = (0.0, -0.45, 0.4, -0.22, 0.2)
 """How much black (below 0) or white is mixed into the rule's colour, likewise."""
-NAMED = 4
-"""Settings that an error names, at most."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +31,10 @@ class Line:
 
     @property
     def facts(self) -> Facts:
-        """Of its runs."""
         return self.method.facts
 
     @property
     def whole(self) -> list[Record]:
-        """Its runs that did not diverge."""
         return self.method.whole
 
     def per_tap(self, quantity: str) -> np.ndarray:
@@ -87,19 +83,6 @@ def lines_of(source: Any) -> list[Line]:
         place, look = rivals.index(name), looks[rule]
         colour = _shade(look.colour, SHADES[place % len(SHADES)])
         lines.append(Line(method, replace(look, label=name, colour=colour), DASHES[place % len(DASHES)]))
-    return lines
-
-
-def lines_of_one_setting(source: Any) -> list[Line]:
-    """The same, of records of one task, net and recipe."""
-    lines = lines_of(source)
-    settings = list(dict.fromkeys(line.method.setting for line in lines))
-    if len(settings) > 1:
-        raise CreditscopeError(
-            f"Expected records of one task, net and recipe, but got {len(settings)} settings: "
-            f"{first_few([repr(s) for s in settings], NAMED)}. Select the records of one, as in "
-            "[r for r in records if r.spec and r.spec.epochs == 100]."
-        )
     return lines
 
 

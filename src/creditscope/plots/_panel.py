@@ -1,22 +1,25 @@
-"""What panels share: their axes, the axis of taps, and a series over taps."""
+"""What panels share: their axes, a series of marks, names beside points and lines, and a note, placed at layout."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from creditscope.plots._lines import Line, name_room
-from creditscope.plots._style import FAINT, line_height, styled
-from creditscope.text import subscript
+from creditscope.plots._style import BODY, GREY, MARK, SMALL, line_height, styled, text_width, wrap_text
+from creditscope.rule_styles import Look
 
 SIZE = (2.9, 2.4)
 """Of a panel that is a figure of its own, without names beside it; inches."""
-TICKS = 12
-"""Taps that are named on an axis, at most."""
 MANY = 10
 """Taps beyond which markers are small and bars pale."""
+ENDS, NOTES, POINTS = range(3)
+"""In which order things are placed: each needs the page with those before."""
+_waiting: dict[Figure, dict[int, list[Callable[[], Any]]]] = {}
 
 
 @contextmanager
@@ -39,18 +42,12 @@ def new_axes(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
         fig.draw_without_rendering()
 
 
-def dodge(lines: Sequence[Line]) -> list[float]:
-    """A small sideways shift per line, so that bars and equal values stay visible."""
-    step = 0.54 / len(lines)
-    return [step * (i - (len(lines) - 1) / 2) for i in range(len(lines))]
-
-
 def draw_series(
     ax: Axes,
     line: Line,
     x: np.ndarray,
     y: np.ndarray,
-    bars: tuple[np.ndarray, np.ndarray],
+    bars: Sequence[np.ndarray],
     *,
     joined: Sequence[int],
     hollow: Sequence[int] = (),
@@ -67,18 +64,126 @@ def draw_series(
         ax.plot(x[taps], y[taps], marker=look.marker, zorder=4, gid=f"{name} {kind}", **style)
 
 
-def draw_tap_axis(ax: Axes, lines: Sequence[Line]) -> None:
-    """Taps by number, the stem's apart."""
-    taps, stem = max(len(line.facts.taps) for line in lines), lines[0].facts.stem_tap
-    every = 1 + (taps - 1) // TICKS
-    ax.set_xticks(range(0, taps, every), [subscript("h", tap) for tap in range(0, taps, every)])
-    ax.set_xlim(-0.5, taps - 0.5)
-    ax.set_xlabel("tap (h₀: stem)" if stem else "tap")
-    if stem:
-        ax.axvline(0.5, color=FAINT, lw=0.5, zorder=1)
-
-
 def last_known(y: np.ndarray) -> float:
     """Where a line ends, which has its name beside it; NaN if it has no point."""
     known = y[~np.isnan(y)]
     return float(known[-1]) if len(known) else np.nan
+
+
+@contextmanager
+def laid_out_once(fig: Figure, *, notes: bool = True) -> Iterator[None]:
+    """Lay the page out once for all panels that are drawn meanwhile, not for each; at the end nothing moves any more.
+
+    Without `notes` what panels say of their marks is left out: a page with a caption says it there.
+    """
+    steps = _waiting[fig] = {}
+    try:
+        yield
+    finally:
+        del _waiting[fig]
+    for step in sorted(step for step in steps if notes or step != NOTES):
+        fig.draw_without_rendering()
+        for place in steps[step]:
+            place()
+    fig.draw_without_rendering()
+
+
+def when_laid_out(ax: Axes, step: int, place: Callable[[], Any]) -> None:
+    """Lay the figure out, so that places on it can be measured, and do it; or do it with the rest of the page."""
+    fig: Figure = ax.figure.figure  # pyright: ignore[reportAssignmentType]
+    if fig in _waiting:
+        _waiting[fig].setdefault(step, []).append(place)
+    else:
+        fig.draw_without_rendering()
+        place()
+
+
+def write_note(ax: Axes, *parts: str) -> None:
+    """Small grey lines above the axes, as wide as they are: what the marks are."""
+    said, look = "; ".join(part for part in parts if part), {"size": SMALL, "color": GREY, "linespacing": 1.2}
+
+    def place() -> None:
+        width = ax.get_window_extent().width / ax.figure.dpi
+        ax.set_title("\n".join(wrap_text(said, width=width)), loc="left", pad=4, **look)
+
+    when_laid_out(ax, NOTES, place)
+
+
+def label_ends(ax: Axes, ends: Sequence[tuple[Look, float]]) -> None:
+    """Write each label right of the axes at the height where its line ends, moved apart where they would touch."""
+    ends = sorted((end for end in ends if np.isfinite(end[1])), key=lambda end: end[1])
+
+    def place() -> None:
+        heights = [ax.transData.transform((0, y))[1] * 72 / ax.figure.dpi for _, y in ends]
+        for (look, y), at, moved in zip(ends, heights, spread(heights, 72 * line_height()), strict=True):
+            line = {"arrowstyle": "-", "color": look.colour, "lw": 0.5, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
+            how = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points", "annotation_clip": False}
+            how |= {"color": look.colour, "size": SMALL, "va": "center", "arrowprops": line}
+            ax.annotate(look.label, (1, y), (10, moved - at), **how)
+
+    if ends:
+        when_laid_out(ax, ENDS, place)
+
+
+def spread(heights: Sequence[float], gap: float) -> list[float]:
+    """Rising heights moved as little as keeps them `gap` apart: where they crowd, evenly around their mean.
+
+    >>> spread([0, 1, 20], 4)
+    [-1.5, 2.5, 20.0]
+    """
+    groups: list[list[float]] = []  # of heights less the gaps below them, which may be equal but may not fall
+    for i, height in enumerate(heights):
+        groups.append([height - i * gap])
+        while len(groups) > 1 and np.mean(groups[-2]) > np.mean(groups[-1]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    flat = [float(np.mean(group)) for group in groups for _ in group]
+    return [height + i * gap for i, height in enumerate(flat)]
+
+
+def find_places(
+    ax: Axes, points: Sequence[tuple[Look, float, float]], dots: Sequence[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """Where each point's bold label may begin and has its middle (inches of the page); empty if one would touch.
+
+    So it is where two points lie on one another, and labels around them would name neither. Limits and other texts come
+    first; `dots` are small marks that a label may be near but not on.
+    """
+    inch = ax.figure.dpi
+    places = [ax.transData.transform((x, y)) / inch for _, x, y in points]
+    if any(np.hypot(*(one - other)) < MARK for one, other in combinations(places, 2)):
+        return []
+    spots = [ax.transData.transform(dot) / inch for dot in dots]
+    boxes = [text.get_window_extent() for text in ax.texts]
+    taken = [(box.x0 / inch, (box.y0 + box.y1) / 2 / inch, box.width / inch) for box in boxes]
+    chosen = []
+    for (look, _, _), (x, y) in zip(points, places, strict=True):
+        width = text_width(look.label, size=BODY, bold=True)
+        lefts, middles = (x + 0.09, x - width - 0.09, x - width / 2), (y, y + 0.14, y - 0.14)
+        sides = [(left, middle) for middle in middles for left in lefts if (left, middle) != (lefts[2], y)]
+        others = [place for place in places if tuple(place) != (x, y)]
+        clashes = [_count_clashes(ax, (*side, width), others, taken, spots) for side in sides]
+        if min(clashes):
+            return []
+        chosen.append(sides[int(np.argmin(clashes))])
+        taken.append((*chosen[-1], width))
+    return chosen
+
+
+def label_points(ax: Axes, points: Sequence[tuple[Look, float, float]], dots: Sequence[tuple[float, float]]) -> bool:
+    """Write each label beside its point, and stay there when the axes move; whether there was room for all."""
+    places = find_places(ax, points, dots)
+    for (look, x, y), place in zip(points, places, strict=bool(places)):
+        away = 72 * (np.array(place) - ax.transData.transform((x, y)) / ax.figure.dpi)
+        how = {"color": look.colour, "size": BODY, "weight": "bold", "va": "center", "zorder": 6}
+        ax.annotate(look.label, (x, y), tuple(away), textcoords="offset points", annotation_clip=False, **how)
+    return bool(places)
+
+
+def _count_clashes(ax: Axes, box: tuple[float, float, float], points: Sequence, taken: Sequence, dots: Sequence) -> int:
+    """How many points, labels, dots and borders a label (left, middle, width; inches) would touch."""
+    (left, middle, width), height = box, 0.13
+    frame = ax.bbox.x0 / ax.figure.dpi + 0.03, ax.bbox.x1 / ax.figure.dpi - 0.03
+    count = 10 * (left < frame[0] or left + width > frame[1])
+    count += sum(left - 0.06 < x < left + width + 0.06 and abs(y - middle) < height for x, y in points)
+    count += sum(left < x < left + width and abs(y - middle) < 0.06 for x, y in dots)
+    return count + sum(left < x + w and x < left + width and abs(y - middle) < height for x, y, w in taken)

@@ -45,11 +45,8 @@ def is_size(quantity: str) -> bool:
     >>> is_size("g_norm"), is_size("growth"), is_size("cos")
     (True, True, False)
     """
-    return (
-        "norm" in quantity
-        or "rms" in quantity
-        or quantity.removeprefix(HEAD) in ("g_rel", "g_noise", "ratio", "growth")
-    )
+    ratios = ("g_rel", "g_noise", "ratio", "growth")
+    return "norm" in quantity or "rms" in quantity or quantity.removeprefix(HEAD) in ratios
 
 
 def check_per_tap(quantity: str) -> None:
@@ -66,15 +63,10 @@ def of_taps(facts: Facts, snapshot: Snapshot, quantity: str) -> np.ndarray:
 
 def mean_and_half(columns: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Of each column its mean and how far the 95 % t interval reaches, of the values there are; NaN where undefined."""
-    found = []
-    for column in columns:
-        known = column[~np.isnan(column)].tolist()
-        interval = t_interval(known) if known else None
-        high = interval.high if interval else None
-        mean = interval.mean if interval else np.nan
-        found.append((mean, np.nan if high is None else high - mean))
-    pairs = np.array(found, dtype=float).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
+    known = [column[~np.isnan(column)].tolist() for column in columns]
+    found = [t_interval(values) if values else None for values in known]
+    halves = [None if i is None or i.high is None else i.high - i.mean for i in found]
+    return np.array([i and i.mean for i in found], dtype=float), np.array(halves, dtype=float)
 
 
 def take_log(values: np.ndarray) -> np.ndarray:

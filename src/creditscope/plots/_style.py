@@ -57,19 +57,18 @@ def styled() -> Iterator[None]:
         yield
 
 
-def text_width(text: str, *, size: float = SMALL, italic: bool = False, bold: bool = False) -> float:
+def text_width(text: str, *, size: float = SMALL, bold: bool = False) -> float:
     """Width of one line in inches, measured from the font."""
-    slant, weight = "italic" if italic else "normal", "bold" if bold else "normal"
-    font = FontProperties(family=FONT, size=size, style=slant, weight=weight)
+    font = FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")
     return text_to_path.get_text_width_height_descent(text, font, ismath=False)[0] / 72
 
 
-def wrap_text(text: str, *, width: float, size: float = SMALL, italic: bool = False) -> list[str]:
+def wrap_text(text: str, *, width: float) -> list[str]:
     """Break at spaces into lines of at most `width` inches (a single longer word keeps its own line)."""
     lines: list[str] = []
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines else word
-        if lines and text_width(longer, size=size, italic=italic) <= width:
+        if lines and text_width(longer) <= width:
             lines[-1] = longer
         else:
             lines.append(word)

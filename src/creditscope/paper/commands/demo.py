@@ -31,7 +31,6 @@ class Demo:
     training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
-        """Collect, audit, draw."""
         from creditscope.auditing import Thresholds, audit
         from creditscope.auditing.show import make_console
         from creditscope.paper.figures import save_figure
@@ -57,14 +56,14 @@ class Demo:
     def _draw_shipped(self) -> None:
         """What fails here is said and costs the demo nothing."""
         from creditscope.paper.commands.figure import draw_figures, drawable
-        from creditscope.paper.studies import study_on_record
+        from creditscope.paper.studies import resolve_study, scale_on_record
         from creditscope.record import load_records
 
         problems: list[str] = []
         records = load_records(self.shipped, problems=problems)
         say([f"figures of the {len(records)} runs in {self.shipped}:"])
-        out = self.out / "figures" / "paper"
-        draw_figures(drawable(), records, self.shipped, out, lambda name: study_on_record(name, records))
+        find_study = lambda name: resolve_study(name, scale_on_record(name, records)[0])  # noqa: E731
+        draw_figures(drawable(), records, self.shipped, self.out / "figures" / "paper", find_study)
         say([f"note: {problem}" for problem in problems])
 
 

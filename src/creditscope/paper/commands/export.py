@@ -29,7 +29,6 @@ class Export:
     """Scale of the studies whose runs are exported (docs/studies.md)."""
 
     def run(self) -> None:
-        """Load, write, and say what is missing; an error if that is everything."""
         from creditscope.paper.exports import write_exports
         from creditscope.record import load_records
 

@@ -55,7 +55,6 @@ class Figure:
     training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
-        """Collect the study of that name, draw, save; or draw what there is."""
         source = choose_records(self.records, self.by_name)
         if self.name in LACKING:
             self._draw_what_is_there(source)
@@ -110,7 +109,7 @@ class Figure:
 
 def draw_own(records: Sequence["Record"], out: Path) -> int:
     """Draw the overview of whatever runs there are, one for each setting; returns how many were drawn."""
-    from creditscope.plots._own import save_overviews
+    from creditscope.plots._overview import save_overviews
 
     drawn = 0
     for title, paths, note in save_overviews(records, out):

@@ -44,7 +44,6 @@ class Pack:
     """Replace bundles even if runs that they hold are lost by it."""
 
     def run(self) -> None:
-        """Load, write, and say what was left out."""
         from creditscope.paper.studies import find_missing
         from creditscope.record import load_records
         from creditscope.record.load import SUFFIX

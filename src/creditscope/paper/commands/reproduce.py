@@ -52,9 +52,7 @@ class Reproduce:
     training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
-        """Plan the union, train it, draw each figure once its runs are there, sum up."""
-        from creditscope.paper.studies import find_wanted, resolve_study, studies_at
-        from creditscope.paper.studies._study import plan_union, train_runs
+        from creditscope.paper.studies import find_wanted, plan_union, resolve_study, studies_at, train_runs
         from creditscope.record import load_records
         from creditscope.record.store import lacks
 
@@ -98,7 +96,7 @@ class Gallery:
         **how: Any,
     ):
         from creditscope.paper.commands.figure import drawable
-        from creditscope.paper.studies._study import find_serving
+        from creditscope.paper.studies import find_serving
 
         self.studies = {study.name: study for study in studies}
         self.records, self.root, self.out, self.how = list(records), root, out, how
@@ -173,8 +171,13 @@ def _show(rows: dict[str, dict[str, float]], clock: "_Clock") -> None:
     width = max(map(len, rows))
     say([f"{'study':<{width}}  {'runs':>5}  worker seconds"])
     say([f"{name:<{width}}  {row['runs']:>5}  {row['worker_seconds']:>14.1f}" for name, row in rows.items()])
-    if earlier := clock.commands(clock.asked):
+    if earlier := _alike(clock.read()["commands"], clock.asked):
         say([f"wall seconds: {sum(c['seconds'] for c in earlier):.1f}, see {clock.path}"])
+
+
+def _alike(commands: Sequence[dict[str, Any]], asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Those that asked for the same."""
+    return [c for c in commands if all(c.get(name) == value for name, value in asked.items())]
 
 
 class _Clock:
@@ -198,11 +201,7 @@ class _Clock:
             if write:
                 self._write()
 
-    def commands(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
-        """Those in the file that asked for the same."""
-        return [c for c in self._read()["commands"] if all(c.get(name) == value for name, value in asked.items())]
-
-    def _read(self) -> dict[str, Any]:
+    def read(self) -> dict[str, Any]:
         """The file; one that is none of ours counts for nothing."""
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
@@ -216,11 +215,11 @@ class _Clock:
 
         seconds = round(time.monotonic() - self.began, 3)
         this = {**self.asked, "started": self.started, "seconds": seconds, "finished": bool(self.summary)}
-        before = self._read()
+        before = self.read()
         earlier = {name: before[name] for name in ("scale", "only", "studies", "machine") if name in before}
         kept = earlier if "studies" in earlier and not self.summary else {**self.asked, **self.summary}
         commands = [*before["commands"], this]
-        alike = [c for c in commands if all(c.get(name) == kept.get(name) for name in self.asked)]
+        alike = _alike(commands, {name: kept.get(name) for name in self.asked})
         wall = round(sum(command["seconds"] for command in alike), 3)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path, json.dumps({**kept, "wall_seconds": wall, "commands": commands}, indent=1) + "\n")

@@ -22,8 +22,7 @@ class Reproduction:
     """The page, in Markdown."""
 
     def run(self) -> None:
-        """Load, compare, write, and say how many numbers each setting puts inside."""
-        from creditscope.paper.published import write_reproduction
+        from creditscope.paper.published.page import write_reproduction
         from creditscope.record import load_records
 
         source, problems = choose_records(self.records, self.by_name), []

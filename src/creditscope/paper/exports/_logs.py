@@ -11,8 +11,7 @@ from typing_extensions import TypedDict
 
 from creditscope.auditing.thresholds import TRAJECTORY_ROWS
 from creditscope.paper.exports import Export
-from creditscope.paper.studies import Study
-from creditscope.paper.studies._study import RunIndex
+from creditscope.paper.studies import RunIndex, Study
 from creditscope.record import Record, Snapshot
 
 Whole = Annotated[int, Field(ge=0)]

@@ -9,13 +9,12 @@ from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from creditscope.paper.exports import Export, register_export
-from creditscope.paper.studies._study import RunIndex
+from creditscope.paper.exports._logs import Share, Size
+from creditscope.paper.studies import RunIndex
 from creditscope.paper.studies.bp_bottleneck import bp_bottleneck
 from creditscope.record import Record
 
 PATH = "results/diag_section23/diag_data_v2.json"
-Size = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 ShareOrGap = Annotated[float, Field(description="from 0 to 1; the bare token NaN where the state is constant")]
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from creditscope.paper.exports import Export, register_export
 from creditscope.paper.exports._logs import Layout, choose_runs, export_logs
+from creditscope.paper.studies import fits
 from creditscope.paper.studies._recipes import SEEDS
-from creditscope.paper.studies._study import fits
 from creditscope.paper.studies.cross_architecture import cross_architecture
 from creditscope.paper.studies.snapshot_vit import snapshot_vit
 from creditscope.record import Record

@@ -14,7 +14,7 @@ from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_missing, say_setting
 from creditscope.plots import Caption, Statement, over_epochs
-from creditscope.plots._labels import laid_out_once
+from creditscope.plots._panel import laid_out_once
 from creditscope.plots._quantities import HEAD, take_log, title
 from creditscope.plots._style import GREY, styled
 from creditscope.record import Facts, Record, RunSpec, Snapshot

@@ -21,8 +21,8 @@ from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._architecture import Lane, architecture_height, draw_architecture
 from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, say_missing, say_setting
 from creditscope.plots import Caption, Statement, credit, pair, sizes
-from creditscope.plots._labels import laid_out_once
 from creditscope.plots._lines import lines_of
+from creditscope.plots._panel import laid_out_once
 from creditscope.plots._quantities import NotMeasuredError, take_log
 from creditscope.plots._style import BAND, FAINT, GREY, SMALL, WIDTH, styled
 from creditscope.record import Record

@@ -1,23 +1,152 @@
-"""Why BP returns zero in a deep GCN: the collapsing recipe under one change at a time, accuracy and zero gradients."""
+"""Why BP returns zero in a deep GCN: the collapsing recipe under one change at a time, accuracy and zero gradients.
 
-import math
+Per depth a row for each control, and which removes the collapse; what "removes" means is defined here and nowhere else.
+"""
+
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from creditscope.auditing.stats import Interval, t_bounds, t_interval
+from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import register_figure
-from creditscope.paper.figures._controls import CONFIDENCE, MARGIN, Block, ControlRow, Controls, select_controls
+from creditscope.paper.figures._depths import decay_ratios
 from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_setting
-from creditscope.paper.studies.bottleneck_controls import CONTROLS
+from creditscope.paper.studies.bottleneck_controls import BASELINE, CONTROLS, FIELDS, NET, Control
 from creditscope.plots import Caption, Estimate, Statement, forest
-from creditscope.plots._labels import laid_out_once
+from creditscope.plots._panel import laid_out_once
 from creditscope.plots._style import AMBER, GREY, INK, styled
-from creditscope.record import Record
+from creditscope.record import Facts, Record, RunSpec
+from creditscope.record.pick import Cell, Picked, pick
 from creditscope.rule_styles import LOOKS as RULES
+
+MARGIN = 0.05
+"""Accuracy over the majority class, and over the runs compared with, that counts as learning: 5 pp."""
+CONFIDENCE = 0.95
+"""Of the one-sided lower bounds over seeds that must be above it."""
+UNTRAINED = Control("untrained net", "")
+FREE = (*FIELDS, *(f"net_options.{name}" for name in NET), "task_options.normalisation")
+"""What controls change."""
+ControlAnswer = Literal["learns", "zeros gone", "fails", "undecided", "not judged", ""]
+"""Of a control: learning returns; it does not, but the zeros go; neither; seeds disagree; what it is held against has
+not collapsed in every seed; no answer (no runs, or a row that others are held against)."""
+
+
+@dataclass(frozen=True)
+class ControlRow:
+    """One control at one depth, over seeds: at the end, of the untrained net at the start."""
+
+    control: Control
+    cell: Cell
+    answer: ControlAnswer = ""
+
+    def values(self, quantity: str) -> np.ndarray:
+        """(seeds,) or (seeds, layers); NaN where it was not measured."""
+        return self.cell.values(quantity, untrained=self.control is UNTRAINED)
+
+    def accuracies(self) -> dict[int, float]:
+        """By seed, where measured."""
+        return self.cell.by_seed("accuracy", untrained=self.control is UNTRAINED)
+
+    def accuracy(self) -> Interval | None:
+        values = list(self.accuracies().values())
+        return t_interval(values) if values else None
+
+    def count_collapsed(self, majority: float) -> tuple[int, int]:
+        """Seeds not above the majority class by the margin (a net with one answer cannot be), and all seeds."""
+        values = self.accuracies().values()
+        return sum(value <= majority + MARGIN for value in values), len(values)
+
+    def count_zeros(self, kind: str) -> tuple[int, int]:
+        """Weight gradients that are zero in a way of `ZEROS`, of all layers and seeds, and how many there are."""
+        quantity, is_zero, *_ = ZEROS[kind]
+        values = self.values(quantity)
+        return int(is_zero(values).sum()), int((~np.isnan(values)).sum())
+
+    def dispersion(self) -> np.ndarray:
+        """Dispersion over RMS of the last hidden layer: 0 if all nodes are alike."""
+        spread, size = (self.values(f"layers.{name}")[..., -2:-1] for name in ("dispersion", "rms"))
+        return spread / np.where(size > 0, size, np.nan)
+
+
+@dataclass(frozen=True)
+class Block:
+    """All rows of one depth, the baseline first."""
+
+    depth: int
+    rows: tuple[ControlRow, ...]
+    facts: Facts
+    majority: float
+    """Accuracy of the best constant answer."""
+
+
+def select_controls(records: Sequence[Record]) -> tuple[list[Block], Picked]:
+    """The depths at which the baseline has a complete run, and all cells of known controls with their gaps.
+
+    Refuses runs that differ in more than what the controls change.
+    """
+    axes = {"depth": "net_options.depth", "control": control_name}
+    found = pick(records, vary=axes, where={"net": "gcn", "rule": "bp"}, free=FREE)
+    depths = found.along("depth")
+    blocks = [_judge_depth(found, depth) for depth in depths if found[depth, BASELINE.name]]
+    if not blocks:
+        raise CreditscopeError(
+            f"Expected a complete run of the {BASELINE.name}, which controls are compared with, but got none among "
+            f"{len(records)} records. creditscope figure bottleneck_controls trains them."
+        )
+    cells = {(depth, control.name): found[depth, control.name] for depth in depths for control in CONTROLS}
+    cells |= {row.cell.key: row.cell for block in blocks for row in block.rows}
+    return blocks, Picked(found.axes, cells, found.seeds)
+
+
+def control_name(spec: RunSpec) -> str | None:
+    """Of the control that a run of BP belongs to."""
+    return next((control.name for control in CONTROLS if control.holds(spec)), None)
+
+
+def _judge_depth(found: Picked, depth: int) -> Block:
+    """The rows of one depth with their answers, and the untrained net below the baseline."""
+    rows = {control.name: ControlRow(control, found[depth, control.name]) for control in CONTROLS}
+    baseline = rows.pop(BASELINE.name)
+    facts = baseline.cell.first.facts
+    early = {seed: r for seed, r in baseline.cell.runs.items() if r.snapshots[0].epoch == 0}
+    late = dict.fromkeys(baseline.cell.runs.keys() - early, "not measured before training")
+    untrained = ControlRow(UNTRAINED, Cell((depth, UNTRAINED.name), early, {**baseline.cell.lost, **late}, {}))
+    majority, judged = facts.best_constant or 0.0, []
+    for row in rows.values():
+        reference = rows[row.control.against.name] if row.control.against else baseline
+        judged.append(replace(row, answer=judge(row, reference, majority=majority)))
+    return Block(depth, (baseline, untrained, *judged), facts, majority)
+
+
+def judge(row: ControlRow, reference: ControlRow, *, majority: float) -> ControlAnswer:
+    """Whether the control removes the collapse of the reference.
+
+    Learns: the lower bounds of its accuracy over the majority class, and of its paired gain over the reference, are
+    above the margin. Fails: no seed is above the majority class by the margin; zeros gone if, unlike the reference, no
+    norm of it is zero.
+    """
+    own, others = row.accuracies(), reference.accuracies()
+    if not own or not others:
+        return ""
+    (collapsed, seeds), (before, of) = (each.count_collapsed(majority) for each in (row, reference))
+    if before < of:
+        return "not judged"
+    if collapsed == seeds:
+        before, after = (each.count_zeros(FLOAT32)[0] for each in (reference, row))
+        return "zeros gone" if before and not after else "fails"
+    gains = [own[seed] - others[seed] for seed in own if seed in others]
+    if len(gains) < 2:  # one seed has no bound
+        return "undecided"
+    bounds = [t_bounds(values, confidence=CONFIDENCE)[0] for values in ([a - majority for a in own.values()], gains)]
+    return "learns" if all(low > MARGIN for low in bounds) else "undecided"
+
 
 BLUE, RED = RULES["bp"].colour, RULES["dfa"].colour
 LOOKS = {
@@ -27,17 +156,19 @@ LOOKS = {
     "fails": ("X", RED, "fails: the collapse stays"),
 }
 """Marker, colour and meaning by answer; what has none of these is an open circle."""
-ZEROS: dict[str, tuple[Callable[[ControlRow], tuple[int, int]], str, float]] = {
-    "float32 norm 0": (ControlRow.zero_norms, "#9ecae1", 0.62),
-    "every element 0": (ControlRow.all_zero, "#08519c", 0.3),
+FLOAT32 = "float32 norm 0"
+ZEROS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray], str, float]] = {
+    FLOAT32: ("weights.exact_float32", lambda norms: norms == 0, "#9ecae1", 0.62),
+    "every element 0": ("weights.exact_all_zero", lambda flags: flags > 0, "#08519c", 0.3),
 }
-"""The two kinds of zero gradients: their count, and colour and height of a bar."""
-SIZES: dict[str, Callable[[ControlRow], float]] = {
-    "output error ‖∂L/∂Z‖": ControlRow.output_error,
-    "probe accuracy": ControlRow.probe,
+"""The two kinds of zero gradients: where they are read and what is zero there, and colour and height of a bar."""
+SIZES: dict[str, Callable[[ControlRow], np.ndarray]] = {
+    "output error ‖∂L/∂Z‖": lambda row: row.values("layers.z_grad")[..., -1:],
+    "probe accuracy": lambda row: row.values("layers.probe")[..., 1:-1],  # of the middle layers H_1..H_{L−1}
     "spread of nodes": ControlRow.dispersion,
-    "decay term over gradient": ControlRow.decay_ratio,
+    "decay term over gradient": lambda row: decay_ratios(row.cell) if row.cell else np.array([]),
 }
+"""Of which the median is told, over layers and seeds."""
 TITLE = "Backprop in deep GCNs by one recipe, with one thing changed at a time."
 READING = (
     "Two panels for each depth L, a row for each change. Left: mean accuracy with its 95 % t interval over seeds, each "
@@ -54,13 +185,13 @@ READING = (
 @register_figure("bottleneck_controls")
 def plot_bottleneck_controls(records: Sequence[Record]) -> Figure:
     """Draw the figure from the records of study `bottleneck_controls`: BP under every control at every depth."""
-    found = select_controls(records)
+    blocks, _ = select_controls(records)
     with styled():
-        page: dict[str, Any] = {"height": 3.4, "sharey": True, "width_ratios": (5, 2) * len(found.blocks)}
-        fig, axes = make_page(1, 2 * len(found.blocks), **page)
+        page: dict[str, Any] = {"height": 3.4, "sharey": True, "width_ratios": (5, 2) * len(blocks)}
+        fig, axes = make_page(1, 2 * len(blocks), **page)
         pairs = axes.reshape(-1, 2)
         with laid_out_once(fig, notes=False):
-            for letter, block, (left, right) in zip(LETTERS, found.blocks, pairs, strict=False):
+            for letter, block, (left, right) in zip(LETTERS, blocks, pairs, strict=False):
                 _draw_accuracies(left, block)
                 _draw_zeros(right, block)
                 head(left, letter, f"L = {block.depth}")
@@ -68,7 +199,7 @@ def plot_bottleneck_controls(records: Sequence[Record]) -> Figure:
         reach = max(ax.get_xlim()[1] for ax in pairs[:, 0])
         for ax in pairs[:, 0]:
             ax.set_xlim(0, reach)
-        draw_key(fig, _keys(found))
+        draw_key(fig, _keys(blocks))
     return fig
 
 
@@ -90,8 +221,8 @@ def _draw_accuracies(ax: Axes, block: Block) -> None:
 
 def _draw_zeros(ax: Axes, block: Block) -> None:
     for y, row in enumerate(block.rows):
-        for kind, (count, colour, height) in ZEROS.items():
-            zeros, total = count(row)
+        for kind, (*_, colour, height) in ZEROS.items():
+            zeros, total = row.count_zeros(kind)
             if total:
                 ax.barh(y, zeros / total, height, color=colour, lw=0, zorder=2, gid=f"{row.control.name} {kind}")
     ax.set(xlim=(0, 1), xlabel="zero\ngradients")
@@ -99,8 +230,8 @@ def _draw_zeros(ax: Axes, block: Block) -> None:
     ax.tick_params(axis="y", length=0, labelleft=False)
 
 
-def _keys(found: Controls) -> list[Line2D | Patch]:
-    used = {row.answer for block in found.blocks for row in block.rows}
+def _keys(blocks: Sequence[Block]) -> list[Line2D | Patch]:
+    used = {row.answer for block in blocks for row in block.rows}
     dots = {answer: look for answer, look in LOOKS.items() if answer in used}
     return [
         *(Line2D([], [], marker=m, color=colour, ls="", ms=4, label=said) for m, colour, said in dots.values()),
@@ -109,25 +240,27 @@ def _keys(found: Controls) -> list[Line2D | Patch]:
         grey_key("each seed", marker="|", ls=""),
         grey_key("majority class", ls="--"),
         grey_key("chance", ls=":"),
-        *(Patch(facecolor=colour, label=f"share with {kind}") for kind, (_, colour, _) in ZEROS.items()),
+        *(Patch(facecolor=colour, label=f"share with {kind}") for kind, (*_, colour, _) in ZEROS.items()),
     ]
 
 
 def describe(records: Sequence[Record]) -> Caption:
     """Of every control its accuracy and answer, zeros, sizes, and what would be a cause if it alone learns."""
-    found = select_controls(records)
+    blocks, picked = select_controls(records)
     said = [Statement("explanation that it tests", c.name, c.blames) for c in CONTROLS if c.blames]
-    for block in found.blocks:
+    for block in blocks:
         panel = {"panel": f"L = {block.depth}"}
         said.append(Statement("accuracy", "majority class", block.facts.best_constant, **panel))
         for row in block.rows:
             name, counts = row.control.name, {"seeds that collapsed": row.count_collapsed(block.majority)}
-            counts |= {f"gradients with {kind}": count(row) for kind, (count, *_) in ZEROS.items()}
+            counts |= {f"gradients with {kind}": row.count_zeros(kind) for kind in ZEROS}
             said.append(Statement("accuracy", name, row.accuracy(), row.answer, **panel))
             said += [Statement(what, name, f"{n} of {all_}", **panel) for what, (n, all_) in counts.items() if all_]
-            sizes = {what: size(row) for what, size in SIZES.items()}
-            said += [Statement(what, name, s, form=".2g", **panel) for what, s in sizes.items() if not math.isnan(s)]
-    setting = say_setting(found.picked).replace(f"depth {found.picked.along('depth')[0]}, ", "")
-    rows = f"accuracy on {found.blocks[0].facts.test_rows:,} test nodes"
-    gaps = tuple(f"L = {gap}" for gap in found.picked.gaps)
+            for what, read in SIZES.items():
+                values = read(row)
+                if (known := values[np.isfinite(values)]).size:
+                    said.append(Statement(what, name, float(np.median(known)), form=".2g", **panel))
+    setting = say_setting(picked).replace(f"depth {picked.along('depth')[0]}, ", "")
+    rows = f"accuracy on {blocks[0].facts.test_rows:,} test nodes"
+    gaps = tuple(f"L = {gap}" for gap in picked.gaps)
     return Caption(TITLE, READING, f"{setting}; {rows}", tuple(said), gaps)

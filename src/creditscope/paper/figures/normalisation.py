@@ -19,7 +19,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_setting
 from creditscope.plots import Caption, Estimate, Statement, forest
-from creditscope.plots._labels import laid_out_once
+from creditscope.plots._panel import laid_out_once
 from creditscope.plots._style import FAINT, GREY, INK, styled
 from creditscope.record import Record, RunSpec
 from creditscope.record.pick import Cell, Key, Picked, pick, spec_of

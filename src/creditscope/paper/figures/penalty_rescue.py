@@ -15,15 +15,13 @@ from creditscope.auditing.methods import first_epoch
 from creditscope.auditing.stats import NULL_SDS, Interval
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS
 from creditscope.errors import CreditscopeError
-from creditscope.paper.early import EARLY_UNTIL, find_early
 from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._layout import draw_key, grey_key, head, say_missing, say_setting
 from creditscope.paper.figures._over_training import symbol, under_floor, when
-from creditscope.paper.studies.penalty_rescue import STRONG, WEAK
+from creditscope.paper.studies.penalty_rescue import EARLY_UNTIL, STRONG, WEAK, find_early
 from creditscope.plots import Caption, Statement, over_epochs
-from creditscope.plots._labels import label_ends, laid_out_once
 from creditscope.plots._lines import lines_of
-from creditscope.plots._panel import last_known
+from creditscope.plots._panel import label_ends, laid_out_once, last_known
 from creditscope.plots._quantities import mean_and_half, mean_sd, take_log, title
 from creditscope.plots._style import BAND, GREY, INK, SMALL, WIDTH, styled
 from creditscope.record import Record, Snapshot
@@ -166,10 +164,7 @@ def _state_course(name: str, cell: Cell) -> list[Statement]:
         change = f"{symbol(cell.first.facts, quantity, -1)}, change in orders of magnitude"
         said.append(Statement.over(change, name, logs[:, -1] - logs[:, 0], panel="A"))
     epochs = when([first_epoch(r, lambda s: under_floor(s, -1)) for r in cell.records])
-    return [
-        *said,
-        Statement(f"first epoch with {g} under the floor", name, epochs, panel="A"),
-    ]
+    return [*said, Statement(f"first epoch with {g} under the floor", name, epochs, panel="A")]
 
 
 def _state_credit(name: str, cell: Cell) -> list[Statement]:

@@ -20,9 +20,8 @@ from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_setting
 from creditscope.paper.studies.rescaling import DerivedRecord
 from creditscope.plots import Caption, Statement
-from creditscope.plots._labels import label_ends
 from creditscope.plots._lines import Line
-from creditscope.plots._panel import draw_series, last_known
+from creditscope.plots._panel import draw_series, label_ends, last_known
 from creditscope.plots._quantities import mean_sd, take_log
 from creditscope.plots._style import AMBER, BAND, GREY, INK, SMALL, styled
 from creditscope.record import Record
@@ -57,7 +56,6 @@ class Rescaled:
 
     @property
     def factors(self) -> np.ndarray:
-        """Every c."""
         return np.array(self.picked.along("c"))
 
     def values(self, quantity: str, tap: int | None = None) -> np.ndarray:

@@ -34,7 +34,6 @@ class Comparison:
 
     @property
     def n(self) -> int:
-        """Seeds with a value."""
         return len(self.values.by_seed)
 
     @property

@@ -84,7 +84,6 @@ class Published:
 
     @property
     def reading(self) -> Reading:
-        """Where ours is read."""
         return self.readings[OURS]
 
     @property
@@ -196,11 +195,8 @@ def make_number(entry: Mapping[str, Any], part: str) -> Published:
 
 def _read_under_all(entry: Mapping[str, Any]) -> dict[str, Reading]:
     """By setting; where no convention changes the conditions it is one and the same."""
-    conditions, make, at_input = (
-        find_conditions(entry["condition"]),
-        _find_reading(entry["read"]),
-        entry.get("at_input"),
-    )
+    conditions, at_input = find_conditions(entry["condition"]), entry.get("at_input")
+    make = _find_reading(entry["read"])
     by_setting = {s.name: make for s in SETTINGS} | ({AS_PUBLISHED: _find_reading(at_input)} if at_input else {})
     if any(condition["rule"] in RULES for condition in conditions):
         found = {name: own(*(_under(name, c) for c in conditions)) for name, own in by_setting.items()}

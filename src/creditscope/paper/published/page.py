@@ -4,11 +4,15 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
+from creditscope.errors import CreditscopeError
 from creditscope.paper.published.compare import Comparison, NumberUnderAll, Tallies, compare, compare_settings, tally
 from creditscope.paper.published.findings import list_artefacts, list_claims, say_published, size
 from creditscope.paper.published.numbers import DATA, OURS, PUBLISHED, SETTINGS, Published
 from creditscope.paper.published.readings import RunFinder, Values, shared
+from creditscope.paper.studies import find_wanted
+from creditscope.paper.studies.rescaling import measure_rescaled, rescaling
 from creditscope.record import Record
+from creditscope.record.store import write_atomically
 from creditscope.text import DASH, count, number
 
 COMMAND = "creditscope reproduction --records results/paper --out docs/reproduction.md"
@@ -22,6 +26,19 @@ COLUMNS = ("quantity", "published", "n", *(s.title for s in SETTINGS), "ours, al
 DECIMALS = 4
 FACTS = {"device": "device", "torch": "torch", "NumPy": "numpy", "Python": "python", "creditscope": "creditscope"}
 """Of a run's provenance, by what they are called on the page."""
+
+
+def write_reproduction(records: Sequence[Record], path: str | Path, *, root: str | Path) -> list[str]:
+    """Write the page to `path`, and say what it leads with; rescaled nets are looked for in the records' `root`."""
+    try:
+        wanted = find_wanted(rescaling("paper"), records)
+        derived = measure_rescaled(wanted, Path(root), measure=False, problems=[])
+    except CreditscopeError:
+        derived = []
+    page, lead = render_page(records, derived)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(Path(path), page)
+    return lead
 
 
 def render_page(records: Sequence[Record], derived: Sequence[Record] = ()) -> tuple[str, list[str]]:

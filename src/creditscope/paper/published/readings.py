@@ -8,8 +8,8 @@ from typing import Any
 
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_GROWTH, PUBLISHED_ROWS, USUAL_GAMMA
 from creditscope.errors import UnknownNameError
-from creditscope.paper.early import find_early
-from creditscope.paper.studies._study import RunIndex
+from creditscope.paper.studies import RunIndex
+from creditscope.paper.studies.penalty_rescue import find_early
 from creditscope.record import Record, Snapshot, TapMeasures
 from creditscope.record.table import largest_growth, read, richness
 
@@ -58,7 +58,6 @@ class Values:
 
     @property
     def numbers(self) -> list[float]:
-        """In the order of seeds."""
         return list(self.by_seed.values())
 
     @property

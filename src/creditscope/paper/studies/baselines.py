@@ -4,38 +4,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from creditscope.paper.studies import (
-    Study,
-    audit_hero,
-    bottleneck_controls,
-    bp_bottleneck,
-    choose_scale,
-    conventions,
-    cross_architecture,
-    graph_depth,
-    normalisation,
-    penalty_rescue,
-    register_study,
-    reproduction,
-    snapshot_resmlp,
-    snapshot_vit,
-)
+from creditscope.paper.studies import DEFAULTS, Study, choose_scale, conventions, drop_repeated, register_study
 from creditscope.paper.studies._recipes import FROZEN, TEN_SEEDS
-from creditscope.paper.studies._study import DEFAULTS, drop_repeated
 from creditscope.record.spec import MEASURING_FIELDS, RULE_FIELDS
+from creditscope.registry import STUDIES
 
-JUDGED = (
-    audit_hero.audit_hero,
-    snapshot_resmlp.snapshot_resmlp,
-    snapshot_vit.snapshot_vit,
-    cross_architecture.cross_architecture,
-    penalty_rescue.penalty_rescue,
-    normalisation.normalisation,
-    reproduction.reproduction,
-    bp_bottleneck.bp_bottleneck,
-    bottleneck_controls.bottleneck_controls,
-    graph_depth.graph_depth,
-)
+JUDGED = ("audit_hero", "snapshot_resmlp", "snapshot_vit", "cross_architecture", "penalty_rescue", "normalisation")
+JUDGED += ("reproduction", "bp_bottleneck", "bottleneck_controls", "graph_depth")
 WHOLE_BACKWARD = ("bp", "fa")
 """Rules under which a penalty on frozen blocks still reaches the stem; under the others one frozen run serves every λ.
 """
@@ -48,7 +23,7 @@ def baselines(scale: str = "paper") -> Study:
     The embedded tasks have theirs in study `demo`.
     """
     choose_scale(conventions.SCALES, scale)
-    runs = [run for study in JUDGED for run in study(scale).runs if _has_depth(run)]
+    runs = [run for name in JUDGED for run in STUDIES.get(name)(scale).runs if _has_depth(run)]
     by_bp = {_setting(run) for run in runs if run["rule"] == "bp"}
     return Study("baselines", drop_repeated(_twin(run) for run in runs if _setting(run) in by_bp and _is_asked(run)))
 

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from creditscope.paper.studies import Study, choose_scale, cross_architecture, over_seeds, register_study
+from creditscope.paper.studies import Study, choose_scale, cross_architecture, drop_repeated, over_seeds, register_study
 from creditscope.paper.studies._recipes import AT_THE_END, FROZEN, PAPER, SEEDS, TEST, THIN, TWENTY_SEEDS, without_norm
-from creditscope.paper.studies._study import drop_repeated
 from creditscope.paper.studies.penalty_rescue import STRONG, WEAK
 from creditscope.paper.studies.reproduction import EVERY_EPOCH
 

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from creditscope.paper.studies import Study, choose_scale, cross_architecture, over_seeds, register_study
+from creditscope.paper.studies import Study, choose_scale, cross_architecture, drop_repeated, over_seeds, register_study
 from creditscope.paper.studies import _recipes as recipes
 from creditscope.paper.studies._recipes import AT_THE_END, FROZEN, SEEDS, THIN, TWENTY_SEEDS, without_norm
-from creditscope.paper.studies._study import drop_repeated
 from creditscope.paper.studies.bp_bottleneck import PLAIN, RECIPE
 from creditscope.paper.studies.graph_depth import BP_VARIANTS, Method
 from creditscope.paper.studies.penalty_rescue import penalty_rescue

@@ -1,9 +1,13 @@
-"""Read off axes what was drawn."""
+"""Read off axes what was drawn, and off captions what was stated."""
+
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from scipy import stats
 
+from creditscope.plots import Caption, Statement
 from creditscope.record import Record
 
 
@@ -32,6 +36,16 @@ def words(ax: Axes) -> list[str]:
 def note(ax: Axes) -> str:
     """What is written above them, on one line."""
     return " ".join(ax.get_title(loc="left").split())
+
+
+def stated(caption: Caption, panel: str | None = None) -> dict[tuple[str, str], Statement]:
+    """Statements by quantity and group; those of a panel, or all."""
+    return {(s.quantity, s.group): s for s in caption.statements if panel in (None, s.panel)}
+
+
+def reach(values: Any, level: float = 0.975) -> float:
+    """How far a t bound lies from the mean."""
+    return stats.t.ppf(level, len(values) - 1) * stats.sem(values)
 
 
 def of_rule(records: list[Record], rule: str) -> list[Record]:
