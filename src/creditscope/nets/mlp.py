@@ -12,7 +12,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "si
 
 @register_net("mlp")
 class MLP(nn.Module):
-    """`depth` hidden layers of `width` units with `activation` relu, tanh or sigmoid, then a Linear; inputs are flattened.
+    """`depth` hidden layers of `width` units with `activation` relu, tanh or sigmoid, and a head; inputs are flattened.
 
     Every hidden layer is a tap; the first is no stem, because it learns as the others do.
     """

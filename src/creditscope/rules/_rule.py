@@ -40,11 +40,11 @@ class Rule:
     """Whether each stage learns from its own credit alone."""
     needs_feedback: ClassVar[bool] = False
     """Whether it owns feedback matrices."""
-    draws_noise: ClassVar[bool] = False
+    draws_noise: bool = False
     """Whether its credit is another at every step, on the same rows and weights: judged by the mean of its draws."""
-    rows_interact: ClassVar[bool] = False
+    rows_interact: bool = False
     """Whether a row's credit depends on the other rows of the batch."""
-    learns_feedback: ClassVar[bool] = False
+    learns_feedback: bool = False
     """Whether its feedback moves in training."""
     passes: float = 0.0
     """What a step costs beyond backprop's, in forward passes (a backward counts as two); an option may set it."""

@@ -116,17 +116,21 @@ def features_back(x: Tensor, h: Tensor) -> Tensor:
     return x.movedim(-1, 1) if h.ndim > 3 else x
 
 
+def feature_size(shape: tuple[int, ...]) -> int:
+    """Features at every place of a row's state: the channels of an image, elsewhere the last dimension."""
+    return 0 if not shape else shape[0] if len(shape) > 2 else shape[-1]
+
+
 def chained_features(tap_shapes: Shapes, rule: str) -> list[int]:
     """How many features each tap has, for a rule that maps them from tap to tap, place by place; refuses others."""
-    found = [(shape[0], shape[1:]) if len(shape) > 2 else ((shape or (0,))[-1], shape[:-1]) for shape in tap_shapes]
-    for i, (below, above) in enumerate(pairwise(found)):
-        if not tap_shapes[i] or below[1] != above[1] or len(tap_shapes[i]) != len(tap_shapes[i + 1]):
+    for below, above in pairwise(tap_shapes):
+        places = [shape[1:] if len(shape) > 2 else shape[:-1] for shape in (below, above)]
+        if not below or len(below) != len(above) or places[0] != places[1]:
             raise CreditscopeError(
                 "Expected taps that differ in their features at most (the last dimension; of images the channels) for "
-                f"{rule}, but got states of shapes {tap_shapes[i]} and {tap_shapes[i + 1]}. Choose other taps, or "
-                "another rule."
+                f"{rule}, but got states of shapes {below} and {above}. Choose other taps, or another rule."
             )
-    return [features for features, _ in found]
+    return [feature_size(shape) for shape in tap_shapes]
 
 
 def send_back(a: Tensor, B: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch.func import grad, vjp
 from creditscope.errors import CreditscopeError
 from creditscope.rules import CreditContext, TapRule, TapShapes, register_rule
 from creditscope.rules._small_nets import adam, draw_mlp, draw_moments, mlp
-from creditscope.rules._spread import features_back, features_last, one_hot
+from creditscope.rules._spread import feature_size, features_back, features_last, one_hot
 
 
 @register_rule("dni")
@@ -39,14 +39,14 @@ class DNI(TapRule):
 
     def draw_feedback(self, tap_shapes: TapShapes, classes: int, generator: torch.Generator) -> dict:
         """The weights of every M_l, and Adam's moments."""
-        features = [shape[0] if len(shape) > 2 else shape[-1] for shape in tap_shapes[:-1]]
+        features = [feature_size(shape) for shape in tap_shapes[:-1]]
         inner, seen = [self.hidden] if self.hidden else [], classes if self.labels else 0
         nets = [draw_mlp([d + seen, *inner, d], generator, last=0.0) for d in features]
         return {"M": nets, "moments": draw_moments(nets)}
 
     def learn_feedback(self, ctx: CreditContext) -> dict:
         told = self.credit(ctx)
-        outputs, pull = vjp(lambda *s: ctx.forward.stages(s), *ctx.states)
+        outputs, pull, *_ = vjp(lambda *s: ctx.forward.stages(s), *ctx.states)
         wanted = pull((*told[1:], torch.zeros_like(outputs[-1])))[:-1]
         seen = self._seen(ctx)
 

@@ -5,6 +5,7 @@ Nøkland & Eidnes, "Training neural networks with local error signals" (ICML 201
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -66,7 +67,7 @@ class Local(TapRule):
     def credit(self, ctx: CreditContext) -> list[Tensor]:
         return grad(lambda states: self._losses(ctx, states, ctx.feedback["heads"]))(list(ctx.states))
 
-    def _losses(self, ctx: CreditContext, states: list[Tensor], heads: dict[str, list[Tensor]]) -> Tensor:
+    def _losses(self, ctx: CreditContext, states: Sequence[Tensor], heads: dict[str, list[Tensor]]) -> Tensor:
         """The local losses of all taps, summed over rows; nothing ties one tap to another."""
         total = ctx.error.new_zeros(())
         for i, h in enumerate(states):
