@@ -118,7 +118,7 @@ def features_back(x: Tensor, h: Tensor) -> Tensor:
 
 def feature_size(shape: tuple[int, ...]) -> int:
     """Features at every place of a row's state: the channels of an image, elsewhere the last dimension."""
-    return 0 if not shape else shape[0] if len(shape) > 2 else shape[-1]
+    return shape[0] if len(shape) > 2 else (shape or (0,))[-1]
 
 
 def chained_features(tap_shapes: Shapes, rule: str) -> list[int]:
