@@ -71,7 +71,7 @@ def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:
             below = nodes_below([root], stop=[n for n in nodes if n is not root])
             leaves = {id(node.variable) for node in below if hasattr(node, "variable")}
             stages.append(tuple(name for key, name in name_of.items() if key in leaves))
-        adds = [below in nodes_below([above], through=_adds_or_copies) for below, above in pairwise(nodes)]
+        adds = [below in nodes_below([_trunk(above)], through=_adds_or_copies) for below, above in pairwise(nodes)]
         return Anatomy(
             taps=tuple(taps),
             shapes=Shapes.of(forward.states, inputs),
@@ -97,6 +97,14 @@ def nodes_below(
         if through(node):
             todo.extend(child for child, _ in node.next_functions if child is not None)
     return found
+
+
+def _trunk(node: Any) -> Any:
+    """What a block's output is before a ReLU that comes after an addition."""
+    inner = node
+    while type(inner).__name__.startswith("ReluBackward"):
+        inner = inner.next_functions[0][0]
+    return inner if type(inner).__name__.startswith("AddBackward") else node
 
 
 def _adds_or_copies(node: Any) -> bool:

@@ -196,7 +196,7 @@ class TestForwardGradient:
             def redraw(self, feedback, draw):
                 return feedback
 
-        for rule, what in ((Still, "a step of learn_feedback"), (Fixed, "redraw")):
+        for rule, what in ((Still, "a step of training"), (Fixed, "another draw")):
             with pytest.raises(AssertionError, match=f"credit after {what}"):
                 assert_rule(rule)
 

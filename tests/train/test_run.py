@@ -1,6 +1,7 @@
 """One run: audited or not it ends alike, as a plain PyTorch loop does; what an optimiser does to its weights."""
 
 import base64
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from trained import train_run
 from creditscope.errors import CreditscopeError
 from creditscope.losses import row_errors
 from creditscope.rng import generator
-from creditscope.rules import apply_rule, rule_class
+from creditscope.rules import AppliedRule, apply_rule, rule_class
 from creditscope.tasks import Task, load_task
 from creditscope.tasks.mnist1d import mnist1d
 from creditscope.train.plan import plan_run
@@ -166,6 +167,12 @@ def trained(parameters, optimiser, gradients):
     return [p.detach() for p in parameters]
 
 
+def optimiser_of(spec, parameters):
+    """As a run of backprop makes it, for these parameters alone."""
+    anatomy = SimpleNamespace(stages=[()])
+    return make_optimiser(spec, AppliedRule(rule_class("bp")(), nn.ParameterList(parameters), anatomy))
+
+
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stack_s_elements_have_the_bits_they_have_alone_and_in_plain_pytorch(kind, precision):
@@ -177,12 +184,12 @@ def test_a_stack_s_elements_have_the_bits_they_have_alone_and_in_plain_pytorch(k
 
     starts, gradients = [draw(n) for n in SIZES], [[draw(n).exp() for n in SIZES] for _ in range(STEPS)]
     stacked = [nn.Parameter(start.clone()) for start in starts]
-    together = trained(stacked, make_optimiser(spec, nn.ParameterList(stacked)), gradients)
+    together = trained(stacked, optimiser_of(spec, stacked), gradients)
     for seed in range(SEEDS):
         own = [[g[seed] for g in step] for step in gradients]
         alone, plain = ([nn.Parameter(start[seed].clone()) for start in starts] for _ in range(2))
         results = (
-            trained(alone, make_optimiser(spec, nn.ParameterList(alone)), own),
+            trained(alone, optimiser_of(spec, alone), own),
             trained(plain, KINDS[kind](plain, lr=1e-2, weight_decay=0.1, foreach=False), own),
         )
         for result in results:

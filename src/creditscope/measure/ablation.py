@@ -130,8 +130,8 @@ def check_initial(model: nn.Module, initial: Any) -> None:
     if not isinstance(initial, Mapping):
         raise CreditscopeError(f"Expected initial to be a state dict, but got a {type(initial).__name__}. {KEEP}")
     if missing := [name for name, _ in model.named_parameters() if name not in initial]:
-        lacks = f"but it lacks {first_few(missing, 4)}. {KEEP}"
-        raise CreditscopeError(f"Expected initial to hold every parameter of the model, {lacks}")
+        lacking = first_few(missing, 4)
+        raise CreditscopeError(f"Expected initial to hold every parameter of the model, but it lacks {lacking}. {KEEP}")
     for name, p in model.named_parameters():
         kept = initial[name]
         found = f"shape {tuple(kept.shape)}" if isinstance(kept, Tensor) else f"a {type(kept).__name__}"

@@ -112,13 +112,19 @@ class CreditContext:
         return self.forward.push(tangents)
 
 
-LearningContext = CreditContext
-"""What a rule learns its feedback from: the same, at the weights of the step, before they move."""
-
-
 @dataclass(frozen=True)
 class Credit:
-    """Credit with the states that stages learn at, where those are not the forward's."""
+    """Credit with the states that stages learn at, where those are not the forward's.
+
+    >>> import creditscope as cs
+    >>> class Rescaled(cs.TapRule):
+    ...     hands_on, needs_top_gradient = True, True
+    ...
+    ...     def credit(self, ctx):
+    ...         return cs.Credit([0 * h for h in ctx.states[:-1]] + [ctx.top_gradient], [2 * h for h in ctx.states])
+    >>> from creditscope.testing import assert_rule
+    >>> assert_rule(Rescaled)
+    """
 
     at_taps: Sequence[Tensor]
     """a_l."""
@@ -159,7 +165,7 @@ class TapRule(Rule):
         """The rule's own tensors, drawn on the CPU from `generator` alone; none by default."""
         return []
 
-    def learn_feedback(self, ctx: LearningContext) -> Feedback:
+    def learn_feedback(self, ctx: CreditContext) -> Feedback:
         """New values for all of them, from the step's own rows, before its credit is given; measuring never learns."""
         return ctx.feedback
 
@@ -174,7 +180,18 @@ class TapRule(Rule):
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer that a weight rule may give feedback."""
+    """A layer that a weight rule may give feedback.
+
+    >>> import torch
+    >>> import creditscope as cs
+    >>> class Mirrored(cs.WeightRule):
+    ...     needs_feedback = True
+    ...
+    ...     def draw_memory(self, layer, generator):
+    ...         return None if layer.in_head else layer.weight + torch.randn(layer.weight.shape, generator=generator)
+    >>> from creditscope.testing import assert_rule
+    >>> assert_rule(Mirrored)
+    """
 
     name: str
     weight: Tensor

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from creditscope.errors import CreditscopeError
-from creditscope.rules import CreditContext, LearningContext, TapRule, TapShapes, register_rule
+from creditscope.rules import CreditContext, TapRule, TapShapes, register_rule
 from creditscope.rules._pass import advanced, draw_counter, gaussian_probe
 from creditscope.rules._spread import feature_count, spread_over_tokens
 
@@ -38,7 +38,7 @@ class GrAPE(TapRule):
         drawn = [unit_columns(torch.randn(classes, feature_count(s), generator=generator)) for s in tap_shapes]
         return [*drawn, draw_counter(generator)]
 
-    def learn_feedback(self, ctx: LearningContext) -> list[Tensor]:
+    def learn_feedback(self, ctx: CreditContext) -> list[Tensor]:
         *feedback, counter = ctx.feedback
         dtype = feedback[0].dtype
         drawn = {shape: gaussian_probe(counter, shape, dtype) for shape in set(ctx.state_shapes)}

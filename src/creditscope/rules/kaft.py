@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from creditscope.errors import CreditscopeError
-from creditscope.rules import CreditContext, LearningContext, TapRule, TapShapes, register_rule
+from creditscope.rules import CreditContext, TapRule, TapShapes, register_rule
 from creditscope.rules._pass import advanced, draw_counter, gaussian_probe
 from creditscope.rules._spread import check_spreading, graph_of, propagated, pseudo_errors
 
@@ -54,7 +54,7 @@ class KAFT(TapRule):
         drawn = [resized(torch.randn(classes, shape[-1], generator=generator)) for shape in tap_shapes]
         return [*drawn, draw_counter(generator)]
 
-    def learn_feedback(self, ctx: LearningContext) -> list[Tensor]:
+    def learn_feedback(self, ctx: CreditContext) -> list[Tensor]:
         """Taps of one shape share their probes, so that Âᵏ P costs one product per tap."""
         *feedback, counter = ctx.feedback
         matrix, dtype, taps = graph_of(ctx.inputs), feedback[0].dtype, len(feedback)
