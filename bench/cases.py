@@ -13,7 +13,7 @@ from creditscope.tasks import AnyTask
 from creditscope.tasks.cifar10 import PIXELS
 from creditscope.train.data import GraphData, RowData, place_data
 from creditscope.train.plan import plan_run
-from creditscope.train.run import build_run
+from creditscope.train.run import Run, build_run
 from creditscope.train.stacked import StackedRun, stack_runs
 
 BATCH = 128
@@ -42,12 +42,18 @@ class Case:
         """A run of its net; the task named there is one whose kind of data the net takes."""
         return plan_run(net=self.net, net_options=self.options, **fields, **self.spec)
 
-    def stack(self, seeds: int, device: str, rule: str = "bp", task: AnyTask | None = None) -> StackedRun:
+    def stack(
+        self, seeds: int, device: str, rule: str = "bp", task: AnyTask | None = None, **fields: Any
+    ) -> StackedRun:
         """All seeds as one run."""
+        return stack_runs(self.runs(seeds, device, rule, task, **fields))
+
+    def runs(self, seeds: int, device: str, rule: str = "bp", task: AnyTask | None = None, **fields: Any) -> list[Run]:
+        """Each seed a run of its own, on the same data."""
         task, place = task or self.task(), torch.device(device)
-        specs = [self.plan(rule=rule, epochs=1000, seed=seed) for seed in range(seeds)]
+        specs = [self.plan(rule=rule, epochs=1000, seed=seed, **fields) for seed in range(seeds)]
         data = place_data(task, specs[0], place)
-        return stack_runs([build_run(spec, task, place, data) for spec in specs])
+        return [build_run(spec, task, place, data) for spec in specs]
 
 
 GRAPH = {"task": "cora", "optimiser": "adam"}

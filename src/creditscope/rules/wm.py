@@ -26,6 +26,7 @@ class WM(WeightRule):
     formula = "backward pass with B_l for W_lᵀ,  B_l ← (1−ρ) B_l + ρ E[(W_l ξ) ξᵀ]"
     needs_feedback = True
     learns_feedback = True
+    passes = 2.0  # products of every layer with noise
 
     def __init__(self, *, rate: float = 0.05, rows: int = 128):
         if not 0 < rate <= 1 or rows < 1:
