@@ -327,8 +327,8 @@ def test_a_diverged_model_is_called_so_and_its_rows_do_not_interact():
 
 @pytest.mark.parametrize("rule", ["fa", "dfa"])
 def test_both_refusals_to_convert_tell_how_to_train_by_a_tap_rule(rule):
+    model = nn.Sequential(nn.Conv1d(3, 4, 1), nn.Flatten(), nn.Linear(24, 3))
     with pytest.raises(CreditscopeError, match=r"creditscope\.attach\(model, rule='dfa', taps=…\)\.$"):
-        model = nn.Sequential(nn.Conv1d(3, 4, 1), nn.Flatten(), nn.Linear(24, 3))
         cs.convert(model, rule, taps="0", inputs=torch.randn(4, 3, 6))
 
 

@@ -10,13 +10,16 @@ from creditscope.measure.numerics import (
     UnitRows,
     angles,
     drop_rows_,
+    flat_rows,
     mean_cosine,
     mean_where,
     median_where,
     relative_sizes,
+    row_norms,
     unit_rows,
     usable,
 )
+from creditscope.measure.observation import Observation
 from creditscope.record.schema import Facts
 
 RANK_ROWS = 256
@@ -128,6 +131,29 @@ def measure_reading(credits: list[UnitRows], gradients: list[UnitRows]) -> dict[
     pairs = zip(credits[1:], gradients[:-1], strict=True)
     found = [mean_cosine(a, g) if a.unit.shape == g.unit.shape else nothing for a, g in pairs]
     return {"cos_input": torch.stack([nothing, *found])}
+
+
+def measure_skip_credit(credits: list[UnitRows], gradients: list[UnitRows], facts: Facts) -> dict[str, Tensor]:
+    """Credit that skips alone would carry down, which is the last tap's: its cosine with the tap's own and with g.
+
+    NaN where a stage above does not add to its input; nothing for a net without such stages, and for exact credit.
+    """
+    if not any(facts.residual) or not facts.inexact_taps:
+        return {}
+    top, nothing = credits[-1], torch.full_like(credits[0].size[0], torch.nan)
+    found: dict[str, list[Tensor]] = {"skip_cos": [], "skip_alone": []}
+    for tap, pair in enumerate(zip(credits, gradients, strict=True)):
+        carried = all(facts.residual[tap + 1 :])
+        for series, rows in zip(found.values(), pair, strict=True):
+            series.append(mean_cosine(top, rows) if carried else nothing)
+    return {name: torch.stack(series) for name, series in found.items()}
+
+
+def measure_handed_on(seen: Observation) -> dict[str, Tensor]:
+    """Median over rows of ‖s_l − h_l‖/‖h_l‖, s the states that stages learn at; nothing if these are the forward's."""
+    pairs = [(flat_rows(s - h), flat_rows(h)) for s, h in zip(seen.handed_on, seen.states, strict=False)]
+    sizes = [(row_norms(moved), row_norms(h)) for moved, h in pairs]
+    return {"handed_on": torch.stack([median_where(a / b, usable(b)) for a, b in sizes])} if sizes else {}
 
 
 def measure_common(gradients: list[UnitRows], credits: list[UnitRows]) -> dict[str, Tensor]:

@@ -150,6 +150,7 @@ def measure_draws(subject: Subject, seen: Observation) -> dict[str, Tensor]:
         "beta_se": beta.std(0) / len(beta) ** 0.5,
         "beta_null_sd": torch.stack([tap.null_sd for tap in taps]),
         "draw_noise": torch.stack([tap.noise for tap in taps]),
+        "draw_cos": torch.stack([tap.cosine for tap in taps]),
     }
 
 
@@ -200,3 +201,8 @@ class Draws:
         """Σ_k ‖a_k − ā‖²/(K − 1) over the mean of ‖a_k‖²; NaN without credit."""
         draws = len(self.betas)
         return self.spread / (draws - 1) / (self.square / draws)
+
+    @property
+    def cosine(self) -> Tensor:
+        """`cos` of the mean of the draws: what is left of the angle when noise is averaged out, which is bias."""
+        return mean_cosine(UnitRows.of(flat_rows(self.mean)), UnitRows.of(flat_rows(self.gradient)))

@@ -16,7 +16,14 @@ from torch import Tensor
 
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.measure.ablation import measure_rewind, measure_skips
-from creditscope.measure.alignment import measure_common, measure_drift, measure_permuted, measure_reading
+from creditscope.measure.alignment import (
+    measure_common,
+    measure_drift,
+    measure_handed_on,
+    measure_permuted,
+    measure_reading,
+    measure_skip_credit,
+)
 from creditscope.measure.fresh_feedback import measure_draws, measure_fresh
 from creditscope.measure.functional_net import Subject, Twin, feedback_names, first_rows, make_twin
 from creditscope.measure.moves import measure_descent, measure_rho, measure_stage_descent
@@ -28,6 +35,7 @@ from creditscope.measure.weights import Products, measure_angles, measure_stages
 from creditscope.record.schema import DESCENT_ROWS, Facts, Snapshot
 from creditscope.record.spec import Tier
 from creditscope.rng import generator
+from creditscope.rules import transport_of
 from creditscope.stack import Net, StackedNet
 from creditscope.taps import leave_untouched
 
@@ -117,7 +125,9 @@ class Instrument:
 
 
 DESCENT_FIELDS = ("descent", "descent_null", "descent_null_sd", "fresh_descent", "fresh_descent_sd")
-DRAW_FIELDS = ("beta", "beta_se", "beta_null_sd", "draw_noise")
+DRAW_FIELDS = ("beta", "beta_se", "beta_null_sd", "draw_noise", "draw_cos")
+SKIP_FIELDS = ("skip_cos", "skip_alone")
+FEEDBACK_FIELDS = ("feedback_angle", "feedback_gap")
 STAGE_FIELDS = ("descent_stage", "descent_stage_null", "descent_stage_null_sd")
 INSTRUMENTS = (
     Instrument("common", "cheap", ("gradient_rows", "credit_rows"), measure_common, ("common", "common_a")),
@@ -126,7 +136,9 @@ INSTRUMENTS = (
     Instrument("cos_input", "cheap", ("credit_rows", "gradient_rows"), measure_reading, ("cos_input",)),
     Instrument("weight z", "cheap", ("weight_products",), measure_weight_z, ("z",), of="weights"),
     Instrument("stage_cos", "cheap", ("weight_products", "facts"), measure_stages, ("stage_cos", "stage_null_sd")),
-    Instrument("feedback_angle", "cheap", ("feedback_pairs",), measure_angles, ("feedback_angle",), of="weights"),
+    Instrument("feedback_angle", "cheap", ("feedback_pairs",), measure_angles, FEEDBACK_FIELDS, of="weights"),
+    Instrument("handed_on", "cheap", ("seen",), measure_handed_on, ("handed_on",)),
+    Instrument("skip_cos", "cheap", ("credit_rows", "gradient_rows", "facts"), measure_skip_credit, SKIP_FIELDS),
     Instrument("fresh_cos", "dear", ("subject", "seen", "gradient_rows"), measure_fresh, ("fresh_cos", "fresh_sd")),
     Instrument("own draws", "dear", ("subject", "seen"), measure_draws, DRAW_FIELDS),
     Instrument("rho", "dear", ("twin",), measure_rho, ("rho", "rho_exact", "fresh_rho", "fresh_rho_sd")),
@@ -247,4 +259,6 @@ def complete_snapshots(
 def _feedback(net: Net) -> dict[str, tuple[Tensor, Tensor]]:
     """Weight and feedback of every converted layer, by the weight's name; with a seed axis in a stack."""
     named = {name: t.detach() for name, t in (*net.named_parameters(), *net.named_buffers())}
-    return {weight: (named[weight], named[buffer]) for weight, buffer in feedback_names(net).items()}
+    transport, stacked = transport_of(net), isinstance(net, StackedNet)
+    pairs = {weight: (named[weight], named[buffer]) for weight, buffer in feedback_names(net).items()}
+    return {name: (w, transport.matrix(w, b, stacked=stacked)) for name, (w, b) in pairs.items()} if transport else {}

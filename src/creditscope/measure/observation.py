@@ -213,6 +213,10 @@ def rule_facts(rule: Rule) -> RuleFacts:
         local=rule.local,
         needs_feedback=rule.needs_feedback or type(rule).__dict__.get("draw_feedback") is not None,
         draws_noise=rule.draws_noise,
+        rows_interact=rule.rows_interact,
+        learns_feedback=rule.learns_feedback,
+        hands_on=rule.hands_on,
+        passes=float(rule.passes),
     )
 
 

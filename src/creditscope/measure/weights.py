@@ -159,9 +159,14 @@ def measure_stages(products: list[Products], facts: Facts) -> dict[str, Tensor]:
 
 
 def measure_angles(pairs: list[tuple[Tensor, Tensor] | None]) -> dict[str, Tensor]:
-    """`weight_angle` of every weight that has feedback; nothing if none has."""
+    """`weight_angle` and ‖W − B‖/‖W‖ of every weight that has feedback; nothing if none has."""
     first = next((w for w, _ in filter(None, pairs)), None)
     if first is None:
         return {}
     nothing = torch.full_like(first.flatten()[0], torch.nan)
-    return {"feedback_angle": torch.stack([weight_angle(*pair) if pair else nothing for pair in pairs])}
+    angles = torch.stack([weight_angle(*pair) if pair else nothing for pair in pairs])
+    return {"feedback_angle": angles, "feedback_gap": torch.stack([_gap(*pair) if pair else nothing for pair in pairs])}
+
+
+def _gap(weight: Tensor, feedback: Tensor) -> Tensor:
+    return Direction.of(weight - feedback).norm / Direction.of(weight).norm

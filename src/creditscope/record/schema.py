@@ -47,6 +47,12 @@ class RuleFacts:
     needs_feedback: bool = False
     draws_noise: bool = False
     """Whether its credit is another at every step, on the same rows and weights: judged by the mean of its draws."""
+    rows_interact: bool = False
+    learns_feedback: bool = False
+    hands_on: bool = False
+    """Whether stages learn at other states than the forward's."""
+    passes: float = 0.0
+    """What a step costs beyond backprop's, in forward passes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +164,11 @@ class TapMeasures:
     beta_se: Series = ()
     beta_null_sd: Series = ()
     draw_noise: Series = ()
+    draw_cos: Series = ()
+    # of a rule whose stages learn at other states, and of credit that skips alone would carry
+    handed_on: Series = ()
+    skip_cos: Series = ()
+    skip_alone: Series = ()
     # of the reference, and of the credit
     common: Series = ()
     common_a: Series = ()
@@ -203,6 +214,7 @@ class WeightMeasures:
     step_underflow: tuple[int | None, ...]
     z: Series = ()
     feedback_angle: Series = ()
+    feedback_gap: Series = ()
     w_norm: Series = ()
     exact_float32: Series = ()
 

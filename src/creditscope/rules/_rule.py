@@ -46,8 +46,12 @@ class Rule:
     """Whether a row's credit depends on the other rows of the batch."""
     learns_feedback: bool = False
     """Whether its feedback moves in training."""
+    hands_on: bool = False
+    """Whether the credit at taps says at which states stages learn: a `Credit`."""
+    remembers: ClassVar[bool] = False
+    """Whether layers have memories that are drawn (set where a class defines `draw_memory`)."""
     passes: float = 0.0
-    """What a step costs beyond backprop's, in forward passes (a backward counts as two); an option may set it."""
+    """What a step costs beyond backprop's, in forward passes (a backward: two). Options may set these facts."""
     later_options: ClassVar[tuple[str, ...]] = ()
     """Options that came after the first records; at their defaults they are no part of a spec, nor of its name."""
 
@@ -154,8 +158,6 @@ class TapRule(Rule):
     """Whether it looks at g_L, the exact gradient at the last tap."""
     needs_graph: ClassVar[bool] = False
     """Whether it asks for a graph net, called with node features and an `Adjacency`."""
-    hands_on: bool = False
-    """Whether its credit says at which states stages learn: a `Credit`; an option may set it."""
 
     def exact_taps(self, count: int) -> tuple[int, ...]:
         """Which of the taps 0..count−1 are handed the true gradient."""
@@ -219,8 +221,6 @@ class WeightRule(Rule):
 
     follows: ClassVar[bool] = False
     """Whether the optimiser steps the feedback with its weight's gradient, as it steps the weight."""
-    remembers: ClassVar[bool] = False
-    """Whether layers have memories that are drawn (set where a class defines `draw_memory`)."""
     decay: float | None = None
     """Weight decay of layers with feedback, and of feedback that follows; None: the run's. An option may set it."""
 
