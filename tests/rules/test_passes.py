@@ -1,13 +1,20 @@
 """What a step runs is what a rule says that it costs; nets that cannot be run again are refused; seeds stay apart."""
 
+from typing import Any
+
 import pytest
 import torch
-from credited import CLASSES, INPUTS, ROWS, at_work, learn, stream
+from credited import CLASSES, INPUTS, ROWS, SHAPES, at_work, close, learn, stream
+from safetensors.torch import load_file
 from torch import Tensor, nn
+from trained import record_runs
 
 from creditscope.errors import CreditscopeError
-from creditscope.losses import row_errors
-from creditscope.rules import rule_class
+from creditscope.losses import errors_function, row_errors
+from creditscope.record import RunSpec, run_folder
+from creditscope.rng import generator
+from creditscope.rules import apply_rule, rule_class
+from creditscope.stack import StackedNet
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run
 from creditscope.train.stacked import StackedRun, stack_runs
@@ -117,24 +124,20 @@ def test_a_target_that_is_no_label_is_refused_by_drtp():
         applied.backward(x, lambda z: row_errors(z, torch.zeros(ROWS, 3).double(), lambda z, t: (z - t).sum(1)))
 
 
-def trained(seeds: tuple[int, ...], rule: str, options: dict, broken: int | None, lr: float) -> StackedRun:
+def spec_of(rule: str, options: dict, seed: int, **others: Any) -> RunSpec:
+    settings: dict[str, Any] = {
+        "task": "digits",
+        "net": "resmlp",
+        "net_options": {"depth": 2, "width": 16},
+        "optimiser": "sgd",
+    }
+    settings |= {"epochs": 2, "eval_rows": 32, "batch": 350}
+    return plan_run(rule=rule, rule_options=options, seed=seed, **settings | others)
+
+
+def trained(seeds: tuple[int, ...], rule: str, options: dict, broken: int | None = None) -> StackedRun:
     """A stack after two epochs; the head of one seed is so large that it diverges."""
-    specs = [
-        plan_run(
-            task="digits",
-            net="resmlp",
-            net_options={"depth": 2, "width": 16},
-            rule=rule,
-            rule_options=options,
-            seed=seed,
-            epochs=2,
-            eval_rows=32,
-            batch=350,
-            optimiser="sgd",
-            lr=lr,
-        )
-        for seed in seeds
-    ]
+    specs = [spec_of(rule, options, seed, lr=0.05) for seed in seeds]
     run = stack_runs([build_run(spec) for spec in specs])
     if broken is not None:
         with torch.no_grad():
@@ -144,15 +147,58 @@ def trained(seeds: tuple[int, ...], rule: str, options: dict, broken: int | None
     return run
 
 
-@pytest.mark.parametrize("name", [*RULES, "drtp", "dkp"])
+@pytest.mark.parametrize("name", ["pc settled", "forward gradient, joint", "pepita", "fdfa", "drtp", "dkp"])
 def test_a_seed_that_diverges_leaves_the_others_as_they_are_alone(name):
     rule, options = (RULES | PLAIN)[name]
-    run = trained((1, 2, 3), rule, options, broken=2, lr=0.05)
+    run = trained((1, 2, 3), rule, options, broken=2)
     assert not all(t.isfinite().all() for t in run.tensors(1).values())
     for place, seed in ((0, 1), (2, 3)):
-        alone = trained((seed,), rule, options, broken=None, lr=0.05).tensors(0)
+        alone = trained((seed,), rule, options).tensors(0)
         ours = run.tensors(place)
         assert ours.keys() == alone.keys()
         for tensor_name, tensor in alone.items():
             assert tensor.isfinite().all()
             assert torch.equal(ours[tensor_name], tensor), tensor_name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rule", "options", "lr"), [("pc", {"inputs": "settled"}, 10.0), ("drtp", {}, 0.5)])
+def test_runs_of_a_stack_some_of_which_diverge_end_as_they_do_alone(tmp_path, rule, options, lr):
+    """At a learning rate that some seeds bear: those of a stack that do, do so to the last bit as alone."""
+    specs = [spec_of(rule, options, seed, lr=lr, epochs=3, tier="quick", noise=False) for seed in range(1, 7)]
+    outcomes = record_runs(specs, tmp_path / "stack", engine="stacked")
+    assert set(outcomes.values()) == {"complete", "diverged"}
+    for spec in specs:
+        assert record_runs([spec], tmp_path / "alone", engine="stacked") == {spec.digest(): outcomes[spec.digest()]}
+        if outcomes[spec.digest()] == "complete":
+            ours, alone = (
+                load_file(run_folder(tmp_path / folder, spec) / "weights.safetensors") for folder in ("stack", "alone")
+            )
+            assert all(torch.equal(ours[name], tensor) for name, tensor in alone.items())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", [*RULES, *PLAIN])
+def test_a_stack_learns_as_each_of_its_nets_does(name, shape):
+    """Two steps, so that what is learned and counted is carried on; seeds have draws of their own."""
+    rule, options = (RULES | PLAIN)[name]
+    _, x, y, taps = SHAPES[shape]()
+    nets = [SHAPES[shape]()[0] for _ in range(3)]
+    with torch.no_grad():
+        for parameter in (p for net in nets for p in net.parameters()):
+            parameter += 0.1 * torch.randn_like(parameter)
+    made = [
+        apply_rule(rule_class(rule)(**options), net, taps, x, generator(seed, "feedback")).applied
+        for seed, net in enumerate(nets)
+    ]
+    stack = made[0].stacked(StackedNet.of(nets), made)
+    for step in range(2):
+        for p in stack.net.parameters():
+            p.grad = None
+        rows = slice(step, step + 5)
+        stack.backward(x[rows], errors_function(stack.net, y[rows]))
+        for seed, (net, applied) in enumerate(zip(nets, made, strict=True)):
+            learn(applied, x[rows], y[rows])
+            for parameter_name, p in stack.net.named_parameters():
+                assert p.grad is not None
+                close(p.grad[seed], net.get_parameter(parameter_name).grad, atol=1e-12, rtol=1e-10)
