@@ -95,6 +95,23 @@ def test_batch_norm_and_dropout_are_refused_by_name_where_the_net_is_run_again(n
         at_work(rule, net, x, ("stem", "blocks"), **options)
 
 
+class Dropped(nn.Module):
+    def forward(self, h: Tensor) -> Tensor:
+        return nn.functional.dropout(torch.tanh(h), 0.5, self.training)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_dropout_that_is_no_module_is_refused_where_the_net_is_run_again(name):
+    """And taken once it drops nothing."""
+    rule, options = RULES[name]
+    net = nn.Sequential(nn.Linear(INPUTS, 8), Dropped(), nn.Linear(8, CLASSES)).double()
+    x, y = torch.randn(ROWS, INPUTS).double(), torch.arange(ROWS) % CLASSES
+    with pytest.raises(CreditscopeError, match=rf"'{rule}'.*(second time|vmap)"):
+        at_work(rule, net, x, ("0",), **options)
+    net.eval()
+    learn(at_work(rule, net, x, ("0",), **options), x, y)
+
+
 @pytest.mark.parametrize(
     ("rule", "options", "message"),
     [
