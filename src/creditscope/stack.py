@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.utils._pytree import tree_map
 
 from creditscope.stacked_functions import StackedFunctions
 
@@ -125,6 +126,8 @@ def call_net(net: Net, inputs: Any, tensors: Mapping[str, Tensor] | None = None)
     return functional_call(net, dict(tensors), as_arguments(inputs)) if tensors else net(*as_arguments(inputs))
 
 
-def _opened(inputs: Any) -> tuple[Any, int | None]:
-    """The inputs, and the axis of their seeds."""
-    return (inputs.inputs, 0) if isinstance(inputs, PerSeed) else (inputs, None)
+def _opened(inputs: Any) -> tuple[Any, Any]:
+    """The inputs, and the axis of their seeds: none of what is no tensor (a graph)."""
+    if not isinstance(inputs, PerSeed):
+        return inputs, None
+    return inputs.inputs, tree_map(lambda leaf: 0 if isinstance(leaf, Tensor) else None, inputs.inputs)

@@ -24,10 +24,19 @@ from creditscope.rules._layers import layers_with_feedback, learn_memories, tran
 from creditscope.rules._pass import Forward as Again
 from creditscope.rules._pass import advanced
 from creditscope.rules._rule import Credit, CreditContext, Feedback, TapRule, WeightRule
-from creditscope.stack import Net, StackedNet, call_net, pattern_of
+from creditscope.stack import Net, PerSeed, StackedNet, as_arguments, call_net, pattern_of
 from creditscope.taps import Forward, cut_forward, watch_forward
 
 EPS = 1e-6
+
+
+class Given(NamedTuple):
+    """What a rule's `credit` gives; no states, or no inputs: those of the forward."""
+
+    credits: list[Tensor]
+    handed_on: list[Tensor]
+    inputs: list[Tensor]
+    """One tensor, the first argument of the net."""
 
 
 class Told(NamedTuple):
@@ -123,10 +132,10 @@ class AppliedRule:
                 )
             top, roots, gradients = found * n, [], []
         self.learn(forward, errors, top)
-        credits, handed_on = self.credits(forward, errors, top, self.credit_norm)
+        credits, handed_on, other = self.credits(forward, errors, top, self.credit_norm)
         states = forward.states
         if handed_on:
-            at = cut_forward(self.net, self.anatomy.taps, inputs, instead=handed_on)
+            at = cut_forward(self.net, self.anatomy.taps, self._called_with(inputs, other), instead=handed_on)
             roots, gradients, states = [at.output], [errors_of(at.output).gradient], at.states
         for state, credit in zip(states, self._applied(forward, credits), strict=True):
             if state.requires_grad:  # a frozen stage has no root
@@ -159,13 +168,15 @@ class AppliedRule:
 
     def credits(
         self, forward: Forward, errors: RowErrors, top: Tensor | None, how: CreditNorm, feedback: Feedback | None = None
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """Credit, and the states handed on (none: the forward's); chains are normalised by link."""
+    ) -> Given:
+        """Credit, and what stages learn at; chains are normalised by link."""
 
-        def credit(context: CreditContext) -> tuple[list[Tensor], list[Tensor]]:
+        def credit(context: CreditContext) -> Given:
             given = self.rule.credit(context)
-            at_taps, handed_on = (given.at_taps, given.handed_on) if isinstance(given, Credit) else (given, [])
-            return self._checked("credit", at_taps, context), self._checked("state handed on", handed_on, context)
+            given = given if isinstance(given, Credit) else Credit(given, [])
+            handed_on = self._checked("state handed on", given.handed_on, context)
+            other = [] if given.inputs is None else [given.inputs]
+            return Given(self._checked("credit", given.at_taps, context), handed_on, other)
 
         return self._each_seed(credit, forward, errors, top, "none" if how == "sample-mean" else how, feedback)
 
@@ -223,17 +234,29 @@ class AppliedRule:
             return self.net.each(function, inputs, *arguments)
         return function(inputs, *arguments)
 
+    def _called_with(self, inputs: Any, other: Sequence[Tensor]) -> Any:
+        """The inputs, with another first argument if there is one: in a stack every seed then has its own."""
+        if not other:
+            return inputs
+        if not isinstance(self.net, StackedNet):
+            return (*other, *as_arguments(inputs)[1:])
+        if isinstance(inputs, PerSeed):
+            return PerSeed((*other, *as_arguments(inputs.inputs)[1:]))
+        shared = [t.expand(self.net.seeds, *t.shape) if isinstance(t, Tensor) else t for t in as_arguments(inputs)[1:]]
+        return PerSeed((*other, *shared))
+
     def _measure_taps(
         self, forward: Forward, errors: RowErrors, exact: Sequence[Tensor], parameters: Mapping[str, Tensor]
     ) -> Told:
         """Weight gradients by one backward that stops at every tap."""
-        credits, handed_on = self.credits(forward, errors, exact[-1], "none")
-        told = credits
+        told, handed_on, other = self.credits(forward, errors, exact[-1], "none")
+        credits = told
         if self.credit_norm != "none":
-            told, handed_on = self.credits(forward, errors, exact[-1], self.credit_norm)
+            told, handed_on, other = self.credits(forward, errors, exact[-1], self.credit_norm)
         at, error = forward, errors.error
         if handed_on:
-            at = watch_forward(self.net, self.anatomy.taps, forward.inputs, forward.tensors, instead=handed_on)
+            inputs = self._called_with(forward.inputs, other)
+            at = watch_forward(self.net, self.anatomy.taps, inputs, forward.tensors, instead=handed_on)
             error = errors.at(at.output).error
         roots = [(at.output, error), *zip(at.states, self._applied(forward, told), strict=True)]
         outputs, gradients = zip(*((h, a) for h, a in roots if h.grad_fn is not None), strict=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from creditscope.anatomy import Anatomy, examine, node_of, nodes_below
@@ -13,9 +13,11 @@ from creditscope.losses import row_errors
 from creditscope.record.spec import CreditNorm
 from creditscope.rules._applied import AppliedRule
 from creditscope.rules._layers import transport_of
+from creditscope.rules._pass import Forward as Again
 from creditscope.rules._rule import Rule, TapRule, WeightRule
 from creditscope.rules._spread import graph_of
-from creditscope.taps import leave_untouched, watch_forward
+from creditscope.stack import pattern_of
+from creditscope.taps import Forward, leave_untouched, watch_forward
 
 Role = Literal["rule", "exact", "frozen", "unused"]
 TITLES: dict[Role, str] = {
@@ -137,7 +139,7 @@ def _refuse_second_passes(rule: TapRule, net: nn.Module) -> None:
         raise CreditscopeError(
             f"Expected a net that computes the same twice for rule {rule.name!r}, which runs it again within a step, "
             f"but batch norm or nn.Dropout does not: {', '.join(other)}. Use group or layer norm, and dropout that "
-            "hashes (creditscope.nets._layers)."
+            "hashes (creditscope.nets._layers.HashDropout)."
         )
 
 
@@ -151,6 +153,8 @@ def _try_rule(applied: AppliedRule, inputs: Any) -> None:
             target = torch.zeros(len(forward.output), dtype=torch.int64, device=forward.output.device)
             errors = row_errors(forward.output, target, lambda output, _: output.flatten(1).square().mean(1))
             top = torch.zeros_like(forward.states[-1])
+            if applied.rule.passes:
+                _refuse_another_output(applied, forward, buffers)
             if applied.rule.learns_feedback:
                 applied.learned(forward, errors, top)
             applied.credits(forward, errors, top, "none")
@@ -161,6 +165,19 @@ def _try_rule(applied: AppliedRule, inputs: Any) -> None:
             f"{' '.join(str(error).split())[:200]} Modules that work in place, and batch norm and nn.Dropout in "
             "training mode, cannot be gone through."
         ) from error
+
+
+def _refuse_another_output(applied: AppliedRule, forward: Forward, buffers: dict[str, Tensor]) -> None:
+    """Refuse a net whose second pass gives another output: dropout that is no module has no name to be refused by."""
+    weights = {name: p.detach() for name, p in applied.net.named_parameters()}
+    again = Again(pattern_of(applied.net), applied.anatomy.taps, forward.inputs, weights | buffers)
+    first, second = forward.output.detach(), again().output
+    if (second - first).abs().max() > 1e-2 * first.abs().max():
+        raise CreditscopeError(
+            f"Expected a net that computes the same twice for rule {applied.rule.name!r}, which runs it again within a "
+            "step, but its output is another the second time. Is there functional dropout in it? Leave it out, or use "
+            "dropout that hashes (creditscope.nets._layers.HashDropout)."
+        )
 
 
 def _below_feedback(net: nn.Module, anatomy: Anatomy, inputs: Any) -> tuple[set[str], set[int]]:

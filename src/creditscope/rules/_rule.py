@@ -134,6 +134,8 @@ class Credit:
     """a_l."""
     handed_on: Sequence[Tensor]
     """What tap l hands to the next stage (and the last one to the head) when they learn."""
+    inputs: Tensor | None = None
+    """What the net is called with when they learn (the first argument, if there are several); None: the step's own."""
 
 
 class TapRule(Rule):

@@ -26,7 +26,7 @@ class ForwardGradient(TapRule):
     formula = "a_l = (∂ℓ/∂h_l · p) p,  p ~ N(0, I)"
     learns_feedback = True
     draws_noise = True
-    passes = 1.0  # with a tangent for each tap, or one
+    passes = 1.0  # with a tangent for each probe and tap, or for each probe
 
     def __init__(self, *, probes: int = 1, joint: bool = False):
         if probes < 1:
@@ -46,8 +46,7 @@ class ForwardGradient(TapRule):
             gaussian_probe(counter, (self.probes, *h.shape), h.dtype, place) for place, h in enumerate(ctx.states)
         ]
         if self.joint:
-            one = [self._push_all(ctx, [p[k] for p in probes]) for k in range(self.probes)]
-            pushed = torch.stack(one).expand(taps, self.probes, *ctx.error.shape)
+            pushed = self._push_all(ctx, probes).expand(taps, self.probes, *ctx.error.shape)
         else:
             pushed = ctx.push_forward(probes)
         slopes = (pushed * ctx.error).flatten(3).sum(-1)
@@ -56,8 +55,12 @@ class ForwardGradient(TapRule):
         shape = slopes.shape[1:]
         return [(s.view(*shape, *[1] * (p.ndim - 2)) * p).mean(0) for s, p in zip(slopes, probes, strict=True)]
 
-    def _push_all(self, ctx: CreditContext, tangents: list[Tensor]) -> Tensor:
-        """The derivative of the logits along all tangents at once."""
+    def _push_all(self, ctx: CreditContext, probes: list[Tensor]) -> Tensor:
+        """The derivative of the logits along the tangents of all taps at once, (probes, rows, classes)."""
         zeros = [torch.zeros_like(h) for h in ctx.states]
-        with forward_mode():
+
+        def push(tangents: list[Tensor]) -> Tensor:
             return jvp(lambda shift: ctx.forward(shift=shift).output, (zeros,), (tangents,))[1]
+
+        with forward_mode():
+            return torch.vmap(push)(probes).clone(memory_format=torch.contiguous_format)

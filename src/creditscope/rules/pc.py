@@ -48,7 +48,7 @@ class PC(TapRule):
         self.beta, self.steps, self.rate = beta, steps, rate
         self.inputs = one_of("inputs of stages", inputs, ("forward", "settled"))
         self.hands_on = inputs == "settled"
-        self.passes = 3.0 * steps + self.hands_on
+        self.passes = 3.0 * steps + 2 * self.hands_on  # the settled states, and the pass that stages learn in
 
     def credit(self, ctx: CreditContext) -> list[Tensor] | Credit:
         errors = settle(ctx, self.beta, self.steps, self.rate)

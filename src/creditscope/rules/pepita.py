@@ -16,13 +16,17 @@ from creditscope.stack import as_arguments
 
 @register_rule("pepita")
 class PEPITA(TapRule):
-    """a_l = h_l(x) − h_l(x + F e); stages learn at the inputs of the second pass; F uniform, ±√(6/inputs)·`scale`."""
+    """a_l = h_l(x) − h_l(x + F e); F uniform, ±√(6/inputs)·`scale`.
+
+    All stages learn at the inputs of the second pass, the first one at x + F e. Within a stage credit goes through its
+    derivative, as under every rule; the published update of single layers leaves that of the activation out.
+    """
 
     label = "PEPITA"
     formula = "a_l = h_l(x) − h_l(x + F e)"
     needs_feedback = True
     hands_on = True
-    passes = 1.0
+    passes = 2.0  # the second, and the one that stages learn in
 
     def __init__(self, *, scale: float = 0.05):
         if scale <= 0:
@@ -41,4 +45,4 @@ class PEPITA(TapRule):
             raise CreditscopeError(f"Expected inputs that are numbers for rule 'pepita', but got {x.dtype}.")
         moved = x + (ctx.error @ ctx.feedback[0].T).view_as(x)
         other = ctx.forward((moved, *others)).states
-        return Credit([h - m for h, m in zip(ctx.states, other, strict=True)], other)
+        return Credit([h - m for h, m in zip(ctx.states, other, strict=True)], other, moved)
