@@ -16,6 +16,8 @@ from creditscope.rules._layers import (
     register_feedback,
     restore,
     transport_of,
+    weight_names,
+    weights_and_feedback,
 )
 from creditscope.rules._pass import Pass
 from creditscope.rules._rule import (
@@ -114,4 +116,6 @@ __all__ = [
     "restore",
     "rule_class",
     "transport_of",
+    "weight_names",
+    "weights_and_feedback",
 ]

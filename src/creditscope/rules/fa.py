@@ -37,5 +37,7 @@ class FA(WeightRule):
             return None
         if self.scale == "init":
             return layer.weight.clone()
-        std = 1 / math.sqrt(layer.outputs) if self.scale == "unit" else float(layer.weight.std())
+        entries = layer.weight.numel()
+        own = float(layer.weight.std() if entries > 1 else layer.weight.abs().mean())
+        std = 1 / math.sqrt(layer.outputs) if self.scale == "unit" else own
         return torch.randn(layer.weight.shape, generator=generator) * std

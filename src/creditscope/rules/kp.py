@@ -30,4 +30,4 @@ class KP(WeightRule):
         self.decay = decay
 
     def draw_memory(self, layer: Layer, generator: torch.Generator) -> Tensor:
-        return torch.randn(layer.weight.shape, generator=generator) * float(layer.weight.std())
+        return torch.randn(layer.weight.shape, generator=generator) * float(layer.weight.square().mean().sqrt())
