@@ -5,11 +5,12 @@ import copy
 import numpy as np
 import pytest
 import torch
-from feedback_nets import apply, built, draw, gradients
+from feedback_nets import built, draw, gradients
 from stacks import assert_stack_alike
 from torch import nn
 
-from creditscope.losses import row_errors
+from creditscope.losses import errors_function, row_errors
+from creditscope.measure.observation import observe
 from creditscope.rules import rule_class, transport_of
 from creditscope.rules._layers import FeedbackConv2d, Transport
 from creditscope.stack import StackedNet
@@ -171,10 +172,8 @@ def test_a_stack_of_seeds_learns_as_each_alone(rule, per_seed, exact):
 )
 def test_steps_of_a_stack_are_those_of_its_seeds(rule, options):
     """Three steps of SGD; weights, feedback and counters."""
-    alone = []
-    for seed in range(3):
-        net, x, y = draw("conv", seed)
-        alone.append(apply(rule, net, x, ["1", "3", "5"], seed, **options))
+    _, x, y = draw("conv")
+    alone = [built(rule, "conv", seed, **options)[0] for seed in range(3)]
     stack = StackedNet.of([copy.deepcopy(one.net) for one in alone])
     together = alone[0].stacked(stack, alone)
 
@@ -185,8 +184,6 @@ def test_steps_of_a_stack_are_those_of_its_seeds(rule, options):
         optimiser.zero_grad()
         applied.backward(x, errors_of)
         optimiser.step()
-
-    from creditscope.losses import errors_function
 
     for _ in range(3):
         step(together, errors_function(stack, y.expand(3, -1)))
@@ -200,8 +197,6 @@ def test_steps_of_a_stack_are_those_of_its_seeds(rule, options):
 
 def test_measured_as_trained():
     applied, _, x, y = built("fa", "conv")
-    from creditscope.measure.observation import observe
-
     seen, found = observe(applied.net, applied, x, y), gradients(applied, x, y)
     for name, g in {**seen.exact_weights, **seen.rule_weights}.items():
         torch.testing.assert_close(g / len(x), found[name], rtol=1e-11, atol=1e-14)

@@ -1,4 +1,4 @@
-"""Sign-symmetric feedback: angles in closed form, sizes as stated, and magnitudes that are drawn when they should be."""
+"""Sign-symmetric feedback: angles in closed form, sizes as stated, magnitudes drawn when they should be."""
 
 import math
 
