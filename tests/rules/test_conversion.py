@@ -16,13 +16,15 @@ from creditscope.errors import CreditscopeError
 from creditscope.rng import generator
 from creditscope.rules import (
     FeedbackLinear,
+    LinearWithFeedback,
+    WithFeedback,
     apply_rule,
     layers_with_feedback,
     register_feedback,
     rule_class,
     transport_of,
 )
-from creditscope.rules._layers import FORMS, LinearWithFeedback, WithFeedback
+from creditscope.rules._layers import FORMS
 
 RULES = {"fa": {}, "sign_fa": {"variant": "br"}, "kp": {}, "wm": {}}
 pytestmark = pytest.mark.usefixtures("own_stream")

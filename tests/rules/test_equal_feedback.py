@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from feedback_nets import NETS, backprop, built, gradients, relative_error, set_memories
+from feedback_nets import NETS, apply, backprop, built, gradients, relative_error, set_memories
 
 from creditscope.losses import row_errors
 from creditscope.measure.observation import observe
@@ -59,3 +59,11 @@ def test_the_exact_reference_is_that_of_the_plain_net(rule, name):
         assert all(torch.equal(t, before[n]) for n, t in applied.net.state_dict().items())
         for n, p in applied.net.named_parameters():
             torch.testing.assert_close(told[n] / len(x), p.grad, rtol=1e-11, atol=1e-14)
+
+
+@pytest.mark.parametrize("scale", ["unit", "match-init", "init"])
+def test_fa_of_a_single_weight_has_feedback_that_is_a_number(scale):
+    net = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Tanh(), torch.nn.Linear(1, 2)).double()
+    apply("fa", net, torch.ones(4, 1).double(), ["1"], scale=scale)
+    assert net[0].feedback.isfinite().all()
+    assert net[0].feedback.any()

@@ -10,7 +10,9 @@ from creditscope.rules._applied import AppliedRule, Told
 from creditscope.rules._apply import Application, ConversionReport, apply_rule
 from creditscope.rules._layers import (
     BY_TAP_RULE,
+    FeedbackConv2d,
     FeedbackLinear,
+    LinearWithFeedback,
     WithFeedback,
     layers_with_feedback,
     register_feedback,
@@ -97,9 +99,11 @@ __all__ = [
     "Credit",
     "CreditContext",
     "Feedback",
+    "FeedbackConv2d",
     "FeedbackLinear",
     "Layer",
     "LearningContext",
+    "LinearWithFeedback",
     "Pass",
     "Rule",
     "TapRule",
