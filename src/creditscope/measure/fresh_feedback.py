@@ -125,7 +125,7 @@ def _redrawn_weights(subject: Subject, streams: Sequence[torch.Generator]) -> li
     found = []
     for stream in streams:
         rule.convert(restore(scratch), subject.applied.anatomy, stream)
-        names = feedback_names(scratch).values()
+        names = feedback_names(scratch)
         found.append({name: _resized(scratch.get_buffer(name), subject.tensors[name]) for name in names})
     return found
 

@@ -63,10 +63,9 @@ def subjects_of(net: Net, applied: AppliedRule, seeds: Sequence[int], **shared: 
     return found
 
 
-def feedback_names(net: Net) -> dict[str, str]:
-    """For every weight with feedback, by name, the name of the buffer that holds it."""
-    name_of = {id(p): name for name, p in pattern_of(net).named_parameters()}
-    return {name_of[id(layer.weight)]: f"{name}.feedback" for name, layer in layers_with_feedback(net).items()}
+def feedback_names(net: Net) -> list[str]:
+    """The buffers of all layers that hold feedback."""
+    return [f"{name}.feedback" for name in layers_with_feedback(net)]
 
 
 def together(device: torch.device, entries: int) -> int:

@@ -25,7 +25,7 @@ from creditscope.measure.alignment import (
     measure_skip_credit,
 )
 from creditscope.measure.fresh_feedback import measure_draws, measure_fresh
-from creditscope.measure.functional_net import Subject, Twin, feedback_names, first_rows, make_twin
+from creditscope.measure.functional_net import Subject, Twin, first_rows, make_twin
 from creditscope.measure.moves import measure_descent, measure_rho, measure_stage_descent
 from creditscope.measure.numerics import UnitRows, flat_rows
 from creditscope.measure.observation import Observation, fitted_rows, map_seeds, observation_of_seed, random_state
@@ -35,7 +35,7 @@ from creditscope.measure.weights import Products, measure_angles, measure_stages
 from creditscope.record.schema import DESCENT_ROWS, Facts, Snapshot
 from creditscope.record.spec import Tier
 from creditscope.rng import generator
-from creditscope.rules import transport_of
+from creditscope.rules import weights_and_feedback
 from creditscope.stack import Net, StackedNet
 from creditscope.taps import leave_untouched
 
@@ -241,7 +241,7 @@ def complete_snapshots(
     cheap, dear = ([i for i in due if (i.cost == "cheap") is wanted] for wanted in (True, False))
     with leave_untouched(net):
         nets = subjects() if dear else [None] * len(seeds)
-        feedback = _feedback(net)
+        feedback = weights_and_feedback(net)
         if not isinstance(net, StackedNet):
             return [measure_battery(taken[0], Needs(seen, facts, keys[0], feedback, nets[0]), due)]
         try:
@@ -254,11 +254,3 @@ def complete_snapshots(
             needs = Needs(observation_of_seed(seen, place), facts, keys[place], held, subject)
             found[place] = measure_battery(found[place], needs, left)
     return found
-
-
-def _feedback(net: Net) -> dict[str, tuple[Tensor, Tensor]]:
-    """Weight and feedback of every converted layer, by the weight's name; with a seed axis in a stack."""
-    named = {name: t.detach() for name, t in (*net.named_parameters(), *net.named_buffers())}
-    transport, stacked = transport_of(net), isinstance(net, StackedNet)
-    pairs = {weight: (named[weight], named[buffer]) for weight, buffer in feedback_names(net).items()}
-    return {name: (w, transport.matrix(w, b, stacked=stacked)) for name, (w, b) in pairs.items()} if transport else {}

@@ -10,12 +10,16 @@ from creditscope.rules._applied import AppliedRule, Told
 from creditscope.rules._apply import Application, ConversionReport, apply_rule
 from creditscope.rules._layers import (
     BY_TAP_RULE,
+    FeedbackConv2d,
     FeedbackLinear,
+    LinearWithFeedback,
     WithFeedback,
     layers_with_feedback,
     register_feedback,
     restore,
     transport_of,
+    weight_names,
+    weights_and_feedback,
 )
 from creditscope.rules._pass import Pass
 from creditscope.rules._rule import (
@@ -94,8 +98,10 @@ __all__ = [
     "Credit",
     "CreditContext",
     "Feedback",
+    "FeedbackConv2d",
     "FeedbackLinear",
     "Layer",
+    "LinearWithFeedback",
     "Pass",
     "Rule",
     "TapRule",
@@ -112,4 +118,6 @@ __all__ = [
     "restore",
     "rule_class",
     "transport_of",
+    "weight_names",
+    "weights_and_feedback",
 ]

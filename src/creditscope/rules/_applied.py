@@ -20,7 +20,7 @@ from creditscope.anatomy import Anatomy
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.losses import RowErrors, losses_per_row
 from creditscope.record.spec import CreditNorm
-from creditscope.rules._layers import layers_with_feedback, learn_memories, transport_of
+from creditscope.rules._layers import layers_with_feedback, learn_memories, transport_of, weight_names
 from creditscope.rules._pass import Forward as Again
 from creditscope.rules._pass import advanced
 from creditscope.rules._rule import Credit, CreditContext, Feedback, TapRule, WeightRule
@@ -97,12 +97,15 @@ class AppliedRule:
         """The rule of all these, on the stack of their nets."""
         return replace(self, net=net, feedback=tree_map(lambda *b: torch.stack(b), *(one.feedback for one in each)))
 
-    def followers(self) -> dict[str, Tensor]:
-        """Feedback that the optimiser steps with its weight, by the weight's name."""
+    def followers(self) -> dict[str, list[Tensor]]:
+        """Feedback that the optimiser steps with its weight, by the weight's name; of a tied one that of all layers."""
+        found: dict[str, list[Tensor]] = {}
         if self.rule.local or not self.rule.follows:
-            return {}
+            return found
         buffers = dict(self.net.named_buffers())
-        return {f"{name}.weight": buffers[f"{name}.feedback"] for name in layers_with_feedback(self.net)}
+        for name, weight in weight_names(self.net).items():
+            found.setdefault(weight, []).append(buffers[f"{name}.feedback"])
+        return found
 
     def backward(self, inputs: Any, errors_of: Callable[[Tensor], RowErrors]) -> RowErrors:
         """One step of learning: the rule's own tensors first, then `.grad` of the trained parameters."""
@@ -297,8 +300,9 @@ class AppliedRule:
             errors = errors_of(output)
             output.backward(errors.gradient)
         parameters = dict(self.net.named_parameters())
-        for name, memory in self.followers().items():
-            memory.grad = parameters[name].grad
+        for name, memories in self.followers().items():
+            for memory in memories:
+                memory.grad = parameters[name].grad
         return errors
 
     @torch.no_grad()
@@ -307,12 +311,13 @@ class AppliedRule:
         rule: WeightRule = self.rule
         named = {**dict(self.net.named_parameters()), **dict(self.net.named_buffers()), **(tensors or {})}
         own = {
-            name: tuple(named[f"{name}.{part}"].detach() for part in ("weight", "feedback", "counter"))
-            for name in layers_with_feedback(self.net)
+            name: tuple(named[one].detach() for one in (weight, f"{name}.feedback", f"{name}.counter"))
+            for name, weight in weight_names(self.net).items()
         }
         if steps:
             own = {name: (w, m, advanced(counter, steps)) for name, (w, m, counter) in own.items()}
-        return self._each(lambda _, own: learn_memories(rule, own), None, own)
+        layers = layers_with_feedback(self.net)
+        return self._each(lambda _, own: learn_memories(rule, layers, own), None, own)
 
     def _measure_backward(
         self, forward: Forward, errors: RowErrors, exact: Sequence[Tensor], parameters: Mapping[str, Tensor]

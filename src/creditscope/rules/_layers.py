@@ -11,16 +11,19 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.parametrize import is_parametrized
 
 from creditscope.anatomy import Anatomy
 from creditscope.errors import CreditscopeError
 from creditscope.rules._pass import advanced, draw_counter, gaussian_probe
 from creditscope.rules._rule import Layer, WeightRule
-from creditscope.stack import Net, pattern_of
+from creditscope.stack import Net, StackedNet, pattern_of
 from creditscope.stacked_functions import OneForAll, linear_backward, stacked_linear
 
 ELEMENTWISE = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.PReLU, nn.Embedding, nn.modules.batchnorm._NormBase)
 """Modules with parameters whose backward transports no credit through a weight matrix."""
+NOT_SHARED = ("_buffers", "_non_persistent_buffers_set", "_compiled_call_impl")
+"""What a layer with feedback does not take from the plain one: it has buffers, and a forward, of its own."""
 BY_TAP_RULE = "Any model can be trained by a tap rule (dfa, local): creditscope.attach(model, rule='dfa', taps=…)."
 """What to do with a model that cannot be converted."""
 F = TypeVar("F", bound=type["WithFeedback"])
@@ -100,7 +103,9 @@ def _as_rows(x: Tensor, weight: Tensor) -> Tensor:
 
 
 class Conv2dWithFeedback(torch.autograd.Function):
-    """A convolution that sends credit down through the feedback kernel; ∂ of kernel and bias are exact."""
+    """A convolution of (rows, channels, y, x) that sends credit down through the feedback kernel; ∂ of kernel and bias
+    are exact.
+    """
 
     generate_vmap_rule = True
 
@@ -120,10 +125,11 @@ class Conv2dWithFeedback(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, ...]:
         x, weight, feedback = ctx.saved_tensors
         stride, padding, dilation, groups = ctx.how
+        delta, x = (t.to(weight.dtype) for t in (grad_outputs[0], x))  # under autocast they are narrower
 
         def send(matrix: Tensor, wanted: list[bool]) -> tuple:
             settings = (ctx.biases, stride, padding, dilation, False, [0, 0], groups, wanted)
-            return torch.ops.aten.convolution_backward(grad_outputs[0], x, matrix, *settings)
+            return torch.ops.aten.convolution_backward(delta, x, matrix, *settings)
 
         down, own = ctx.needs_input_grad[0], list(ctx.needs_input_grad[1:3])
         if down and ctx.transport.exact:
@@ -147,18 +153,27 @@ class WithFeedback(nn.Module):
 
     def __init__(self, layer: nn.Module, feedback: Tensor, transport: Transport, counter: Tensor | None = None):
         nn.Module.__init__(self)
-        buffers = {name: value for name, value in vars(layer).items() if name not in vars(self)}
-        self.__dict__.update(buffers)  # sizes, strides: what the class's own forward looks at
-        self._parameters, self.training = layer._parameters, layer.training  # shared, not drawn anew
-        self._forward_hooks, self._forward_pre_hooks = layer._forward_hooks, layer._forward_pre_hooks
+        # parameters, hooks and submodules are the layer's own dictionaries; sizes and strides its own forward looks at
+        self.__dict__.update({name: value for name, value in vars(layer).items() if name not in NOT_SHARED})
+        self._buffers.update(layer._buffers)
+        self._non_persistent_buffers_set.update(layer._non_persistent_buffers_set)
         self.transport, self._plain = transport, (layer,)  # in a tuple: no submodule of this one
-        self.register_buffer("feedback", feedback.to(self.weight))
+        memory = self.out_first(feedback.detach()).to(self.weight)
+        self.register_buffer("feedback", memory.clone(memory_format=torch.contiguous_format))  # never the weight itself
         if counter is not None:
             self.register_buffer("counter", counter.to(self.weight.device))
 
     def plain(self) -> nn.Module:
-        """The layer it was made of, with the parameters as they are now."""
-        return self._plain[0]
+        """The layer it was made of, with its tensors and mode as they are now."""
+        (layer,) = self._plain
+        layer.training = self.training
+        layer._buffers.update({name: self._buffers[name] for name in layer._buffers})
+        return layer
+
+    @staticmethod
+    def out_first(weight: Tensor) -> Tensor:
+        """The weight, or what is of its shape, as (out, in, …), which rules are told; and back again."""
+        return weight
 
     @staticmethod
     def fans(layer: Any) -> tuple[int, int]:
@@ -204,6 +219,8 @@ class FeedbackConv2d(WithFeedback, nn.Conv2d):  # pyright: ignore[reportIncompat
     """`nn.Conv2d` with feedback: any stride, padding, dilation and groups."""
 
     def forward(self, input: Tensor) -> Tensor:
+        if input.ndim == 3:  # one image alone
+            return self.forward(input.unsqueeze(0)).squeeze(0)
         padding = self.padding
         if self.padding_mode != "zeros" or isinstance(padding, str):
             mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
@@ -222,8 +239,12 @@ class FeedbackConv1D(WithFeedback):
     """The `Conv1D` of transformers with feedback: y = x W + b, W (in, out)."""
 
     def forward(self, input: Tensor) -> Tensor:
-        weight, feedback = self.weight.transpose(-2, -1), self.feedback.transpose(-2, -1)
+        weight, feedback = self.out_first(self.weight), self.out_first(self.feedback)
         return LinearWithFeedback.apply(input, weight, self.bias, feedback, self.transport)
+
+    @staticmethod
+    def out_first(weight: Tensor) -> Tensor:
+        return weight.transpose(-2, -1)
 
     @staticmethod
     def fans(layer: Any) -> tuple[int, int]:
@@ -243,6 +264,27 @@ def layers_with_feedback(net: Net) -> dict[str, WithFeedback]:
     return {name: m for name, m in pattern_of(net).named_modules() if isinstance(m, WithFeedback)}
 
 
+def weight_names(net: Net) -> dict[str, str]:
+    """For every layer with feedback the name of its weight; layers whose weights are tied have the first name."""
+    name_of = {id(p): name for name, p in pattern_of(net).named_parameters()}
+    return {name: name_of[id(layer.weight)] for name, layer in layers_with_feedback(net).items()}
+
+
+@torch.no_grad()
+def weights_and_feedback(net: Net) -> dict[str, tuple[Tensor, Tensor]]:
+    """W, and B as a backward would use it now, of every layer with feedback, by the weight's name; as (out, in, …).
+
+    In a stack both have the seed axis in front.
+    """
+    named, stacked = {**dict(net.named_parameters()), **dict(net.named_buffers())}, isinstance(net, StackedNet)
+    found, weights = {}, weight_names(net)
+    for name, layer in layers_with_feedback(net).items():
+        out_first = torch.vmap(layer.out_first) if stacked else layer.out_first
+        W, memory = (out_first(named[own].detach()) for own in (weights[name], f"{name}.feedback"))
+        found[weights[name]] = W, layer.transport.matrix(W, memory, stacked=stacked)
+    return found
+
+
 def transport_of(net: Net) -> Transport | None:
     """The switch of a converted net; None if the net has no converted layer."""
     return next((m.transport for m in layers_with_feedback(net).values()), None)
@@ -251,17 +293,18 @@ def transport_of(net: Net) -> Transport | None:
 def convert_layers(net: nn.Module, rule: WeightRule, anatomy: Anatomy, generator: torch.Generator) -> None:
     """Give every layer that can carry it the feedback that the rule draws, in place."""
     _refuse_unknown(net)
-    transport = Transport(rule)
+    transport, name_of = Transport(rule), {id(p): name for name, p in net.named_parameters()}
 
     def convert(name: str, layer: Any) -> nn.Module:
         form = form_of(layer)
         assert form is not None
-        about = Layer(name, layer.weight.detach(), *form.fans(layer), f"{name}.weight" in anatomy.stages[-1])
+        weight, in_head = form.out_first(layer.weight.detach()), name_of[id(layer.weight)] in anatomy.stages[-1]
+        about = Layer(name, weight, *form.fans(layer), in_head)
         memory = rule.draw_memory(about, generator)
         if memory is None:
             return layer
-        if memory.shape != layer.weight.shape:
-            wanted, got = tuple(layer.weight.shape), tuple(memory.shape)
+        if memory.shape != weight.shape:
+            wanted, got = tuple(weight.shape), tuple(memory.shape)
             raise CreditscopeError(f"Expected feedback of shape {wanted} for {name!r}, but got {got}.")
         return form(layer, memory, transport, draw_counter(generator) if rule.learns_feedback else None)
 
@@ -295,15 +338,18 @@ def _swap(net: nn.Module, chosen: Callable[[nn.Module], bool], swap: Callable[[s
             setattr(net.get_submodule(parent), child, swapped[layer])
 
 
-def learn_memories(rule: WeightRule, tensors: dict[str, tuple[Tensor, Tensor, Tensor]]) -> dict[str, Tensor]:
+def learn_memories(
+    rule: WeightRule, layers: dict[str, WithFeedback], tensors: dict[str, tuple[Tensor, Tensor, Tensor]]
+) -> dict[str, Tensor]:
     """The memory of every layer after one more step, by name, from its weight, memory and counter."""
     found = {}
     for name, (weight, memory, counter) in tensors.items():
+        out_first = layers[name].out_first
 
         def noise(shape: tuple[int, ...], place: int = 0, counter: Tensor = counter, like: Tensor = memory) -> Tensor:
             return gaussian_probe(counter, shape, like.dtype, place)
 
-        found[f"{name}.feedback"] = rule.learn(weight, memory, noise)
+        found[f"{name}.feedback"] = out_first(rule.learn(out_first(weight), out_first(memory), noise))
         found[f"{name}.counter"] = advanced(counter)
     return found
 
@@ -326,10 +372,16 @@ def _refuse_unknown(net: nn.Module) -> None:
                 f"Expected a net that is not converted yet, but {name!r} has feedback already. "
                 "creditscope.restore(model) gives a plain one."
             )
-        if form_of(module) and not isinstance(module._parameters.get("weight"), nn.Parameter):
+        computed = form_of(module) and not isinstance(module._parameters.get("weight"), nn.Parameter)
+        if computed or (is_parametrized(module, "weight") and module.weight.ndim > 1):  # pyright: ignore
             raise CreditscopeError(
                 f"Expected a plain weight in {name!r}, but it is computed from others (weight_norm, spectral_norm), "
                 "which would stop training. Remove the reparametrisation before converting."
+            )
+        if form_of(module) and "forward" in vars(module):
+            raise CreditscopeError(
+                f"Expected the forward of its class in {name!r}, but it was given another, which would silently "
+                f"stay on backprop. Take it off, or make it a class with a form of its own. {BY_TAP_RULE}"
             )
         if form_of(module) or isinstance(module, ELEMENTWISE):
             continue

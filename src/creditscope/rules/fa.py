@@ -37,5 +37,6 @@ class FA(WeightRule):
             return None
         if self.scale == "init":
             return layer.weight.clone()
-        std = 1 / math.sqrt(layer.outputs) if self.scale == "unit" else float(layer.weight.std())
+        own = float(layer.weight.std() if layer.weight.numel() > 1 else layer.weight.abs())  # one entry has no spread
+        std = 1 / math.sqrt(layer.outputs) if self.scale == "unit" else own
         return torch.randn(layer.weight.shape, generator=generator) * std

@@ -15,8 +15,9 @@ from creditscope.rules import Layer, WeightRule, register_rule
 class KP(WeightRule):
     """ΔB = ΔW under the run's optimiser, with weight `decay` of both: W_t − B_t = Π(1 − η_s λ)(W_0 − B_0).
 
-    That holds whatever the gradients are, for any elementwise optimiser with decoupled decay. B starts as another draw
-    at W's own scale. Without decay (0) the difference stays, and only the common part grows.
+    That holds whatever the gradients are, under SGD and any elementwise optimiser with decoupled decay; where the decay
+    goes through moments (Adam), only without it. B starts as another draw at W's own scale. Without decay (0) the
+    difference stays, and only the common part grows.
     """
 
     label = "KP"
@@ -30,4 +31,4 @@ class KP(WeightRule):
         self.decay = decay
 
     def draw_memory(self, layer: Layer, generator: torch.Generator) -> Tensor:
-        return torch.randn(layer.weight.shape, generator=generator) * float(layer.weight.std())
+        return torch.randn(layer.weight.shape, generator=generator) * float(layer.weight.square().mean().sqrt())

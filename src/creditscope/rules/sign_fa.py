@@ -34,7 +34,7 @@ class SignFA(WeightRule):
         self.variant = one_of("variant of sign-symmetric feedback", variant, VARIANTS)
         self.scale = one_of("feedback scale", scale, SCALES)
         self.head = one_of("head feedback", head, ("sign", "exact"))
-        self.learns_feedback = self.draws_noise = variant == "br"
+        self.learns_feedback = self.draws_noise = variant == "br"  # pyright: ignore[reportAttributeAccessIssue]
 
     def draw_memory(self, layer: Layer, generator: torch.Generator) -> Tensor | None:
         """Magnitudes with a mean of 1, or of the size that stays."""
@@ -56,5 +56,5 @@ class SignFA(WeightRule):
 
 
 def half_normal(noise: Tensor) -> Tensor:
-    """Magnitudes of standard normal numbers, in units of their mean √(2/π)."""
-    return noise.abs() * math.sqrt(math.pi / 2)
+    """Magnitudes of standard normal numbers, in units of their own mean: drawn again and again, it cannot wander."""
+    return noise.abs() / noise.abs().mean()

@@ -18,7 +18,7 @@ from creditscope.record.schema import Facts
 from creditscope.record.spec import RunSpec
 from creditscope.registry import NETS
 from creditscope.rng import generator, global_stream
-from creditscope.rules import Application, AppliedRule, apply_rule, layers_with_feedback, rule_class
+from creditscope.rules import Application, AppliedRule, apply_rule, rule_class, weight_names
 from creditscope.stack import Batch, Net, pattern_of
 from creditscope.taps import resolve_taps
 from creditscope.tasks import AnyTask, load_task
@@ -178,14 +178,14 @@ def decay_groups(spec: RunSpec, applied: AppliedRule) -> list[dict[str, Any]]:
     """
     first, follow = applied.anatomy.stages[0], applied.followers()
     own = getattr(applied.rule, "decay", None)
-    converted = {f"{name}.weight" for name in layers_with_feedback(applied.net)}
+    converted = set(weight_names(applied.net).values())
     groups: dict[float, list[Tensor]] = {}
     for name, p in applied.net.named_parameters():
         if not p.requires_grad:
             continue
         decay = spec.weight_decay if spec.decay_on == "all" or name in first else 0.0
         decay = own if own is not None and name in converted else decay
-        groups.setdefault(decay, []).extend([p, *([follow[name]] if name in follow else [])])
+        groups.setdefault(decay, []).extend([p, *follow.get(name, [])])
     return [{"params": members, "weight_decay": decay} for decay, members in groups.items()]
 
 
