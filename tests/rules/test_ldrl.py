@@ -2,6 +2,7 @@
 
 import functools
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ SIZES = (5, 6, 4, 7)
 
 def linear_net() -> nn.Sequential:
     """Stem, three taps of different sizes, head: linear throughout."""
-    stages = [nn.Linear(d, out) for d, out in zip(SIZES[:-1], SIZES[1:], strict=True)]
+    stages = [nn.Linear(d, out) for d, out in pairwise(SIZES)]
     return sequence(*stages, nn.Linear(SIZES[-1], 3))
 
 
@@ -90,7 +91,10 @@ def test_with_many_rows_the_credit_of_a_linear_net_is_the_gradient():
     net = linear_net()
     x, y = rows(4000, SIZES[0])
     applied = apply_to(LDRL(mean_rate=0.02), net, TAPS, x)
-    assert max(cosine(*pair) for pair in zip(see(applied, x, y).credits[:-1], see(applied, x, y).exact, strict=False)) < 0.9
+    assert (
+        max(cosine(*pair) for pair in zip(see(applied, x, y).credits[:-1], see(applied, x, y).exact, strict=False))
+        < 0.9
+    )
     for _ in range(400):
         learn(applied, x, y)
     seen = see(applied, x, y)
@@ -132,7 +136,7 @@ def test_the_slope_of_the_learned_net_is_that_of_the_loss():
             h, above = states[tap], states[tap + 1].numpy()
             J = np.stack([torch.autograd.functional.jacobian(stage, row).numpy() for row in h])
 
-            def loss(weights, J=J, above=above, tap=tap, skip=skip):
+            def loss(weights, J=J, above=above, tap=tap, skip=skip, noise=noise):
                 G = small_net_jacobian(weights, above)
                 if skip and G.shape[1] == G.shape[2]:
                     G = G + np.eye(G.shape[1])

@@ -1,11 +1,10 @@
-"""Rules with learned feedback on a GCN with few labels and an Â that is not symmetric: what nodes without a loss get."""
+"""Learned feedback on a GCN with few labels and an Â that is not symmetric: what nodes without a loss get."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 from small import apply_to, numerical_gradient, see, slopes, small_net, small_net_jacobian, step_of
-from torch import nn
 
 from creditscope.graph import Adjacency
 from creditscope.nets.gcn import GCN
@@ -39,7 +38,9 @@ class OnAGraph:
             if tensor.is_floating_point() and ".moments." not in name:
                 tensor.add_(0.2 * torch.randn(tensor.shape, generator=draw, dtype=torch.float64))
         self.seen = see(self.applied, self.inputs, self.y, mask=self.mask)
-        self.h, self.a, self.g = ([t.numpy() for t in ts] for ts in (self.seen.states, self.seen.credits, self.seen.exact))
+        self.h, self.a, self.g = (
+            [t.numpy() for t in ts] for ts in (self.seen.states, self.seen.credits, self.seen.exact)
+        )
         self.e = self.seen.errors.error.numpy()
         self.S = self.adjacency.matrix.to_dense().numpy()
         self.W = [layer.conv.linear.weight.detach().numpy().T for layer in self.net.layers]

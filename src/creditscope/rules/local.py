@@ -5,6 +5,7 @@ Nøkland & Eidnes, "Training neural networks with local error signals" (ICML 201
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -42,7 +43,7 @@ class Local(TapRule):
             )
         self.loss = one_of("local loss", loss, ("pred", "sim", "predsim"))
         self.beta, self.rate, self.pooled = beta, rate, pooled
-        self.rows_interact = loss != "pred"
+        self.rows_interact = loss != "pred"  # pyright: ignore[reportAttributeAccessIssue]
         self.weight = {"pred": 0.0, "sim": 1.0, "predsim": beta}[loss]
 
     def draw_feedback(self, tap_shapes: TapShapes, classes: int, generator: torch.Generator) -> dict:
@@ -65,7 +66,7 @@ class Local(TapRule):
     def credit(self, ctx: CreditContext) -> list[Tensor]:
         return grad(lambda states: self._losses(ctx, states, ctx.feedback["heads"]))(list(ctx.states))
 
-    def _losses(self, ctx: CreditContext, states: list[Tensor], heads: dict[str, list[Tensor]]) -> Tensor:
+    def _losses(self, ctx: CreditContext, states: Sequence[Tensor], heads: dict[str, list[Tensor]]) -> Tensor:
         """The local losses of all taps, summed over rows; nothing ties one tap to another."""
         total = ctx.error.new_zeros(())
         for i, h in enumerate(states):
