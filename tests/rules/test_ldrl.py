@@ -69,22 +69,22 @@ def test_one_step_is_the_running_mean_of_noise_times_pushed_noise():
 
 def test_in_a_linear_net_feedback_ends_at_the_transposed_jacobian_with_the_spread_of_its_running_mean():
     """E‖B − Jᵀ‖²/‖J‖² = ρ/(2 − ρ) · (d + 1)/n, as for the mean of Wishart matrices; and credit is as far from g."""
-    net, rate, n = linear_net(), 0.1, 64
+    net, rate, n = linear_net(), 0.3, 64
     x, y = rows(n, SIZES[0])
     applied = apply_to(LDRL(mean_rate=rate), net, TAPS, x)
     found: list[list[float]] = [[], []]
-    for step in range(500):
+    for step in range(900):
         learn(applied, x, y)
-        if step >= 100 and not step % 10:
+        if step >= 50 and not step % 10:
             for tap, B in enumerate(applied.feedback["B"]):
                 J = net[tap + 1].weight.detach()
                 found[tap].append(float((B - J.T).square().sum() / J.square().sum()))
     for tap, d in enumerate(SIZES[1:3]):
         wanted = rate / (2 - rate) * (d + 1) / n
-        assert abs(np.mean(found[tap]) / wanted - 1) < 0.25
+        assert abs(np.mean(found[tap]) / wanted - 1) < 0.2  # one draw spreads by .47, and there are 85
     seen = see(applied, x, y)
     off = (seen.credits[1] - seen.exact[1]).norm() / seen.exact[1].norm()
-    assert off < 3 * math.sqrt(rate / (2 - rate) * (SIZES[2] + 1) / n) < 0.3
+    assert off < 3 * math.sqrt(rate / (2 - rate) * (SIZES[2] + 1) / n) < 0.4
 
 
 def test_with_many_rows_the_credit_of_a_linear_net_is_the_gradient():
