@@ -46,6 +46,7 @@ def test_the_exact_net_gives_the_gradient_and_stays():
         assert max(float(s.abs().max()) for s in pull) < 1e-12
 
 
+@pytest.mark.slow
 def test_a_linear_net_with_labels_ends_at_the_gradient_under_squared_loss():
     net = linear_net()
     x, y = rows(60, 5)
