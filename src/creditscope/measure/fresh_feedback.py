@@ -44,7 +44,9 @@ def fresh_streams(subject: Subject, draws: int) -> list[torch.Generator]:
 def has_memory(subject: Subject) -> bool:
     """Whether the rule has tensors of its own that are drawn."""
     applied = subject.applied
-    return bool(tree_flatten(applied.feedback)[0]) or (applied.rule.remembers and bool(feedback_names(subject.net)))
+    if applied.rule.local:
+        return bool(tree_flatten(applied.feedback)[0])
+    return applied.rule.remembers and bool(feedback_names(subject.net))
 
 
 def fresh_cosines(

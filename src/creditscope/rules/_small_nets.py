@@ -41,7 +41,8 @@ def adam(
     first = tree_map(lambda m, g: 0.9 * m + 0.1 * g, moments["first"], gradients)
     second = tree_map(lambda v, g: 0.999 * v + 0.001 * g * g, moments["second"], gradients)
     (ws, shape), ms, vs = tree_flatten(weights), tree_flatten(first)[0], tree_flatten(second)[0]
-    long, longer = 1 - 0.9**steps, 1 - 0.999**steps
+    count = steps.double()  # in float32 the first moves would be off by 7e-6
+    long, longer = 1 - 0.9**count, 1 - 0.999**count
     moved = [
         w * (1 - rate * decay) - (rate * (m / long.to(m)) / ((v / longer.to(v)).sqrt() + 1e-8))
         for w, m, v in zip(ws, ms, vs, strict=True)

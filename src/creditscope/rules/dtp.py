@@ -71,8 +71,9 @@ class DTP(TapRule):
         credits, target = [g], h - beta * g
         for i in reversed(range(len(ctx.states) - 1)):
             G, below, above = ctx.feedback["G"][i], ctx.states[i], ctx.states[i + 1]
-            target = below + self.inverse(G, target) - self.inverse(G, above)
-            credits.append((below - target) / _over(beta, below))
+            change = self.inverse(G, target) - self.inverse(G, above)  # 0 to the last bit where the target is the state
+            credits.append(-change / _over(beta, below))
+            target = below + change
         return credits[::-1]
 
     def inverse(self, weights: list[Tensor], y: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ class Local(TapRule):
             )
         self.loss = one_of("local loss", loss, ("pred", "sim", "predsim"))
         self.beta, self.rate, self.pooled = beta, rate, pooled
-        self.rows_interact = loss != "pred"
+        self.rows_interact = loss != "pred"  # pyright: ignore[reportAttributeAccessIssue]
         self.weight = {"pred": 0.0, "sim": 1.0, "predsim": beta}[loss]
 
     def draw_feedback(self, tap_shapes: TapShapes, classes: int, generator: torch.Generator) -> dict:
@@ -59,8 +59,7 @@ class Local(TapRule):
 
     def learn_feedback(self, ctx: CreditContext) -> dict:
         heads, moments = ctx.feedback["heads"], ctx.feedback["moments"]
-        rows = len(ctx.error) if ctx.mask is None else ctx.mask.sum().clamp(min=1)
-        slopes = grad(lambda heads: self._losses(ctx, ctx.states, heads) / rows)(heads)
+        slopes = grad(lambda heads: self._losses(ctx, ctx.states, heads) / rows_of(ctx))(heads)
         heads, moments = adam(heads, slopes, moments, self.rate)
         return {"heads": heads, "moments": moments}
 
@@ -77,7 +76,7 @@ class Local(TapRule):
                 total = total + (1 - self.weight) * ctx.loss(logits).sum()
             if self.weight > 0:
                 off = similarities(x @ heads["C"][i].T, ctx.mask) - similarities(one_hot(ctx), ctx.mask)
-                total = total + self.weight * off.square().sum() / len(x)
+                total = total + self.weight * off.square().sum() / rows_of(ctx)
         return total
 
     def _read(self, h: Tensor, ctx: CreditContext) -> Tensor:
@@ -98,9 +97,15 @@ class Local(TapRule):
         return shape[-1] if len(shape) == 2 else math.prod(shape)
 
 
+def rows_of(ctx: CreditContext) -> Tensor | int:
+    """How many rows have a loss."""
+    return len(ctx.error) if ctx.mask is None else ctx.mask.sum().clamp(min=1)
+
+
 def similarities(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Cosines between the rows of x, each less its own mean; 0 for rows without a loss."""
+    """Cosines between the rows of x, each less its own mean; 0, slope and all, for rows without a loss or a length."""
     x = x - x.mean(1, keepdim=True)
-    x = x / (x.norm(dim=1, keepdim=True) + 1e-8)
-    x = x if mask is None else x * mask.unsqueeze(-1)
+    length = x.norm(dim=1, keepdim=True)
+    counts = length > 0 if mask is None else (length > 0) & mask.unsqueeze(-1)
+    x = torch.where(counts, x / torch.where(counts, length, 1.0), 0.0)
     return x @ x.T
