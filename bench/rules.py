@@ -1,7 +1,7 @@
 """What a step of each rule costs: 20 seeds stacked, against stacked backprop and against the seeds one by one.
 
-`per_pass` is what a rule costs beyond stacked backprop, in stacked backprop steps, for every three forward passes that
-it says it makes (a forward and a backward). `of_eager` is a stacked step over 20 steps of the same rule, one by one.
+`per_pass` is what a rule costs beyond stacked backprop, in stacked backprop steps, for every forward pass that it says
+it makes (a backward counts as two). `of_eager` is a stacked step over 20 steps of the same rule, one by one.
 """
 
 from dataclasses import replace
@@ -47,7 +47,7 @@ def compare(table: Table, case: Case, task: AnyTask, label: str, passes: float, 
     times = interleaved(once, given.rounds, given.device)
     milliseconds = Spread.of([1e3 * t / ours.data.steps for t in times["rule"]])
     ratio = over(times, "rule", "bp")
-    per_pass = f"{(ratio.median - 1) / (passes / 3):.2f}" if passes else "–"
+    per_pass = f"{(ratio.median - 1) / passes:.2f}" if passes else "–"
     eager = Spread.of([a / (SEEDS * b) for a, b in zip(times["rule"], times["alone"], strict=True)])
     table.add(
         rule=label.ljust(24), engine=ours.engine, ms=milliseconds, of_bp=ratio, passes=f"{passes:g}".ljust(6),

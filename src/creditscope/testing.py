@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -290,7 +291,7 @@ def _train(case: Case, application: Application) -> None:
     """One step of plain gradient descent; feedback that follows its weight is stepped, too."""
     applied = application.applied
     trained = [p for p in applied.net.parameters() if p.requires_grad]
-    optimiser = torch.optim.SGD([*trained, *applied.followers().values()], lr=RATE)
+    optimiser = torch.optim.SGD([*trained, *chain(*applied.followers().values())], lr=RATE)
     optimiser.zero_grad(set_to_none=True)
     _backward(case, application)
     optimiser.step()

@@ -26,7 +26,7 @@ class Local(TapRule):
     """a_l = ∂ℓ_l/∂h_l of the tap's own loss: pred ℓ(A_l h_l, y); sim ‖S(C_l h_l) − S(y*)‖²/rows, S the cosines between
     the rows of the batch, centred; predsim (1 − β) pred + β sim.
 
-    Heads start at 0 and are learned by Adam (`rate`). Images are pooled to at most `pooled` features, of tokens the
+    Heads start at 0 and are learned by Adam (`rate`, the nets' own by default, as published). Images are pooled to at most `pooled` features, of tokens the
     class token is read, or their mean. Under sim, rows interact.
     """
 
@@ -36,7 +36,7 @@ class Local(TapRule):
     needs_feedback = True
     learns_feedback = True
 
-    def __init__(self, *, loss: str = "pred", beta: float = 0.99, rate: float = 5e-4, pooled: int = 2048):
+    def __init__(self, *, loss: str = "pred", beta: float = 0.99, rate: float = 1e-3, pooled: int = 2048):
         if not 0 <= beta <= 1 or rate <= 0 or pooled < 1:
             raise CreditscopeError(
                 f"Expected beta from 0 to 1, rate > 0 and pooled >= 1, but got {beta}, {rate} and {pooled}."
