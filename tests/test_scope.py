@@ -327,8 +327,9 @@ def test_a_diverged_model_is_called_so_and_its_rows_do_not_interact():
 
 @pytest.mark.parametrize("rule", ["fa", "dfa"])
 def test_both_refusals_to_convert_tell_how_to_train_by_a_tap_rule(rule):
-    with pytest.raises(CreditscopeError, match=r"register_net.*creditscope\.run\(net=…, rule='dfa'\)\.$"):
-        cs.convert(images()[0], rule, taps="0", inputs=torch.randn(4, 3, 6, 6))
+    model = nn.Sequential(nn.Conv1d(3, 4, 3), nn.Flatten(), nn.Linear(16, 2))
+    with pytest.raises(CreditscopeError, match=r"creditscope\.attach\(model, rule='dfa', taps=…\)\.$"):
+        cs.convert(model, rule, taps="0", inputs=torch.randn(4, 3, 6))
 
 
 def test_convert_takes_a_stem_and_a_class_as_watch_does():

@@ -24,7 +24,7 @@ from creditscope.rules._layers import layers_with_feedback, learn_memories, tran
 from creditscope.rules._pass import Forward as Again
 from creditscope.rules._pass import advanced
 from creditscope.rules._rule import Credit, CreditContext, Feedback, TapRule, WeightRule
-from creditscope.stack import Net, StackedNet, call_net, pattern_of
+from creditscope.stack import Net, StackedNet, all_names, call_net, pattern_of
 from creditscope.taps import Forward, cut_forward, watch_forward
 
 EPS = 1e-6
@@ -92,8 +92,8 @@ class AppliedRule:
         """Feedback that the optimiser steps with its weight, by the weight's name."""
         if self.rule.local or not self.rule.follows:
             return {}
-        buffers = dict(self.net.named_buffers())
-        return {f"{name}.weight": buffers[f"{name}.feedback"] for name in layers_with_feedback(self.net)}
+        buffers, known_as = dict(self.net.named_buffers()), all_names(self.net)
+        return {known_as[f"{name}.weight"]: buffers[f"{name}.feedback"] for name in layers_with_feedback(self.net)}
 
     def backward(self, inputs: Any, errors_of: Callable[[Tensor], RowErrors]) -> RowErrors:
         """One step of learning: the rule's own tensors first, then `.grad` of the trained parameters."""
@@ -273,9 +273,10 @@ class AppliedRule:
             output = call_net(self.net, inputs)
             errors = errors_of(output)
             output.backward(errors.gradient)
-        parameters = dict(self.net.named_parameters())
-        for name, memory in self.followers().items():
-            memory.grad = parameters[name].grad
+        if followers := self.followers():
+            parameters = dict(self.net.named_parameters())
+            for name, memory in followers.items():
+                memory.grad = parameters[name].grad
         return errors
 
     @torch.no_grad()
@@ -283,8 +284,9 @@ class AppliedRule:
         """Feedback and counters of all layers after the next step, or that of so many steps later, by buffer name."""
         rule: WeightRule = self.rule
         named = {**dict(self.net.named_parameters()), **dict(self.net.named_buffers()), **(tensors or {})}
+        weights = {name: named[known] for name, known in all_names(self.net).items()}
         own = {
-            name: tuple(named[f"{name}.{part}"].detach() for part in ("weight", "feedback", "counter"))
+            name: tuple((weights | named)[f"{name}.{part}"].detach() for part in ("weight", "feedback", "counter"))
             for name in layers_with_feedback(self.net)
         }
         if steps:

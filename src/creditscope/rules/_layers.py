@@ -16,7 +16,7 @@ from creditscope.anatomy import Anatomy
 from creditscope.errors import CreditscopeError
 from creditscope.rules._pass import advanced, draw_counter, gaussian_probe
 from creditscope.rules._rule import Layer, WeightRule
-from creditscope.stack import Net, pattern_of
+from creditscope.stack import Net, all_names, pattern_of
 from creditscope.stacked_functions import OneForAll, linear_backward, stacked_linear
 
 ELEMENTWISE = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.PReLU, nn.Embedding, nn.modules.batchnorm._NormBase)
@@ -158,7 +158,7 @@ class WithFeedback(nn.Module):
 
     def plain(self) -> nn.Module:
         """The layer it was made of, with the parameters as they are now."""
-        return self._plain[0]
+        return self._plain[0].train(self.training)
 
     @staticmethod
     def fans(layer: Any) -> tuple[int, int]:
@@ -251,12 +251,13 @@ def transport_of(net: Net) -> Transport | None:
 def convert_layers(net: nn.Module, rule: WeightRule, anatomy: Anatomy, generator: torch.Generator) -> None:
     """Give every layer that can carry it the feedback that the rule draws, in place."""
     _refuse_unknown(net)
-    transport = Transport(rule)
+    transport, known_as = Transport(rule), all_names(net)
 
     def convert(name: str, layer: Any) -> nn.Module:
         form = form_of(layer)
         assert form is not None
-        about = Layer(name, layer.weight.detach(), *form.fans(layer), f"{name}.weight" in anatomy.stages[-1])
+        in_head = known_as[f"{name}.weight"] in anatomy.stages[-1]
+        about = Layer(name, layer.weight.detach(), *form.fans(layer), in_head)
         memory = rule.draw_memory(about, generator)
         if memory is None:
             return layer
