@@ -298,6 +298,26 @@ class TestGradients:
         assert_close(ours, by_stages(model, taps, call, credit))
         assert float(ours["blocks.0.w.weight" if kind == "chain" else "transformer.wpe.weight"].abs().max()) > 0
 
+    def test_of_a_head_that_learns_at_states_handed_on_are_taken_once(self):
+        """Also if the rule looks at the gradient there before: ∂W of the head is that at the moved state alone."""
+
+        class Moved(cs.TapRule):
+            needs_top_gradient = hands_on = True
+
+            def credit(self, ctx):
+                states = [*ctx.states[:-1], ctx.states[-1] - ctx.top_gradient]
+                return cs.Credit([torch.zeros_like(h) for h in states], states)
+
+        (x, y), (trainer, model) = rows(), attach_to_chain(Moved)
+        h = model.stem(x).detach()
+        for block in model.blocks:
+            h = block(h).detach()
+        e = torch.softmax(model.head(h), 1) - functional.one_hot(y, 3)
+        moved = (h - e @ model.head.weight).detach()
+        (expected,) = torch.autograd.grad(functional.cross_entropy(model.head(moved), y), [model.head.weight])
+        trainer.backward(x, y)
+        torch.testing.assert_close(model.head.weight.grad, expected, rtol=0, atol=1e-14)
+
     @pytest.mark.parametrize("rule", ["bp", "dfa", "pc", "dtp", "forward_gradient", "fa"])
     def test_are_the_same_if_blocks_return_more_than_their_state(self, rule):
         (x, y), (trainer, model) = rows(), attach_to_chain(rule)
