@@ -89,7 +89,7 @@ class Trainer:
 
         losses = applied.backward(inputs, errors_of).loss
         for memory in self.followers():
-            memory.grad = None if memory.grad is None else memory.grad.clone()  # clipping twice would clip it twice
+            memory.grad = None if memory.grad is None else memory.grad.clone()  # one tensor would be clipped twice
         self._stepped.note(self)
         return losses if mask is None else losses[mask]
 
@@ -147,7 +147,8 @@ class Trainer:
 
     def detach(self) -> nn.Module:
         """Leave the model as it was, with the weights it has now: plain layers, no feedback; gives the model."""
-        restore(self.model)
+        if not self.rule.local:
+            restore(self.model)
         self._application, self._detached = None, True
         return self.model
 
@@ -230,9 +231,8 @@ class _Read(nn.Module):
 
     def __getattr__(self, name: str) -> Any:
         """What a net says of itself (`class_token`, `added_parameters`)."""
-        if name.startswith("__") or "_read" not in vars(self):
-            raise AttributeError(name)
-        return getattr(self._read[0], name)
+        known = not name.startswith("__") and "_read" in vars(self)
+        return getattr(self._read[0], name) if known else super().__getattr__(name)
 
     def train(self, mode: bool = True) -> "_Read":
         self._read[0].train(mode)
