@@ -196,6 +196,17 @@ class TestEveryRule:
         assert "measured only" not in trainer.watch.records[0].facts.rule.label
         assert trainer.watch.audit().methods[0].taps == ON_CHAIN
 
+    def test_is_measured_with_the_feedback_that_it_learned(self):
+        (x, y), (trainer, model) = rows(), attach_to_chain("dkp", rate=0.1)
+        drawn = trainer.watch.snapshot(x, y).taps.cos
+        for _ in range(5):
+            trainer.backward(x, y)
+        B = [trainer.state_dict()[f"feedback.B.{i}"] for i in range(3)]
+        by_hand = cs.watch(model, credit=lambda ctx: [ctx.error @ b.T for b in B], **TAPS).snapshot(x, y).taps.cos
+        learned = trainer.watch.snapshot(x, y).taps.cos
+        assert learned == pytest.approx(by_hand, abs=1e-12)
+        assert min(abs(a - b) for a, b in zip(learned, drawn, strict=True)) > 0.01  # the weights are the same
+
     @pytest.mark.parametrize("rule", EVERY_RULE)
     def test_goes_on_where_its_tensors_were_saved(self, rule):
         x, y = rows()
