@@ -101,13 +101,18 @@ class Twice(Backwards):
         return self.first(self.first(x))
 
 
+class Named(nn.Module):
+    def forward(self, x):
+        return {"h": x}
+
+
 @pytest.mark.parametrize(
     ("net", "taps", "text"),
     [
         (Backwards(), "blocks.*", r"'blocks\.\*'\. Choices: first, second\."),
         (Twice(), "first", r"'first' .*twice.*first, second"),
         (Twice(), "second", r"second did not\. .*: first"),
-        (nn.Sequential(nn.LSTM(2, 2)), "0", r"'0' .*tuple"),
+        (nn.Sequential(Named()), "0", r"'0' .*dict"),
     ],
 )
 def test_wrong_taps_are_refused_with_the_names_there_are(net, taps, text):

@@ -1,7 +1,8 @@
 """creditscope: an instrument for credit assignment in deep networks.
 
-`run` trains, `watch` looks at a model of yours, `audit` judges; `docs/api.md` has all public names. They are loaded on
-first use, so that `import creditscope` and the parts that only read records cost no torch.
+`run` trains, `attach` puts a rule into a training loop of yours, `watch` looks at a model of yours, `audit` judges;
+`docs/api.md` has all public names. They are loaded on first use, so that `import creditscope` and the parts that only
+read records cost no torch.
 """
 
 from importlib import import_module
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from creditscope.runs import Runs, run
     from creditscope.scope import Scope, convert, watch
     from creditscope.tasks import Task, register_task
+    from creditscope.trainer import Trainer, attach
 
 __version__ = "0.1.0"
 
@@ -41,8 +43,10 @@ __all__ = [
     "TapRule",
     "Task",
     "Thresholds",
+    "Trainer",
     "WeightRule",
     "__version__",
+    "attach",
     "audit",
     "convert",
     "load_records",
@@ -55,7 +59,7 @@ __all__ = [
     "watch",
 ]
 
-_HOMES = ("errors", "tasks", "nets", "record", "auditing", "runs", "rules", "scope")
+_HOMES = ("errors", "tasks", "nets", "record", "auditing", "runs", "rules", "scope", "trainer")
 """Modules of the public names, those that import torch last: a name is that of the first which has it."""
 
 

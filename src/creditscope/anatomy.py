@@ -21,7 +21,7 @@ class Shapes(tuple[tuple[int, ...], ...]):
     @classmethod
     def of(cls, states: Iterable[Tensor], inputs: Any) -> "Shapes":
         found = cls(tuple(h.shape[1:]) for h in states)
-        found.inputs = tuple(as_arguments(inputs)[0].shape[1:])
+        found.inputs = next((tuple(x.shape[1:]) for x in as_arguments(inputs) if isinstance(x, Tensor)), ())
         return found
 
 

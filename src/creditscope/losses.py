@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from creditscope.errors import CreditscopeError
 from creditscope.stack import Net, StackedNet
@@ -53,27 +54,13 @@ class RowErrors:
 
 def row_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask: Tensor | None = None) -> RowErrors:
     """Errors of every row of one net under `loss` (default cross-entropy); rows outside `mask` get none."""
-    if len(target) != len(output):
-        raise CreditscopeError(
-            f"Expected one target per row, but got {len(output)} rows and {len(target)} targets. "
-            "Is the model batch first?"
-        )
+    _check_rows(output, target, loss)
     if loss is None:
-        if output.ndim != 2:
-            raise CreditscopeError(
-                f"Expected logits of shape (rows, classes) for cross-entropy, but got {tuple(output.shape)}. "
-                "Pass loss=, a function that returns one loss per row."
-            )
         return cross_entropy_errors(output, target, mask)
     output = output.detach()
     with torch.enable_grad():
         leaf = output.requires_grad_()
-        losses = loss(leaf, target)
-        if losses.shape != output.shape[:1]:
-            raise CreditscopeError(
-                f"Expected the loss to return one value per row, shape {tuple(output.shape[:1])}, "
-                f"but got shape {tuple(losses.shape)}. Use reduction='none' and average within a row."
-            )
+        losses = _checked(loss(leaf, target), output)
         (error,) = torch.autograd.grad(losses.sum(), leaf)
     losses = losses.detach()
     covered = (error.flatten(1) != 0).any(1) if mask is None else mask
@@ -81,6 +68,48 @@ def row_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask
         losses = losses * mask
         error = error * mask.view(-1, *[1] * (error.ndim - 1))
     return RowErrors(losses, error, covered, mask, output.detach(), target, loss)
+
+
+def mean_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask: Tensor | None = None) -> RowErrors:
+    """The same, with the gradient of the mean loss taken as such, `of_mean`, for a rule that asks for no other.
+
+    Its bits are those of `loss(output, target).mean().backward()`; the errors are this times the rows.
+    """
+    _check_rows(output, target, loss)
+    output = output.detach()
+    with torch.enable_grad():
+        leaf = output.detach().requires_grad_()
+        losses = _checked(losses_per_row(leaf, target, loss or _cross_entropy, mask), output)
+        count = len(losses) if mask is None else mask.sum().clamp(min=1)
+        (of_mean,) = torch.autograd.grad(losses.mean() if mask is None else losses.sum() / count, leaf)
+    covered = torch.ones_like(losses, dtype=torch.bool) if mask is None else mask
+    return RowErrors(losses.detach(), of_mean * count, covered, mask, output, target, loss, of_mean)
+
+
+def _cross_entropy(output: Tensor, target: Tensor) -> Tensor:
+    return functional.cross_entropy(output, target, reduction="none")  # by name, because autocast goes by names
+
+
+def _check_rows(output: Tensor, target: Tensor, loss: RowLoss | None) -> None:
+    if len(target) != len(output):
+        raise CreditscopeError(
+            f"Expected one target per row, but got {len(output)} rows and {len(target)} targets. "
+            "Is the model batch first?"
+        )
+    if loss is None and output.ndim != 2:
+        raise CreditscopeError(
+            f"Expected logits of shape (rows, classes) for cross-entropy, but got {tuple(output.shape)}. "
+            "Pass loss=, a function that returns one loss per row."
+        )
+
+
+def _checked(losses: Tensor, output: Tensor) -> Tensor:
+    if losses.shape != output.shape[:1]:
+        raise CreditscopeError(
+            f"Expected the loss to return one value per row, shape {tuple(output.shape[:1])}, "
+            f"but got shape {tuple(losses.shape)}. Use reduction='none' and average within a row."
+        )
+    return losses
 
 
 def losses_per_row(output: Tensor, target: Tensor, loss: RowLoss | None, mask: Tensor | None) -> Tensor:

@@ -67,11 +67,14 @@ class Scope:
         loss: RowLoss | None,
         seed: int,
         initial: Mapping[str, Tensor] | None = None,
+        apply: Callable[[Any], Application] | None = None,
     ):
         self.model, self.taps, self.stem = model, taps, stem
         self.rule, self.loss, self.seed, self.initial = rule, loss, seed, initial
         self._when_watched = fingerprint(model) if initial is None else {}
         self.snapshots: list[Snapshot] = []
+        self._apply = apply
+        """From rows to the rule at work in training; None: the model is trained elsewhere."""
         self._application: Application | None = None
         self._facts: Facts | None = None
 
@@ -87,28 +90,23 @@ class Scope:
     ) -> Snapshot:
         """Measure on these rows; the model's `.grad`, buffers, mode, hooks and the random streams stay as they are.
 
-        `inputs` is a tensor or a tuple of arguments; rows outside `mask` carry no loss; `noise` also recomputes
-        the gradients in float64 to see whether they are resolved. `tier` says how much is measured: "quick" neither
-        that nor controls, "standard" the cheap controls too, "full" also what runs the model many times (fresh
-        feedback, rho, descent, skipped blocks, a linear probe trained on half of the rows and tested on the others):
-        over 200 forward passes a tap in float64, and 1,000 more where rows interact (batch norm in train mode), which
-        are minutes for a small convolutional net on a CPU. Take it once or twice, on a few hundred rows. The last
-        two put back every block by itself, too, if `watch` was given `initial`. Without it, a snapshot with `epoch=0`
-        is one of the untrained model, if no weight has changed since it was watched.
+        `inputs` is a tensor, a tuple of arguments or a dictionary of keyword arguments; rows outside `mask` carry no
+        loss; `noise` also recomputes the gradients in float64 to see whether they are resolved. `tier` says how much is
+        measured: "quick" neither that nor controls, "standard" the cheap controls too, "full" also what runs the model
+        many times (fresh feedback, rho, descent, skipped blocks, a linear probe trained on half of the rows and tested
+        on the others): over 200 forward passes a tap in float64, and 1,000 more where rows interact (batch norm in
+        train mode), which are minutes for a small convolutional net on a CPU. Take it once or twice, on a few hundred
+        rows. The last two put back every block by itself, too, if `watch` was given `initial`. Without it, a snapshot
+        with `epoch=0` is one of the untrained model, if no weight has changed since it was watched.
         """
         if tier not in TIERS:
             raise CreditscopeError(f"Expected tier to be one of {', '.join(TIERS)}, but got {tier!r}.")
         told, epoch = epoch is not None, self._check_epoch(epoch)
-        for name, given in (("target", target), ("mask", target if mask is None else mask)):
-            if not isinstance(given, Tensor):
-                raise CreditscopeError(
-                    f"Expected {name} to be a tensor, but got {type(given).__name__}. Use torch.as_tensor({name})."
-                )
+        check_tensors(target, mask)
         if len(target) < 2:
             raise CreditscopeError(f"Expected at least 2 rows to measure, but got {len(target)}.")
-        feedback = generator(self.seed, "feedback")
-        application = self._application = apply_rule(self.rule, self.model, self.taps, _few_rows(inputs), feedback)
-        self._check(application, target, mask)
+        application = self._application = self._bind(few_rows(inputs))
+        check_target(target, mask, self.loss, application.anatomy.classes)
         facts = self._gather(application, target if mask is None else target[mask])
         if self._facts is not None and self._facts.weights != facts.weights:
             raise CreditscopeError(
@@ -192,26 +190,11 @@ class Scope:
             raise CreditscopeError(f"Expected an epoch {wanted}, but got {epoch}.")
         return index(epoch)
 
-    def _check(self, application: Application, target: Tensor, mask: Tensor | None) -> None:
-        """Refuse targets that the default loss cannot be taken of."""
-        if mask is not None and (mask.dtype != torch.bool or mask.shape != target.shape[:1]):
-            raise CreditscopeError(
-                f"Expected a mask of {len(target)} bools, one a row, but got {mask.dtype} of shape {tuple(mask.shape)}."
-            )
-        if self.loss is not None:
-            return
-        classes = application.anatomy.classes
-        if target.ndim != 1 or target.is_floating_point() or target.dtype == torch.bool:
-            raise CreditscopeError(
-                f"Expected one class label per row for cross-entropy, but got targets of {target.dtype} and shape "
-                f"{tuple(target.shape)}. Pass loss= for other targets."
-            )
-        used = target if mask is None else target[mask]
-        if used.numel() == 0 or int(used.min()) < 0 or int(used.max()) >= classes:
-            found = f"{int(used.min())} to {int(used.max())}" if used.numel() else "none"
-            raise CreditscopeError(
-                f"Expected labels from 0 to {classes - 1}, but got {found}. Use mask= for rows without a label."
-            )
+    def _bind(self, rows: Any) -> Application:
+        """The rule on this model: the one at work in training, or with the feedback that it would draw."""
+        if self._apply is not None:
+            return self._apply(rows)
+        return apply_rule(self.rule, self.model, self.taps, rows, generator(self.seed, "feedback"))
 
     def _labelled(self, inputs: Any, target: Tensor, mask: Tensor | None) -> dict[str, Any]:
         """Rows for a probe, every other one to train on, and rows that accuracy is over; none without class labels."""
@@ -233,7 +216,7 @@ class Scope:
         precision = str(next(self.model.parameters()).dtype).removeprefix("torch.")
         facts |= {"stem_tap": self.stem, "precision": precision, "trainer": False}
         known = gather_facts(self.rule, application, **facts)
-        if self.rule.local:  # the model was trained otherwise: nothing here is this rule's doing
+        if self.rule.local and self._apply is None:  # trained otherwise: nothing here is this rule's doing
             known = replace(known, rule=replace(known.rule, label=f"{known.rule.label}, measured only"))
         return known
 
@@ -304,11 +287,11 @@ def watch(
                 f"Expected a model converted to rule {chosen.name!r} before it is watched under it, but it has "
                 f"no feedback. Call creditscope.convert(model, {chosen.name!r}, ...) first."
             )
-    names = _name_taps(model, taps, stem)
+    names = name_taps(model, taps, stem)
     if chosen.local and chosen.learns_feedback:
         raise CreditscopeError(
             f"Expected a rule whose feedback is fixed, but {chosen.name!r} learns it in training, and a watched model "
-            "is not trained here. Train it by creditscope.run."
+            "is not trained here. Train it by creditscope.run, or in a loop of your own by creditscope.attach."
         )
     return Scope(model, names, stem=stem is not None, rule=chosen, loss=loss, seed=seed, initial=initial)
 
@@ -345,16 +328,51 @@ def convert(
             f"Expected a weight rule such as 'fa' to convert a model to, but got {chosen.name!r}. {BY_TAP_RULE}"
         )
     feedback = generator(seed, "feedback")
-    return apply_rule(chosen, model, _name_taps(model, taps, stem), _few_rows(inputs), feedback).report
+    return apply_rule(chosen, model, name_taps(model, taps, stem), few_rows(inputs), feedback).report
 
 
-def _name_taps(model: nn.Module, taps: str | Sequence[str], stem: str | None) -> tuple[str, ...]:
+def name_taps(model: nn.Module, taps: str | Sequence[str], stem: str | None) -> tuple[str, ...]:
     """The modules that the taps name, the stem first."""
     if not set(resolve_taps(model, taps)) - {stem}:
         raise CreditscopeError(f"Expected at least one tap besides the stem {stem!r}, but got none. Name a block.")
     return resolve_taps(model, [*([stem] if stem else []), *([taps] if isinstance(taps, str) else taps)])
 
 
-def _few_rows(inputs: Any) -> tuple:
+def few_rows(inputs: Any) -> Any:
     """Rows enough to read a model's anatomy off one forward; several arguments may not be sliced alike (a graph)."""
-    return inputs if isinstance(inputs, tuple) else (inputs[:SAMPLE_ROWS],)
+    return inputs if isinstance(inputs, tuple | Mapping) else (inputs[:SAMPLE_ROWS],)
+
+
+def check_tensors(target: Any, mask: Any) -> None:
+    """Refuse lists and arrays."""
+    for name, given in (("target", target), ("mask", target if mask is None else mask)):
+        if not isinstance(given, Tensor):
+            raise CreditscopeError(
+                f"Expected {name} to be a tensor, but got {type(given).__name__}. Use torch.as_tensor({name})."
+            )
+
+
+def check_target(target: Tensor, mask: Tensor | None, loss: RowLoss | None, classes: int | None) -> None:
+    """Refuse a mask that is none, and targets that the default loss cannot be taken of.
+
+    Without `classes` the labels themselves are not looked at, for which a device would be waited for.
+    """
+    if mask is not None and (mask.dtype != torch.bool or mask.shape != target.shape[:1]):
+        raise CreditscopeError(
+            f"Expected a mask of {len(target)} bools, one a row, but got {mask.dtype} of shape {tuple(mask.shape)}."
+        )
+    if loss is not None:
+        return
+    if target.ndim != 1 or target.is_floating_point() or target.dtype == torch.bool:
+        raise CreditscopeError(
+            f"Expected one class label per row for cross-entropy, but got targets of {target.dtype} and shape "
+            f"{tuple(target.shape)}. Pass loss= for other targets."
+        )
+    if classes is None:
+        return
+    used = target if mask is None else target[mask]
+    if used.numel() == 0 or int(used.min()) < 0 or int(used.max()) >= classes:
+        found = f"{int(used.min())} to {int(used.max())}" if used.numel() else "none"
+        raise CreditscopeError(
+            f"Expected labels from 0 to {classes - 1}, but got {found}. Use mask= for rows without a label."
+        )

@@ -25,7 +25,7 @@ class PerSeed:
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs (a tensor, or a tuple of arguments) and one target per row."""
+    """Inputs (a tensor, a tuple of arguments, a dictionary of keyword arguments) and one target per row."""
 
     inputs: Any
     """In a training batch for many seeds a `PerSeed`, with targets to match."""
@@ -41,8 +41,16 @@ class Batch:
 
 
 def as_arguments(inputs: Any) -> tuple:
-    """What a net is called with: inputs are one tensor, or a tuple of arguments."""
+    """All that a net is called with: inputs are one tensor, a tuple of arguments, or keyword arguments by name."""
+    if isinstance(inputs, Mapping):
+        return tuple(inputs.values())
     return inputs if isinstance(inputs, tuple) else (inputs,)
+
+
+def call_module(net: nn.Module, inputs: Any, tensors: Mapping[str, Tensor] | None = None) -> Any:
+    """One net called with its inputs; `tensors` replace parameters or buffers by name."""
+    arguments, named = ((), dict(inputs)) if isinstance(inputs, Mapping) else (as_arguments(inputs), {})
+    return functional_call(net, dict(tensors), arguments, named) if tensors else net(*arguments, **named)
 
 
 class StackedNet:
@@ -69,7 +77,7 @@ class StackedNet:
         given, dim = _opened(inputs)
 
         def one_seed(own: dict[str, Tensor], inputs: Any) -> Tensor:
-            return functional_call(self.net, own, as_arguments(inputs))
+            return call_module(self.net, inputs, own)
 
         with StackedFunctions():
             return torch.vmap(one_seed, in_dims=(0, dim))(named, given).contiguous()
@@ -123,7 +131,7 @@ def call_net(net: Net, inputs: Any, tensors: Mapping[str, Tensor] | None = None)
     """The output of one net or of a stack; `tensors` replace parameters or buffers by name."""
     if isinstance(net, StackedNet):
         return net(inputs, tensors)
-    return functional_call(net, dict(tensors), as_arguments(inputs)) if tensors else net(*as_arguments(inputs))
+    return call_module(net, inputs, tensors)
 
 
 def _opened(inputs: Any) -> tuple[Any, Any]:

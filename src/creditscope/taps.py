@@ -39,6 +39,24 @@ def _matches(name: str, pattern: str) -> bool:
     return len(parts) == len(globs) and all(map(fnmatchcase, parts, globs))
 
 
+def split_state(output: Any) -> tuple[Any, Callable[[Tensor], Any]]:
+    """The state among what a module gives, and how another is put in its place.
+
+    It is the tensor, or the first one of a tuple or list (blocks that also return attention weights, a cache): the rest
+    is passed on as it is.
+
+    >>> h, put_in_place = split_state((torch.zeros(2), "rest"))
+    >>> put_in_place(h + 1)
+    (tensor([1., 1.]), 'rest')
+    """
+    if isinstance(output, tuple | list):
+        at = next((i for i, part in enumerate(output) if isinstance(part, Tensor)), None)
+        if at is not None:
+            make = getattr(output, "_make", type(output))  # named tuples are made otherwise
+            return output[at], lambda h: make([*output[:at], h, *output[at + 1 :]])
+    return output, lambda h: h
+
+
 @dataclass
 class Forward:
     """One forward pass: the output and, per tap, the state that stays in the graph and the one passed on."""
@@ -143,20 +161,21 @@ def _forward(
         kept[name], passed[name] = hand_over(h, name)
         return passed[name]
 
-    def hook(name: str, module: nn.Module, args: Any, output: Any) -> Tensor:
+    def hook(name: str, module: nn.Module, args: Any, output: Any) -> Any:
+        state, put_in_place = split_state(output)
         if name in kept:
             raise CreditscopeError(
                 f"Expected tap {name!r} to run once in a forward, but it ran twice. "
                 f"Tap a module around it instead; names there are: {_names(model)}."
             )
-        if not isinstance(output, Tensor) or not output.is_floating_point():
+        if not isinstance(state, Tensor) or not state.is_floating_point():
             raise CreditscopeError(
-                f"Expected tap {name!r} to give one floating-point tensor, but got {_describe(output)}. "
+                f"Expected tap {name!r} to give one floating-point tensor, but got {_describe(state)}. "
                 f"Tap a module that does; names there are: {_names(model)}."
             )
         if isinstance(model, StackedNet):
-            return OneForAll.apply(partial(tap, name), output)  # pyright: ignore[reportReturnType]
-        return tap(name, output)
+            return put_in_place(OneForAll.apply(partial(tap, name), state))  # pyright: ignore[reportArgumentType]
+        return put_in_place(tap(name, state))
 
     pattern = pattern_of(model)
     handles = [pattern.get_submodule(name).register_forward_hook(partial(hook, name)) for name in taps]

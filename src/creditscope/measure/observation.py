@@ -176,6 +176,8 @@ def double(value: Any) -> Any:
     """Floating tensors in float64, others as copies, so that a forward that counts (BatchNorm) counts in the copy."""
     if isinstance(value, tuple):
         return tuple(map(double, value))
+    if isinstance(value, Mapping):
+        return {name: double(held) for name, held in value.items()}
     if isinstance(value, Tensor) and not value.is_floating_point():
         return value.clone()
     return value.double() if hasattr(value, "double") else value

@@ -128,8 +128,13 @@ class AppliedRule:
         n, top = errors.count, None
         roots, gradients = [forward.output], [errors.gradient]
         if rule.needs_top_gradient:
-            torch.autograd.backward(roots, gradients, retain_graph=rule.hands_on)
-            if (found := forward.passed[-1].grad) is None:
+            last = forward.passed[-1]
+            if rule.hands_on:  # the head learns at other states, once these are known
+                (found,) = torch.autograd.grad(roots, [last], gradients, allow_unused=True)
+            else:
+                torch.autograd.backward(roots, gradients)
+                found = last.grad
+            if found is None:
                 raise CreditscopeError(
                     "Expected the head to depend on the last tap, but it does not. Tap a module that it reads."
                 )

@@ -14,7 +14,7 @@ from creditscope.record.spec import CreditNorm
 from creditscope.rules._applied import AppliedRule
 from creditscope.rules._layers import transport_of
 from creditscope.rules._pass import Forward as Again
-from creditscope.rules._rule import Rule, TapRule, WeightRule
+from creditscope.rules._rule import Feedback, Rule, TapRule, WeightRule
 from creditscope.rules._spread import graph_of
 from creditscope.stack import pattern_of
 from creditscope.taps import Forward, leave_untouched, watch_forward
@@ -77,11 +77,12 @@ def apply_rule(
     penalty: float = 0.0,
     train_last: int = -1,
     batch: int = 1,
+    feedback: Feedback = None,
 ) -> Application:
     """Bind `rule` to `net` (converted in place where the rule needs it); a few rows of `inputs` are enough.
 
     Only the last `train_last` blocks are trained (-1: all), beside the stem and the head. `batch` is how many rows the
-    loss of a training step is over.
+    loss of a training step is over; `feedback` a tap rule's own tensors, if they were drawn before.
     """
     anatomy = examine(net, taps, inputs)
     _check_penalty(penalty, anatomy)
@@ -91,7 +92,7 @@ def apply_rule(
             graph_of(inputs)
         _refuse_second_passes(rule, net)
         weight = next(net.parameters())
-        drawn = rule.draw_feedback(anatomy.shapes, anatomy.classes, generator)
+        drawn = rule.draw_feedback(anatomy.shapes, anatomy.classes, generator) if feedback is None else feedback
         applied.feedback = tree_map(
             lambda b: b.to(weight.device, weight.dtype if b.is_floating_point() else None), drawn
         )
@@ -133,8 +134,12 @@ def _refuse_second_passes(rule: TapRule, net: nn.Module) -> None:
     """Refuse layers that do not compute the same twice, for a rule that runs the net again within a step."""
     if not rule.passes and not rule.hands_on:
         return
-    unlike = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd)
-    other = [name for name, module in net.named_modules() if isinstance(module, unlike)]
+    batch_norm, dropout = nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd
+    other = [
+        name
+        for name, module in net.named_modules()
+        if isinstance(module, batch_norm) or (isinstance(module, dropout) and module.p > 0)
+    ]
     if other:
         raise CreditscopeError(
             f"Expected a net that computes the same twice for rule {rule.name!r}, which runs it again within a step, "
@@ -147,9 +152,11 @@ def _try_rule(applied: AppliedRule, inputs: Any) -> None:
     """Refuse a net that a rule cannot run again, or learn on, before anything is trained."""
     if not applied.rule.passes and not applied.rule.learns_feedback:
         return
+    shape: tuple[int, ...] = ()
     try:
         with leave_untouched(applied.net) as buffers:
             forward = watch_forward(applied.net, applied.anatomy.taps, inputs, buffers)
+            shape = tuple(forward.output.shape)
             target = torch.zeros(len(forward.output), dtype=torch.int64, device=forward.output.device)
             errors = row_errors(forward.output, target, lambda output, _: output.flatten(1).square().mean(1))
             top = torch.zeros_like(forward.states[-1])
@@ -160,10 +167,15 @@ def _try_rule(applied: AppliedRule, inputs: Any) -> None:
             applied.credits(forward, errors, top, "none")
     except (RuntimeError, NotImplementedError) as error:
         raise_out_of_memory(error)
+        said = " ".join(str(error).split())[:200]
+        if len(shape) > 2:
+            raise CreditscopeError(
+                f"Expected a net with one error per row, (rows, classes), for rule {applied.rule.name!r}, but got "
+                f"outputs of shape {shape}: {said} Use a rule that goes by tokens (dfa, local, fa)."
+            ) from error
         raise CreditscopeError(
-            f"Expected a net that rule {applied.rule.name!r} can run again and differentiate, but got: "
-            f"{' '.join(str(error).split())[:200]} Modules that work in place, and batch norm and nn.Dropout in "
-            "training mode, cannot be gone through."
+            f"Expected a net that rule {applied.rule.name!r} can run again and differentiate, but got: {said} Modules "
+            "that work in place, and batch norm and nn.Dropout in training mode, cannot be gone through."
         ) from error
 
 

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, jvp
+from torch.func import jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from creditscope.rng import hashed_gaussians, salt_of
-from creditscope.stack import as_arguments
+from creditscope.stack import call_module
+from creditscope.taps import split_state
 
 AtTaps = Sequence[Tensor | None]
 
@@ -42,17 +43,17 @@ class Forward:
         none = [None] * len(self.taps)
         states: list[Tensor] = []
 
-        def hand_on(h: Tensor, instead: Tensor | None, added: Tensor | None) -> Tensor:
+        def hand_on(output: Any, instead: Tensor | None, added: Tensor | None) -> Any:
+            h, put_in_place = split_state(output)
             states.append(h)
             h = h if instead is None else instead
-            return h if added is None else h + added
+            return put_in_place(h if added is None else h + added)
 
         with ExitStack() as hooks, plain_attention():
             for tap, instead, added in zip(self.taps, at or none, shift or none, strict=True):
-                hook: Callable = lambda _, __, h, instead=instead, added=added: hand_on(h, instead, added)  # noqa: E731
+                hook: Callable = lambda _, __, o, instead=instead, added=added: hand_on(o, instead, added)  # noqa: E731
                 hooks.callback(self.net.get_submodule(tap).register_forward_hook(hook).remove)
-            arguments = as_arguments(self.inputs if inputs is None else inputs)
-            return Pass(states, functional_call(self.net, self.tensors, arguments))
+            return Pass(states, call_module(self.net, self.inputs if inputs is None else inputs, self.tensors))
 
     def stages(self, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """F_1(s_0), …, F_L(s_{L−1}), head(s_L): every stage but the stem, of its own state alone, in one pass."""

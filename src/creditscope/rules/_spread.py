@@ -24,8 +24,11 @@ def feature_count(shape: tuple[int, ...]) -> int:
 
 
 def spread_over_tokens(a: Tensor, h: Tensor, ctx: CreditContext, tokens: str) -> Tensor:
-    """Credit (rows, features) in the shape of the state h; for the tokens named, if it has tokens."""
-    if h.ndim != 3:
+    """Credit (rows, features) in the shape of the state h; for the tokens named, if it has tokens.
+
+    Where tokens have errors of their own, there is credit for each already, (rows, tokens, features).
+    """
+    if h.ndim != 3 or a.shape == h.shape:
         return a.view_as(h)
     if tokens == "all":
         return a.unsqueeze(1).expand_as(h)
@@ -100,7 +103,12 @@ def one_hot(ctx: CreditContext) -> Tensor:
 
 
 def row_features(h: Tensor, ctx: CreditContext) -> Tensor:
-    """A state as one vector a row: of tokens the class token, or their mean; others flattened."""
+    """A state as one vector a row: of tokens the class token, or their mean; others flattened.
+
+    Tokens that have outputs of their own stay as they are.
+    """
+    if h.ndim == 3 and ctx.output.shape[:-1] == h.shape[:-1]:
+        return h
     if h.ndim == 3:
         return h.mean(1) if ctx.class_token is None else h[:, ctx.class_token]
     return h.flatten(1)

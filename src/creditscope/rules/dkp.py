@@ -42,7 +42,8 @@ class DKP(TapRule):
 
     def learn_feedback(self, ctx: CreditContext) -> dict:
         B, rows = ctx.feedback["B"], len(ctx.error) if ctx.mask is None else ctx.mask.sum().clamp(min=1)
-        slopes = [row_features(h, ctx).T @ ctx.error / rows for h in ctx.states]
+        error = ctx.error.flatten(0, -2)
+        slopes = [row_features(h, ctx).flatten(0, -2).T @ error / rows for h in ctx.states]
         if self.optimiser == "sgd":
             stepped = [b - self.rate * (g + self.decay * b) for b, g in zip(B, slopes, strict=True)]
             return {"B": stepped, "moments": {}}

@@ -27,8 +27,7 @@ class Local(TapRule):
     the rows of the batch, centred; predsim (1 − β) pred + β sim.
 
     Heads start at 0 and are learned by Adam (`rate`: as published, that of the net). Images are pooled to at most
-    `pooled` features, of tokens the
-    class token is read, or their mean. Under sim, rows interact.
+    `pooled` features, of tokens the class token is read, or their mean. Under sim, rows interact.
     """
 
     label = "local"
@@ -44,7 +43,7 @@ class Local(TapRule):
             )
         self.loss = one_of("local loss", loss, ("pred", "sim", "predsim"))
         self.beta, self.rate, self.pooled = beta, rate, pooled
-        self.rows_interact = loss != "pred"  # pyright: ignore[reportAttributeAccessIssue]
+        self.rows_interact = loss != "pred"
         self.weight = {"pred": 0.0, "sim": 1.0, "predsim": beta}[loss]
 
     def draw_feedback(self, tap_shapes: TapShapes, classes: int, generator: torch.Generator) -> dict:

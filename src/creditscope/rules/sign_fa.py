@@ -34,7 +34,8 @@ class SignFA(WeightRule):
         self.variant = one_of("variant of sign-symmetric feedback", variant, VARIANTS)
         self.scale = one_of("feedback scale", scale, SCALES)
         self.head = one_of("head feedback", head, ("sign", "exact"))
-        self.learns_feedback = self.draws_noise = variant == "br"  # pyright: ignore[reportAttributeAccessIssue]
+        self.learns_feedback = self.draws_noise = variant == "br"
+        self.passes = float(variant == "br")  # a draw of every weight's size
 
     def draw_memory(self, layer: Layer, generator: torch.Generator) -> Tensor | None:
         """Magnitudes with a mean of 1, or of the size that stays."""
