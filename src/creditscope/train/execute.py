@@ -103,16 +103,18 @@ def execute(
     groups = group_runs(wanted, root, device=place, engine=engine, workers=1 if here else cores)
     here = here or len(groups) == 1
     yield from map(Note, problems)
-    with launch_workers(root, place, 0 if here else min(cores, len(groups))) as processes:
-        _check(missing)  # while the workers get ready
+    stopping, ended = Stopping(), list[RunSpec]()
+    with stopping.listening(), launch_workers(root, place, 0 if here else min(cores, len(groups))) as processes:
+        with stopping.interruptible(presses=1):
+            _check(missing)  # while the workers get ready
         root.mkdir(parents=True, exist_ok=True)
-        stopping, ended = Stopping(time_limit), list[RunSpec]()
+        stopping.limit(time_limit)
         yield Planned(tuple(missing), tuple(record for record in stored.values() if record is not None), root)
         if here:
             told = _train_here(groups, root, device=place, stopping=stopping)
         else:
             told = train_in_workers(longest_first(groups), processes, root, device=place, stopping=stopping)
-        with stopping.listening(), closing(told):
+        with closing(told):
             for event in told:
                 if isinstance(event, Done):
                     yield from _records(ended, root)
@@ -124,8 +126,8 @@ def execute(
                     ended.append(unique[event.run])
                 yield event
             yield from _records(ended, root)
-        if stopping.presses:
-            raise KeyboardInterrupt
+    if stopping.presses:
+        stopping.leave()
 
 
 def _records(ended: list[RunSpec], root: Path) -> Iterator[Note | Recorded]:
@@ -146,8 +148,13 @@ def _train_here(
     torch.set_num_threads(1)  # as in a worker, so that the bits do not depend on the number of jobs
     try:
         for group in groups:
-            yield from train_group(group, root, device=device, should_stop=stopping)
-            yield Done()
+            events = train_group(group, root, device=device, should_stop=stopping)
+            while True:
+                with stopping.interruptible(presses=2):  # but not who reads the events: those may hold locks
+                    event = next(events, Done())
+                yield event
+                if isinstance(event, Done):
+                    break
             if stopping.presses:
                 return
     except StoppedError:
