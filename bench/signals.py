@@ -1,7 +1,7 @@
 """Signals at random times while a pool of workers trains: does every call end, and is nothing left computing?
 
-`python bench/signals.py --rounds 500`. The workers are fakes that take turns at a clock instead of training, so that a call is
-short; what starts, feeds, asks and ends them is the real thing. A call that has not ended after `--patience` seconds hangs.
+`python bench/signals.py --rounds 500`. The workers are fakes that sleep instead of training, so that a call is short;
+what starts, feeds, asks and ends them is the real thing. A call that has not ended after `--patience` seconds hangs.
 """
 
 import os

@@ -74,7 +74,7 @@ def unbox(text: str) -> str:
 
 
 class Heedless:
-    """A stream of text that goes on when its reader has gone, as `head` goes: what is said then is lost, and no work is.
+    """A stream of text whose reader may go, as `head` does: what is said then is lost, and no work.
 
     What the stream's encoding lacks is written in its place by its code.
     """

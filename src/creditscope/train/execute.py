@@ -3,6 +3,7 @@
 `execute` tells what happens, event by event; `run_all` reads it to the end and gives the records.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -103,7 +104,14 @@ def execute(
     groups = group_runs(wanted, root, device=place, engine=engine, workers=1 if here else cores)
     here = here or len(groups) == 1
     yield from map(Note, problems)
-    stopping, ended = Stopping(), list[RunSpec]()
+    stopping, ended, otherwise = Stopping(), list[RunSpec](), Counter[str]()
+
+    def records() -> Iterator[Note | Recorded]:
+        for event in _records(ended, root):
+            if isinstance(event, Recorded) and (why := _other_engine(event.record, engine)):
+                otherwise[why] += 1
+            yield event
+
     with stopping.listening(), launch_workers(root, place, 0 if here else min(cores, len(groups))) as processes:
         with stopping.interruptible(presses=1):
             _check(missing)  # while the workers get ready
@@ -117,7 +125,7 @@ def execute(
         with closing(told):
             for event in told:
                 if isinstance(event, Done):
-                    yield from _records(ended, root)
+                    yield from records()
                     continue
                 if isinstance(event, Ended) and event.status in ("failed", NO_MEMORY):
                     keep_failure(root, unique[event.run], event.reason)
@@ -125,7 +133,8 @@ def execute(
                 elif isinstance(event, Ended):
                     ended.append(unique[event.run])
                 yield event
-            yield from _records(ended, root)
+            yield from records()
+            yield from (Note(f"{count(runs, 'run')} trained {why}.") for why, runs in otherwise.items())
     if stopping.presses:
         stopping.leave()
 
@@ -138,6 +147,14 @@ def _records(ended: list[RunSpec], root: Path) -> Iterator[Note | Recorded]:
         yield from map(Note, problems)
         if record is not None:
             yield Recorded(record)
+
+
+def _other_engine(record: Record, asked: str) -> str:
+    """By which engine a run was trained, and why, if another was asked for."""
+    used = "loop" if record.provenance.engine == "loop" else "stacked"
+    if asked in ("auto", used):
+        return ""
+    return f"by engine {used}, {record.provenance.note or f'not {asked}: that is how they were begun'}"
 
 
 def _train_here(

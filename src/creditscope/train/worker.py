@@ -49,4 +49,3 @@ def end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(LOOK)
     os._exit(1)
-
