@@ -19,7 +19,7 @@ FIRST, LAST = ("demo", "run", "audit", "figure", "report"), ("list", "doctor")
 ABOUT = (
     "An instrument for credit assignment in deep networks. creditscope COMMAND --help tells more, "
     "creditscope --version which this is. "
-    "Exit codes: 0 done, 1 not trustworthy (audit --strict), 2 cannot be done, 130 Ctrl-C."
+    "Exit codes: 0 done, 1 not trustworthy (audit --strict), 2 cannot be done, 130 Ctrl-C, 143 terminated."
 )
 HOW = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff)
 

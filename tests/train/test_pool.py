@@ -1,4 +1,4 @@
-"""Workers: how many share a GPU, which group each takes next, what becomes of runs without memory, and what ends them."""
+"""Workers: how many share a GPU, which group each takes next, what becomes of runs without memory, what ends them."""
 
 import json
 import signal
@@ -92,15 +92,19 @@ class TestStopping:
         ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)], ids=["Ctrl-C", "TERM"]
     )
     def test_one_raises_where_it_may_and_none_after_it(self, number, raised):
-        stopping, cleaned = Stopping(), 0
-        with stopping.listening(), pytest.raises(raised) as found, stopping.interruptible(presses=2):
+        stopping, cleaned = Stopping(), []
+
+        def train() -> None:
             signal.raise_signal(number)
             try:
                 signal.raise_signal(number)
             finally:
                 signal.raise_signal(number)
-                cleaned += 1
-        assert (cleaned, stopping.presses) == (1, 3)
+                cleaned.append(True)
+
+        with stopping.listening(), pytest.raises(raised) as found, stopping.interruptible(presses=2):
+            train()
+        assert (cleaned, stopping.presses) == ([True], 3)
         assert getattr(found.value, "code", 143) == 143
 
     def test_what_came_before_raises_where_it_may(self):
@@ -146,26 +150,9 @@ def test_workers_run_no_file_of_the_current_folder_but_the_rule_that_was_named(t
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "mine.py").write_text(OWN)
     (tmp_path / "own" / "helper.py").write_text("scale = 0.5\n")
-    words = [
-        "run",
-        "--task",
-        "digits",
-        "--width",
-        "8",
-        "--depth",
-        "1",
-        "--epochs",
-        "1",
-        "--seeds",
-        "2",
-        "--jobs",
-        "2",
-        "--tier",
-        "quick",
-        "--quiet",
-        "--json",
-    ]
-    code = f"from creditscope.cli import main; main({[*words, '--rule', 'own/mine.py:Mine']})"
+    words = ["run", "--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--seeds", "2", "--jobs", "2"]
+    words += ["--rule", "own/mine.py:Mine", "--tier", "quick", "--quiet", "--json"]
+    code = f"from creditscope.cli import main; main({words})"
     said = run_python("-P", "-c", code, cwd=tmp_path)
     assert json.loads(said)["methods"][0]["seeds"] == [42, 123]
     assert not (tmp_path / "was run").exists()

@@ -5,6 +5,7 @@ import math
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -73,7 +74,8 @@ class Stopping:
         self.deadline, self.presses, self.given_up = math.inf, 0, False
         self.ask: Callable[[], None] = lambda: None
         """What asks others to stop, or ends them if it shall be at once."""
-        self._signal, self._raise_from, self._wake_fd = int(signal.SIGINT), math.inf, -1
+        self._signal, self._raise_from = int(signal.SIGINT), math.inf
+        self._bell: socket.socket | None = None
 
     def __call__(self) -> bool:
         """Whether all runs shall stop at the end of their epoch."""
@@ -102,9 +104,10 @@ class Stopping:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Inside, the first Ctrl-C or SIGTERM is only counted, so that the epoch can end; the second stops at once."""
-        self._ear_fd, self._wake_fd = os.pipe()
-        watcher = threading.Thread(target=self._watch, daemon=True)
+        ear, bell = socket.socketpair()
+        watcher = threading.Thread(target=self._watch, args=(ear,), daemon=True)
         watcher.start()
+        self._bell = bell
         before: dict[int, Any] = {}
         # signals can be handled in the main thread alone, and are not where the shell, or who calls, has said so
         if threading.current_thread() is threading.main_thread():
@@ -116,13 +119,13 @@ class Stopping:
             yield
         finally:
             self._raise_from = math.inf
-            os.write(self._wake_fd, OVER)
+            bell.sendall(OVER)
             watcher.join()
             for number, handler in before.items():
                 signal.signal(number, handler)
-            pipe, self._wake_fd = (self._ear_fd, self._wake_fd), -1
-            for end in pipe:
-                os.close(end)
+            self._bell = None
+            bell.close()
+            ear.close()
 
     @contextmanager
     def interruptible(self, *, presses: int) -> Iterator[None]:
@@ -144,16 +147,16 @@ class Stopping:
             self.leave()
 
     def _wake(self) -> None:
-        if self._wake_fd >= 0:
-            os.write(self._wake_fd, LOOK_UP)
+        if self._bell is not None:
+            self._bell.sendall(LOOK_UP)
 
-    def _watch(self) -> None:
+    def _watch(self, ear: socket.socket) -> None:
         """Asks when all shall stop, and again when it shall be at once; says once that a signal has come."""
         asked, said, over = 0, False, False
         while not over:
             left = None if self.deadline == math.inf or asked else max(0.0, self.deadline - time.monotonic())
-            if select.select([self._ear_fd], [], [], left)[0]:
-                over = OVER in os.read(self._ear_fd, 4096)
+            if select.select([ear], [], [], left)[0]:
+                over = OVER in ear.recv(4096)
             if self.presses and not said:
                 said = True
                 with suppress(OSError, ValueError):  # if nobody reads it, all shall stop nevertheless
@@ -343,7 +346,9 @@ def _launch(root: Path, device: torch.device) -> subprocess.Popen[str]:
 
 def _kill(process: subprocess.Popen[str]) -> None:
     """End a process, and what it may have started: they are one group."""
-    if process.poll() is None:
+    if not hasattr(os, "killpg"):  # not a POSIX system
+        process.kill()
+    elif process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
