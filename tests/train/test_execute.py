@@ -212,7 +212,7 @@ def test_what_is_trained_by_another_engine_than_was_asked_for_is_told(tmp_path, 
     if asked == "auto":
         assert problems == []
         return
-    used = found[1].provenance.engine
+    used = found[0].provenance.engine
     assert (used, len(problems)) == (begun or "loop", 1)
     told = f"1 run trained by engine {used}" if begun == "loop" else f"2 runs trained by engine {used}"
     assert problems[0].startswith(f"{told}, not {asked}: ")
