@@ -97,3 +97,9 @@ class TestPage:
     def test_every_package_is_named(self):
         packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
         assert {name for name in packages if f"`{name}/" not in PAGE} == set()
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+def test_tests_and_benchmarks_that_a_page_names_exist(page):
+    named = re.findall(r"\b(?:tests|bench)/[a-z\d_/]+\.\w+", (ROOT / "docs" / page).read_text(encoding="utf-8"))
+    assert [name for name in named if not (ROOT / name).is_file()] == []

@@ -29,7 +29,7 @@ def record_runs(
     for event in train_group(group, root, device=device or torch.device("cpu"), should_stop=should_stop):
         if isinstance(event, Ended):
             outcomes[event.run] = event.reason or event.status
-        else:
+        elif isinstance(event, Epoch):
             on_epoch(event)
     return outcomes
 

@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Annotated, Any, NoReturn, Union
+from typing import Annotated, Any, NoReturn, TextIO, Union, cast
 
 import tyro
 
@@ -19,7 +19,7 @@ FIRST, LAST = ("demo", "run", "audit", "figure", "report"), ("list", "doctor")
 ABOUT = (
     "An instrument for credit assignment in deep networks. creditscope COMMAND --help tells more, "
     "creditscope --version which this is. "
-    "Exit codes: 0 done, 1 not trustworthy (audit --strict), 2 cannot be done, 130 Ctrl-C."
+    "Exit codes: 0 done, 1 not trustworthy (audit --strict), 2 cannot be done, 130 Ctrl-C, 143 terminated."
 )
 HOW = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff)
 
@@ -73,12 +73,36 @@ def unbox(text: str) -> str:
     return "\n".join(" ".join(part) for part in parts if part)
 
 
-def flush_output() -> None:
-    """Let out all that was printed; a reader who has gone, as `head` does, is no error, and the exit code stays."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains as it ends
+class Heedless:
+    """A stream of text whose reader may go, as `head` does: what is said then is lost, and no work.
+
+    What the stream's encoding lacks is written in its place by its code.
+    """
+
+    def __init__(self, stream: TextIO | None):
+        self._stream = stream or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (of a closed one; it stays open)
+        if isinstance(self._stream, io.TextIOWrapper):
+            self._stream.reconfigure(errors="backslashreplace")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self.forget()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self.forget()
+
+    def forget(self) -> None:
+        """From here on all that is written goes nowhere, also what is still to be let out, as Python ends."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
 def end(code: int, message: str) -> NoReturn:
@@ -90,22 +114,32 @@ def end(code: int, message: str) -> NoReturn:
 def main(arguments: list[str] | None = None) -> None:
     """Parse, run, and turn errors into one clear line."""
     words = sys.argv[1:] if arguments is None else arguments
-    try:
-        if words == ["--version"]:
-            print(f"creditscope {creditscope.__version__}")
-            return
-        command = parse(words)
-        if getattr(command, "data_root", None):
-            os.environ["CREDITSCOPE_DATA"] = str(command.data_root.resolve())
-        command.run()
-    except CreditscopeError as error:
-        end(2, f"{error}")
-    except KeyboardInterrupt:
-        goes_on = "finished runs are on record, those that were begun continue at their last checkpoint."
-        end(130, f"stopped. The same command goes on: {goes_on}")
-    except BrokenPipeError:
-        raise SystemExit(0) from None
-    except OSError as error:
-        end(2, f"Expected files and folders that can be read and written, but {error}.")
-    finally:
-        flush_output()
+    out, aside = Heedless(sys.stdout), Heedless(sys.stderr)
+    with contextlib.redirect_stdout(cast(TextIO, out)), contextlib.redirect_stderr(cast(TextIO, aside)):
+        try:
+            try:
+                _obey(words)
+            finally:
+                out.flush()
+        except CreditscopeError as error:
+            end(2, f"{error}")
+        except KeyboardInterrupt:
+            goes_on = "finished runs are on record, those that were begun continue at their last checkpoint."
+            end(130, f"stopped. The same command goes on: {goes_on}")
+        except OSError as error:
+            end(2, f"Expected files and folders that can be read and written, but {error}.")
+        finally:
+            try:
+                out.flush()
+            except OSError:  # which was said
+                out.forget()
+
+
+def _obey(words: Sequence[str]) -> None:
+    if words == ["--version"]:
+        print(f"creditscope {creditscope.__version__}")
+        return
+    command = parse(words)
+    if getattr(command, "data_root", None):
+        os.environ["CREDITSCOPE_DATA"] = str(command.data_root.resolve())
+    command.run()

@@ -84,6 +84,15 @@ def test_angles_near_zero_and_180_keep_their_digits():
     np.testing.assert_allclose(180 - angles(u[:1], w, (u[:1] * w).sum(1)), np.degrees(tiny), rtol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_angle_does_not_depend_on_its_place_to_the_last_bit(dtype):
+    """A CPU takes several rows at a time, and the rows that are left over one by one."""
+    u, v = (unit_rows(torch.tensor(rows(seed, 36 * 5)).to(dtype).view(5, 36, -1))[0] for seed in (0, 1))
+    together = angles(u, v, (u * v).sum(-1))
+    for seed in range(5):
+        assert torch.equal(together[seed], angles(u[seed], v[seed], (u[seed] * v[seed]).sum(-1)))
+
+
 def test_underflow_and_zero_are_told_apart():
     gradients = [torch.full((3,), 1e-26), torch.zeros(3), torch.ones(3), torch.tensor([1e-23, 1e-21])]
     sizes = gradient_sizes([Direction.of(g) for g in gradients], rows=1)

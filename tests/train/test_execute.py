@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from stacking import LONG, ODD_RULES, SMALL, read, small_specs
+from stacking import LONG, ODD_RULES, SMALL, read, small_specs, spec_of, stop
 
 from creditscope.errors import CreditscopeError, UnfinishedError
 from creditscope.record import Record, RecordWriter, RunSpec, load_records, run_folder
 from creditscope.train import execute
-from creditscope.train.events import Done, Ended, Epoch, Event, Planned, Recorded, from_line, to_line
+from creditscope.train.events import Done, Ended, Epoch, Event, Note, Planned, Recorded, from_line, to_line
 from creditscope.train.execute import run_all
 from creditscope.train.plan import plan_run
 from creditscope.train.progress import Silent
@@ -172,7 +172,7 @@ def test_events_come_in_the_order_of_what_happens(tmp_path):
     assert list(execute.execute([first], tmp_path, jobs=1, device="cpu")) == [Planned((), (record,), tmp_path)]
 
 
-@pytest.mark.parametrize("event", [Epoch("ab", 2, 0.5), Ended("ab", "failed", 'said "no"\ntwice'), Done()])
+@pytest.mark.parametrize("event", [Epoch("ab", 2, 0.5), Ended("ab", "failed", 'said "no"\ntwice'), Note("é"), Done()])
 def test_what_an_engine_tells_is_a_line(event):
     assert to_line(event).count("\n") == 1
     assert from_line(to_line(event)) == event
@@ -198,6 +198,25 @@ def test_a_finished_run_is_told_of_while_others_are_trained(tmp_path, launched):
         run_all([short, long], tmp_path, jobs=2, device="cpu", readers=hearing(stop))
     assert (run_folder(tmp_path, long) / CHECKPOINT).exists()
     assert [process.poll() is None for process in launched] == [False, False]
+
+
+@pytest.mark.parametrize(("asked", "begun"), [("stacked", ""), ("stacked", "loop"), ("loop", "stacked"), ("auto", "")])
+def test_what_is_trained_by_another_engine_than_was_asked_for_is_told(tmp_path, asked, begun):
+    """Because it cannot be stacked, or because a run keeps the engine that it was begun with; once for all runs."""
+    odd = {"batch": 35} if not begun else {}
+    specs = [spec_of(seed=seed, epochs=2, **odd) for seed in (1, 2)]
+    if begun:
+        stop(specs, tmp_path, epochs=1, engine=begun)
+    problems = []
+    found = run_all(specs, tmp_path, jobs=1, device="cpu", engine=asked, problems=problems)
+    if asked == "auto":
+        assert problems == []
+        return
+    used = found[0].provenance.engine
+    assert (used, len(problems)) == (begun or "loop", 1)
+    told = f"1 run trained by engine {used}" if begun == "loop" else f"2 runs trained by engine {used}"
+    assert problems[0].startswith(f"{told}, not {asked}: ")
+    assert ("choose batch" in problems[0]) == (not begun)
 
 
 def test_those_that_end_while_all_are_stopping_are_told_of_too(tmp_path):

@@ -1,12 +1,16 @@
 """Ctrl-C: the epoch ends, what was done is on record, and the same call goes on and ends with the same bytes."""
 
+import json
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from builders import run_python
+from documents import ROOT
 from stacking import LONG, ODD_RULES, read, same_bytes, small_specs
 
 from creditscope.record import RunSpec, run_folder
@@ -131,3 +135,15 @@ def test_who_is_within_an_epoch_is_waited_for_or_killed_if_asked_twice(tmp_path,
     assert (run_folder(tmp_path / "records", waiting) / CHECKPOINT).exists() is not twice
     said = capfd.readouterr().err
     assert (said.count(STOPPING), "Traceback" in said) == (1, False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="who is whose child is looked up in /proc")
+def test_any_number_of_signals_at_random_times_end_a_call_and_all_its_workers(tmp_path):
+    """Some of what `bench/signals.py` does by the hundred."""
+    table = tmp_path / "table.json"
+    run_python(ROOT / "bench" / "signals.py", "--rounds", "8", "--json", table)
+    rows = json.loads(table.read_text())["rows"]
+    assert len(rows) == 5
+    for row in rows:
+        assert row.get("Ctrl-C", 0) + row.get("terminated", 0) == row["calls"] == 8
+        assert row["workers_left"] == 0

@@ -1,11 +1,16 @@
-"""How many workers share a GPU, which group each takes next, and what becomes of runs that find no memory on it."""
+"""Workers: how many share a GPU, which group each takes next, what becomes of runs without memory, what ends them."""
 
+import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from queue import SimpleQueue
 from types import SimpleNamespace
 
 import pytest
 import torch
+from builders import run_python
 from stacking import ODD_RULES, SMALL
 
 from creditscope.errors import CreditscopeError
@@ -55,6 +60,102 @@ def test_workers_by_cores_and_memory(monkeypatch, cores, gibibytes, expected):
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     assert pool.choose_jobs(torch.device("cuda")) == expected
     assert pool.choose_jobs(torch.device("cpu")) == cores
+
+
+class TestStopping:
+    """Signals are counted; where one may raise, it does so once."""
+
+    @pytest.fixture(autouse=True)
+    def as_at_a_prompt(self):
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        yield
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def test_none_raises_and_others_are_asked_once_then_ended(self):
+        stopping, asked = Stopping(), SimpleQueue()
+        stopping.ask = lambda: asked.put(stopping.at_once)
+        with stopping.listening():
+            signal.raise_signal(signal.SIGINT)
+            assert (asked.get(timeout=60), stopping(), stopping.at_once) == (False, True, False)
+            signal.raise_signal(signal.SIGTERM)
+            assert (asked.get(timeout=60), stopping.at_once) == (True, True)
+            for _ in range(20):
+                signal.raise_signal(signal.SIGINT)
+        assert (stopping.presses, asked.empty()) == (22, True)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+    @pytest.mark.parametrize(
+        ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)], ids=["Ctrl-C", "TERM"]
+    )
+    def test_one_raises_where_it_may_and_none_after_it(self, number, raised):
+        stopping, cleaned = Stopping(), []
+
+        def train() -> None:
+            signal.raise_signal(number)
+            try:
+                signal.raise_signal(number)
+            finally:
+                signal.raise_signal(number)
+                cleaned.append(True)
+
+        with stopping.listening(), pytest.raises(raised) as found, stopping.interruptible(presses=2):
+            train()
+        assert (cleaned, stopping.presses) == ([True], 3)
+        assert getattr(found.value, "code", 143) == 143
+
+    def test_what_came_before_raises_where_it_may(self):
+        stopping = Stopping()
+        with stopping.listening():
+            signal.raise_signal(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt), stopping.interruptible(presses=1):
+                pytest.fail("went on")
+
+    def test_a_time_limit_asks_even_if_nobody_listens(self):
+        stopping, asked = Stopping(), SimpleQueue()
+        stopping.ask = lambda: asked.put(stopping.at_once)
+        with stopping.listening():
+            stopping.limit(0.01)
+            assert asked.get(timeout=60) is False
+
+    def test_a_handler_of_the_caller_s_own_for_sigterm_is_left(self):
+        signal.signal(signal.SIGTERM, own := lambda *_: None)
+        with Stopping().listening():
+            assert signal.getsignal(signal.SIGTERM) is own
+
+
+def test_a_worker_whose_parent_is_gone_ends(tmp_path):
+    command = [sys.executable, *pool.WORKER, str(tmp_path), "cpu", "0"]  # nobody's child
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        assert process.wait(timeout=120) == 1
+
+
+OWN = """
+from helper import scale
+from creditscope import TapRule
+
+class Mine(TapRule):
+    def credit(self, ctx):
+        return [scale * h for h in ctx.states]
+"""
+
+
+def test_workers_run_no_file_of_the_current_folder_but_the_rule_that_was_named(tmp_path):
+    """A module that lies beside downloaded records is not taken for the one of that name; a rule's own helper is."""
+    for name in ("safetensors", "numpy", "pydantic", "random"):
+        (tmp_path / f"{name}.py").write_text("open('was run', 'w')\nraise SystemExit(3)\n")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "mine.py").write_text(OWN)
+    (tmp_path / "own" / "helper.py").write_text("scale = 0.5\n")
+    words = ["run", "--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--seeds", "2", "--jobs", "2"]
+    words += ["--rule", "own/mine.py:Mine", "--tier", "quick", "--quiet", "--json"]
+    code = f"from creditscope.cli import main; main({words})"
+    said = run_python("-P", "-c", code, cwd=tmp_path)
+    assert json.loads(said)["methods"][0]["seeds"] == [42, 123]
+    assert not (tmp_path / "was run").exists()
 
 
 class TestWorker:

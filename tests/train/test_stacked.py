@@ -157,8 +157,19 @@ class TestMates:
 
     @pytest.mark.parametrize(("net", "width"), [("student", 9), ("gcn", 10)])
     def test_a_seed_s_share_that_is_not_aligned_in_memory_is_not_stacked(self, net, width):
-        with pytest.raises(CannotStackError, match="multiple of 16 bytes"):
+        with pytest.raises(CannotStackError, match=r"multiple of 16 bytes; .*width"):
             self.check(spec_of(net, "bp", net_options={"width": width}, epochs=3 if net == "gcn" else 1))
+
+    @pytest.mark.parametrize(("rows", "option"), [({"eval_rows": 33}, "eval_rows"), ({"batch": 35}, "batch")])
+    def test_where_the_rows_are_why_it_is_not_the_width_that_is_advised(self, rows, option):
+        """The outputs for ten classes are what does not fit; states of sixteen features do."""
+        (count,) = rows.values()
+        with pytest.raises(CannotStackError, match=rf"\({10 * count} numbers\).* choose {option} as a multiple of 4$"):
+            stack([spec_of("resmlp", "bp", seed=seed, **rows) for seed in (1, 2)])
+
+    def test_they_do_not_matter_where_rows_are_left_over_of_those_a_cpu_takes_at_a_time(self):
+        fields = {"eval_rows": 36, "batch": 36, "net_options": {"width": 12}}
+        self.check(spec_of("resmlp", "fa", epochs=1, **fields))
 
 
 class TestComparedWithLoneRuns:

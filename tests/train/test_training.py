@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from stacking import assert_records_agree, read, recorded, same_bytes, stop, train_on
 from trained import record_runs
 
@@ -118,6 +119,29 @@ class TestRecords:
         specs = recorded((1, 2), "bp", optimiser="sgd", lr=1e12)
         assert train_on(specs, tmp_path) == ["diverged", "diverged"]
         assert [read(tmp_path, s).provenance.diverged_epoch for s in specs] == [1, 1]
+
+    @pytest.mark.parametrize("engine", ["loop", "stacked"])
+    @pytest.mark.parametrize("optimiser", ["adamw", "adam", "sgd"])
+    def test_a_step_longer_than_the_number_format_is_divergence(self, tmp_path, engine, optimiser):
+        specs = recorded((1, 2), "bp", optimiser=optimiser, lr=1e38 if optimiser != "sgd" else 1e39)
+        assert train_on(specs, tmp_path, engine=engine) == ["diverged", "diverged"]
+        assert [read(tmp_path, s).provenance.diverged_epoch for s in specs] == [1, 1]
+
+
+class TestDisk:
+    def test_what_cannot_be_written_is_said_in_a_line_that_is_the_same_for_all(self, tmp_path, monkeypatch):
+        """As safetensors says it, with files half written."""
+
+        def full(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None) -> None:
+            path.write_bytes(b"half")
+            raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+        monkeypatch.setattr(training, "save_file", full)
+        specs = recorded((1, 2), epochs=1)
+        first, second = train_on(specs, tmp_path, engine="loop")
+        assert first == second
+        assert (first.count("\n"), "No space left" in first) == (0, True)
+        assert list(tmp_path.rglob("*.part")) == []
 
 
 class TestMemory:

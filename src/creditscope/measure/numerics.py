@@ -107,11 +107,11 @@ def median_where(values: Tensor, keep: Tensor) -> Tensor:
 
 
 def angles(a: Tensor, g: Tensor, cosines: Tensor) -> Tensor:
-    """Angle in degrees between unit rows with these cosines, by 2·atan2(‖â − ĝ‖, ‖â + ĝ‖): accurate near 0 and 180.
+    """Angle in degrees between unit rows with these cosines, by 2·asin(½·‖â ∓ ĝ‖): accurate near 0 and 180.
 
-    Only the shorter of the two is computed; the other follows from ‖â − ĝ‖² + ‖â + ĝ‖² = 4.
+    Not by atan2, which on a CPU rounds the last few of all rows otherwise, so that a seed would feel its place.
     """
     sign = torch.where(cosines < 0, -1.0, 1.0).to(a.dtype)
     short = (a - sign[..., None] * g).norm(dim=-1)
-    acute = torch.rad2deg(2 * torch.atan2(short, (4 - short.square()).clamp(min=0).sqrt()))
+    acute = torch.rad2deg(2 * torch.asin(short / 2))
     return torch.where(sign > 0, acute, 180 - acute)

@@ -32,7 +32,12 @@ def data_root() -> Path:
     """Where data files are looked for: CREDITSCOPE_DATA (set by --data-root), or a folder in the user's cache."""
     given = os.environ.get("CREDITSCOPE_DATA")
     cache = os.environ.get("XDG_CACHE_HOME")
-    return Path(given) if given else (Path(cache) if cache else Path.home() / ".cache") / "creditscope"
+    try:
+        return Path(given) if given else (Path(cache) if cache else Path.home() / ".cache") / "creditscope"
+    except RuntimeError:  # of a user who has no home
+        raise CreditscopeError(
+            "Expected a folder for data files, but got no home to put it in. Use --data-root, or set CREDITSCOPE_DATA."
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Note:
-    """Something to know: a record that cannot be read, or that is made again."""
+    """Something to know: a record or a checkpoint that cannot be used, what is made again, or otherwise than asked."""
 
     text: str
 
@@ -57,9 +57,9 @@ class Done:
 
 Event = Planned | Epoch | Ended | Recorded | Note
 """What `execute` tells."""
-EngineEvent = Epoch | Ended | Done
+EngineEvent = Epoch | Ended | Note | Done
 """What an engine tells of the groups it is given; their records are on disk."""
-KINDS = {kind.__name__: kind for kind in (Epoch, Ended, Done)}
+KINDS = {kind.__name__: kind for kind in (Epoch, Ended, Note, Done)}
 
 
 def to_line(event: EngineEvent) -> str:

@@ -3,6 +3,7 @@
 `execute` tells what happens, event by event; `run_all` reads it to the end and gives the records.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -103,19 +104,28 @@ def execute(
     groups = group_runs(wanted, root, device=place, engine=engine, workers=1 if here else cores)
     here = here or len(groups) == 1
     yield from map(Note, problems)
-    with launch_workers(root, place, 0 if here else min(cores, len(groups))) as processes:
-        _check(missing)  # while the workers get ready
+    stopping, ended, otherwise = Stopping(), list[RunSpec](), Counter[str]()
+
+    def records() -> Iterator[Note | Recorded]:
+        for event in _records(ended, root):
+            if isinstance(event, Recorded) and (why := _other_engine(event.record, engine)):
+                otherwise[why] += 1
+            yield event
+
+    with stopping.listening(), launch_workers(root, place, 0 if here else min(cores, len(groups))) as processes:
+        with stopping.interruptible(presses=1):
+            _check(missing)  # while the workers get ready
         root.mkdir(parents=True, exist_ok=True)
-        stopping, ended = Stopping(time_limit), list[RunSpec]()
+        stopping.limit(time_limit)
         yield Planned(tuple(missing), tuple(record for record in stored.values() if record is not None), root)
         if here:
             told = _train_here(groups, root, device=place, stopping=stopping)
         else:
             told = train_in_workers(longest_first(groups), processes, root, device=place, stopping=stopping)
-        with stopping.listening(), closing(told):
+        with closing(told):
             for event in told:
                 if isinstance(event, Done):
-                    yield from _records(ended, root)
+                    yield from records()
                     continue
                 if isinstance(event, Ended) and event.status in ("failed", NO_MEMORY):
                     keep_failure(root, unique[event.run], event.reason)
@@ -123,9 +133,10 @@ def execute(
                 elif isinstance(event, Ended):
                     ended.append(unique[event.run])
                 yield event
-            yield from _records(ended, root)
-        if stopping.presses:
-            raise KeyboardInterrupt
+            yield from records()
+            yield from (Note(f"{count(runs, 'run')} trained {why}.") for why, runs in otherwise.items())
+    if stopping.presses:
+        stopping.leave()
 
 
 def _records(ended: list[RunSpec], root: Path) -> Iterator[Note | Recorded]:
@@ -138,6 +149,14 @@ def _records(ended: list[RunSpec], root: Path) -> Iterator[Note | Recorded]:
             yield Recorded(record)
 
 
+def _other_engine(record: Record, asked: str) -> str:
+    """By which engine a run was trained, and why, if another was asked for."""
+    used = "loop" if record.provenance.engine == "loop" else "stacked"
+    if asked in ("auto", used):
+        return ""
+    return f"by engine {used}, {record.provenance.note or f'not {asked}: that is how they were begun'}"
+
+
 def _train_here(
     groups: Sequence[RunGroup], root: Path, *, device: torch.device, stopping: Stopping
 ) -> Generator[EngineEvent, None, None]:
@@ -146,8 +165,13 @@ def _train_here(
     torch.set_num_threads(1)  # as in a worker, so that the bits do not depend on the number of jobs
     try:
         for group in groups:
-            yield from train_group(group, root, device=device, should_stop=stopping)
-            yield Done()
+            events = train_group(group, root, device=device, should_stop=stopping)
+            while True:
+                with stopping.interruptible(presses=2):  # but not who reads the events: those may hold locks
+                    event = next(events, Done())
+                yield event
+                if isinstance(event, Done):
+                    break
             if stopping.presses:
                 return
     except StoppedError:

@@ -3,20 +3,24 @@
 import json
 import math
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any, NoReturn
 
 import torch
 
+import creditscope
 from creditscope.record import RunSpec
 from creditscope.train.events import NO_MEMORY, Done, Ended, EngineEvent, from_line
 from creditscope.train.groups import RunGroup
@@ -35,7 +39,14 @@ FROM_THE_END = 4
 """On a GPU every so many-th worker takes the last group that is left instead of the first: short runs keep a core busy
 and long ones the device, so that they go well beside each other."""
 LOOK = 1.0  # seconds waited at a time: a Ctrl-C that the system hands to another thread does not wake the one it is for
-ASK = 0.1  # seconds between two looks whether all shall stop
+LOOK_UP, OVER = b"!", b"."  # what the thread that watches for the end is woken with
+WORKER = (
+    "-P",  # or else a file in the current folder that is called like a module would be run for it
+    "-c",
+    f"import sys; sys.path.append({str(Path(creditscope.__file__).parents[1])!r}); "
+    "from creditscope.train.worker import main; main()",
+)
+"""What Python is told to become a worker; it finds this very package, wherever its parent did."""
 STOPPING = "stopping at the end of the epoch; Ctrl-C again stops at once"
 
 
@@ -53,34 +64,106 @@ def choose_jobs(device: torch.device) -> int:
 
 
 class Stopping:
-    """Whether to stop: asked by the runs after every epoch, and by who feeds the workers."""
+    """Whether to stop: asked by the runs after every epoch, and by who feeds the workers.
 
-    def __init__(self, time_limit: float | None = None):
-        self.deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-        self.presses, self.given_up = 0, False
+    Signals are counted. What they bring about is seen to by a thread, and only where `interruptible` says so does one
+    raise, once: an exception out of a signal handler can come between taking a lock and knowing that it is held.
+    """
+
+    def __init__(self) -> None:
+        self.deadline, self.presses, self.given_up = math.inf, 0, False
+        self.ask: Callable[[], None] = lambda: None
+        """What asks others to stop, or ends them if it shall be at once."""
+        self._signal, self._raise_from = int(signal.SIGINT), math.inf
+        self._bell: socket.socket | None = None
 
     def __call__(self) -> bool:
         """Whether all runs shall stop at the end of their epoch."""
         return self.given_up or self.presses > 0 or time.monotonic() >= self.deadline
 
+    @property
+    def at_once(self) -> bool:
+        """Whether they shall not even end their epoch."""
+        return self.presses > 1
+
+    def limit(self, seconds: float | None) -> None:
+        """Stop so many seconds from now."""
+        if seconds is not None:
+            self.deadline = time.monotonic() + seconds
+            self._wake()
+
+    def give_up(self) -> None:
+        """Stop, because who asked for the runs has gone."""
+        self.given_up = True
+        self._wake()
+
+    def leave(self) -> NoReturn:
+        """Raise what the signal stands for."""
+        raise KeyboardInterrupt if self._signal == signal.SIGINT else SystemExit(128 + self._signal)
+
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Inside, the first Ctrl-C is only counted, so that the epoch can end; the second stops at once."""
-        before = signal.getsignal(signal.SIGINT)
-        if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
-            yield  # signals can be handled in the main thread alone, and are not where the shell has said so
-            return
-        signal.signal(signal.SIGINT, self._press)
+        """Inside, the first Ctrl-C or SIGTERM is only counted, so that the epoch can end; the second stops at once."""
+        ear, bell = socket.socketpair()
+        watcher = threading.Thread(target=self._watch, args=(ear,), daemon=True)
+        watcher.start()
+        self._bell = bell
+        before: dict[int, Any] = {}
+        # signals can be handled in the main thread alone, and are not where the shell, or who calls, has said so
+        if threading.current_thread() is threading.main_thread():
+            for number, usual in ((signal.SIGINT, None), (signal.SIGTERM, signal.SIG_DFL)):
+                handler = signal.getsignal(number)
+                if handler is not signal.SIG_IGN and (usual is None or handler is usual):
+                    before[number] = signal.signal(number, self._press)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            self._raise_from = math.inf
+            bell.sendall(OVER)
+            watcher.join()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self._bell = None
+            bell.close()
+            ear.close()
 
-    def _press(self, *_: object) -> None:
-        self.presses += 1
-        if self.presses > 1:
-            raise KeyboardInterrupt
-        print(STOPPING, file=sys.stderr, flush=True)
+    @contextmanager
+    def interruptible(self, *, presses: int) -> Iterator[None]:
+        """Inside, so many signals raise at once what they stand for."""
+        self._raise_from = presses
+        try:
+            if self.presses >= presses:
+                self.leave()
+            yield
+        finally:
+            self._raise_from = math.inf
+
+    def _press(self, number: int, _: object) -> None:
+        """Takes no lock and prints nothing: whatever it interrupts may hold what that needs."""
+        self.presses, self._signal = self.presses + 1, number
+        self._wake()
+        if self.presses >= self._raise_from:
+            self._raise_from = math.inf
+            self.leave()
+
+    def _wake(self) -> None:
+        if self._bell is not None:
+            self._bell.sendall(LOOK_UP)
+
+    def _watch(self, ear: socket.socket) -> None:
+        """Asks when all shall stop, and again when it shall be at once; says once that a signal has come."""
+        asked, said, over = 0, False, False
+        while not over:
+            left = None if self.deadline == math.inf or asked else max(0.0, self.deadline - time.monotonic())
+            if select.select([ear], [], [], left)[0]:
+                over = OVER in ear.recv(4096)
+            if self.presses and not said:
+                said = True
+                with suppress(OSError, ValueError):  # if nobody reads it, all shall stop nevertheless
+                    print(STOPPING, file=sys.stderr, flush=True)
+            if self() + self.at_once > asked:
+                asked = self() + self.at_once
+                self.ask()
 
 
 class Todo:
@@ -121,7 +204,7 @@ def launch_workers(root: Path, device: torch.device, count: int) -> Iterator[lis
         yield processes
     finally:
         for process in processes:
-            process.kill()  # one that was fed has ended by now, and the others have nothing to lose
+            _kill(process)  # one that was fed has ended by now, and the others have nothing to lose
         for process in processes:
             _end(process)
 
@@ -136,7 +219,8 @@ def train_in_workers(
 ) -> Generator[EngineEvent, None, None]:
     """Train all groups in these processes, which are asked to stop when all shall, even if nobody listens just then.
 
-    If who listens goes, they end their epoch and leave checkpoints; after a second Ctrl-C they are killed.
+    If who listens goes, they end their epoch and leave checkpoints; after a second Ctrl-C they are killed. To be called
+    where `stopping` is listening.
     """
     todo, events = Todo(groups, len(processes)), SimpleQueue[EngineEvent | None]()
     workers = [
@@ -144,39 +228,27 @@ def train_in_workers(
         for number, process in enumerate(processes, start=1)
     ]
 
-    def all_done() -> bool:
-        return all(worker.done.is_set() for worker in workers)
-
-    def ask(*, at_once: bool = False) -> None:
+    def ask() -> None:
         for worker in workers:
-            worker.interrupt(at_once=at_once)
+            worker.interrupt()
 
-    def ask_in_time() -> None:
-        while not stopping() and not all_done():
-            time.sleep(ASK)
+    stopping.ask = ask
+    if stopping():  # since before there was somebody to ask
         ask()
-
-    def wait() -> None:
-        for worker in workers:
-            while worker.ident is not None and not worker.done.wait(LOOK):  # if it was started
-                pass
-
     try:
-        for thread in (*workers, threading.Thread(target=ask_in_time, daemon=True)):
-            thread.start()
-        while not (all_done() and events.empty()):
+        for worker in workers:
+            worker.start()
+        while any(worker.is_alive() for worker in workers) or not events.empty():
             with suppress(Empty):
                 if (event := events.get(timeout=LOOK)) is not None:
                     yield event
     except BaseException:
-        stopping.given_up = True
-        with suppress(KeyboardInterrupt):
-            ask()
-            if stopping.presses < 2:
-                wait()
-        ask(at_once=True)
-        wait()
+        stopping.give_up()
         raise
+    finally:
+        for worker in workers:
+            while worker.is_alive():
+                worker.join(LOOK)
 
 
 class _Worker(threading.Thread):
@@ -195,14 +267,11 @@ class _Worker(threading.Thread):
         super().__init__(daemon=True)
         self.root, self.device, self.todo, self.last = root, device, todo, last
         self.events, self.stopping, self.process = events, stopping, process
-        self.done = threading.Event()
-        """To be waited for instead of `join`, which takes a thread for ended once Ctrl-C has interrupted it."""
 
     def run(self) -> None:
         try:
             self._feed()
         finally:
-            self.done.set()
             self.events.put(None)  # wakes who waits for an event
 
     def _feed(self) -> None:
@@ -224,16 +293,16 @@ class _Worker(threading.Thread):
                 self.events.put(Ended(spec.digest(), "failed", reason))
         self._reap()
 
-    def interrupt(self, *, at_once: bool = False) -> None:
+    def interrupt(self) -> None:
         """Let the process end its epoch, write its checkpoint and end, or end it; the thread notices, and reaps it."""
         if (process := self.process) is not None:
-            process.kill() if at_once else process.terminate()
+            _kill(process) if self.stopping.at_once else process.terminate()
 
     def _train(self, group: RunGroup) -> RunGroup | None:
         """Train a group; those of its runs that found no memory are handed back."""
         process = self.process = self.process or _launch(self.root, self.device)
         if self.stopping():  # asked while the process was launched, when there was none to ask
-            process.terminate()
+            self.interrupt()
         assert process.stdin
         assert process.stdout
         with suppress(BrokenPipeError):  # it died; reading finds the end
@@ -259,19 +328,29 @@ class _Worker(threading.Thread):
         return None
 
     def _reap(self) -> int:
-        process, self.process = self.process, None
-        return _end(process) if process is not None else 0
+        code = _end(self.process) if self.process is not None else 0
+        self.process = None  # only now: until it has ended it can be interrupted
+        return code
 
 
 def _launch(root: Path, device: torch.device) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "creditscope.train.worker", str(root), str(device)],
+        [sys.executable, *WORKER, str(root), str(device), str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, **WORKER_ENVIRONMENT},
         process_group=0,  # a Ctrl-C at the terminal is for this process, which then asks them
     )
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """End a process, and what it may have started: they are one group."""
+    if not hasattr(os, "killpg"):  # not a POSIX system
+        process.kill()
+    elif process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _end(process: subprocess.Popen[str]) -> int:

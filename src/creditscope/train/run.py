@@ -4,7 +4,7 @@ This is the *loop* engine, one seed at a time; `stacked.py` trains many at once 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -84,7 +84,13 @@ class Run:
         self.optimiser.zero_grad(set_to_none=True)
         errors_of = errors_function(self.net, batch.target, mask=batch.mask)
         errors = self.application.applied.backward(batch.inputs, errors_of)
-        self.optimiser.step()
+        try:
+            self.optimiser.step()
+        except RuntimeError as error:
+            if "without overflow" not in str(error):
+                raise
+            # a step that is longer than the number format can say; where torch does not refuse it, it is infinite
+            return replace(errors, loss=torch.full_like(errors.loss, math.inf))
         return errors
 
     def last_step(self, batch: Batch, errors: RowErrors, before: dict[str, Tensor]) -> LastStep:

@@ -17,7 +17,7 @@ from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import LastStep
 from creditscope.nets._layers import HashDropout
 from creditscope.stack import Batch, StackedNet
-from creditscope.train.data import EpochPlan
+from creditscope.train.data import EpochPlan, GraphData
 from creditscope.train.run import Run, copy_of, make_optimiser
 
 WARM_UP_STEPS = 3
@@ -198,16 +198,27 @@ def stack_runs(runs: Sequence[Run], *, compare: bool = True) -> StackedRun:
 
 def _refuse_unaligned(run: StackedRun, runs: Sequence[Run]) -> None:
     """On a CPU the last bits of a product depend on how its factors lie in memory: each seed's must lie alike."""
-    rows = (len(run.data.snapshot_batch().target), run.spec.batch)
-    item = next(run.net.parameters()).element_size()
-    shares = [t.numel() * t.element_size() for t in runs[0].tensors().values() if t.ndim >= 2]
-    shares += [n * math.prod(shape) * item for n in rows for shape in (*run.facts.tap_shapes, (run.facts.classes,))]
-    shares += [shape[-1] * item for shape in run.facts.tap_shapes]  # in a graph, seeds lie beside features
-    if any(share % ALIGNMENT for share in shares):
-        raise CannotStackError(
-            "the last bits of a seed would depend on its place in the stack, because a weight or a state does not fill "
-            f"a multiple of {ALIGNMENT} bytes; choose a width that is a multiple of 4"
-        )
+    item, facts = next(run.net.parameters()).element_size(), run.facts
+    numbers = ALIGNMENT // item
+    width = f"choose a width that is a multiple of {numbers}"
+    # in a graph, seeds lie beside features
+    shares = [("the features of a state", shape[-1], width) for shape in facts.tap_shapes]
+    shares += [(f"weight {name}", t.numel(), width) for name, t in runs[0].tensors().items() if t.ndim >= 2]
+    for kind, rows, option in (
+        ("snapshot", len(run.data.snapshot_batch().target), "eval_rows"),
+        ("training", run.spec.batch, "batch"),
+    ):
+        advice = f"choose {option} as a multiple of {numbers}"
+        if isinstance(run.data, GraphData):
+            advice = "on a CPU this graph is trained seed by seed"
+        shares += [(f"a state of {rows} {kind} rows", rows * math.prod(shape), advice) for shape in facts.tap_shapes]
+        shares += [(f"the outputs of {rows} {kind} rows for {facts.classes} classes", rows * facts.classes, advice)]
+    for what, count, advice in shares:
+        if count % numbers:
+            raise CannotStackError(
+                f"the last bits of a seed would depend on its place in the stack, because {what} ({count} numbers) "
+                f"would not fill a multiple of {ALIGNMENT} bytes; {advice}"
+            )
 
 
 def _compare_gradients(run: StackedRun, runs: Sequence[Run]) -> None:

@@ -4,6 +4,8 @@ A checkpoint is one file that is written whole or not at all: weights, feedback,
 has names (seed, purpose, epoch), so nothing of it has to be saved.
 """
 
+import hashlib
+import json
 import math
 import time
 import traceback
@@ -19,8 +21,8 @@ from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.measure.snapshot import LastStep
-from creditscope.record import Provenance, RecordWriter, RunSpec, Snapshot
-from creditscope.record.store import WEIGHTS
+from creditscope.record import Provenance, RecordWriter, RunSpec, Snapshot, run_folder
+from creditscope.record.store import WEIGHTS, first_words
 from creditscope.tasks import load_task
 from creditscope.train.data import place_data
 from creditscope.train.device import (
@@ -32,19 +34,24 @@ from creditscope.train.device import (
     release_memory,
     wait_for_room,
 )
-from creditscope.train.events import NO_MEMORY, Ended, Epoch
+from creditscope.train.events import NO_MEMORY, Ended, Epoch, Note
 from creditscope.train.groups import RunGroup
 from creditscope.train.run import Run, build_run
 from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import CannotStackError, stack_runs
 
 CHECKPOINT = "checkpoint.safetensors"
+DIGEST = "digest"  # names a checkpoint's own in its metadata
 OPTIMISER = "optimiser/"  # begins the names of its tensors in a checkpoint
 CHECKPOINT_SECONDS = 30.0  # a checkpoint is not taken again before,
 CHECKPOINT_SHARE = 20  # nor before this many times the time it took
 LONG_SNAPSHOT = 5.0  # seconds after which one is given up if all shall stop; the run resumes at the checkpoint before
 TRIES = 3  # how often a stack is tried beside others who hold memory of the device
-Events = Iterator[Epoch | Ended]
+Events = Iterator[Epoch | Ended | Note]
+
+
+class DamagedCheckpointError(CreditscopeError):
+    """A checkpoint from which its run cannot go on."""
 
 
 class StoppedError(Exception):
@@ -56,10 +63,10 @@ def train_group(
 ) -> Events:
     """Train and measure runs that differ only in seed, and leave their whole records under `root`.
 
-    Runs that were stopped or killed go on from their last checkpoints and end with the same bytes. One that fails (a
-    damaged checkpoint, a full disk) does not stop the others; what fails for all (no memory, no data) is the end of
-    each. Device memory that was used is given back. Once `should_stop` says so, `StoppedError` is raised at the end of
-    the epoch.
+    Runs that were stopped or killed go on from their last checkpoints and end with the same bytes; one whose checkpoint
+    is damaged starts over. One that fails (a full disk) does not stop the others; what fails for all (no memory, no
+    data) is the end of each. Device memory that was used is given back. Once `should_stop` says so, `StoppedError` is
+    raised at the end of the epoch.
     """
     training = _Training(group, root, device, should_stop)
     try:
@@ -86,8 +93,11 @@ class _Training:
 
     def fail(self, spec: RunSpec, error: Exception) -> Ended:
         """The end of a run by an error: its text if it is ours, otherwise where it came from, too."""
-        ours = isinstance(error, CreditscopeError)
         status = NO_MEMORY if isinstance(error, torch.OutOfMemoryError) else "failed"
+        if isinstance(error, OSError):  # a full disk, say, which is the same for all runs: their names are left out
+            said = str(error).replace(str(run_folder(self.root, spec)), str(self.root / "*"))
+            error = CreditscopeError(f"Expected files and folders that can be read and written, but {said}.")
+        ours = isinstance(error, CreditscopeError)
         return self.end(spec, status, str(error) if ours else "".join(traceback.format_exception(error)))
 
     def train_all(self) -> Events:
@@ -115,17 +125,26 @@ class _Training:
                 for recording in (yield from self._prepare([spec])):
                     yield from self._train_run(recording.run, [recording])
 
-    def _prepare(self, specs: Sequence[RunSpec]) -> "Generator[Ended, None, list[_Recording]]":
+    def _prepare(self, specs: Sequence[RunSpec]) -> "Generator[Ended | Note, None, list[_Recording]]":
         """Runs built and put where they were stopped; one that cannot be ends here."""
         ready = []
         for spec in specs:
+            writer = self.writers[spec.digest()]
             try:
-                run = build_run(spec, self.task, self.device, self.data)
-                ready.append(_Recording(run, self.writers[spec.digest()]))
+                try:
+                    recording = _Recording(self._build(spec), writer)
+                except DamagedCheckpointError as error:
+                    aside = set_aside(writer.folder / CHECKPOINT)
+                    yield Note(f"{error} Set aside as {aside}; run {spec.name()} starts over.")
+                    recording = _Recording(self._build(spec), writer)  # the first may hold some of what was damaged
+                ready.append(recording)
             except Exception as error:
                 raise_out_of_memory(error)
                 yield self.fail(spec, error)
         return ready
+
+    def _build(self, spec: RunSpec) -> Run:
+        return build_run(spec, self.task, self.device, self.data)
 
     def _train_stacked(self, specs: Sequence[RunSpec], *, tries: int = TRIES) -> Events:
         """As stacks; if the device's memory is too small: again, when others have given some back, else in halves."""
@@ -240,15 +259,11 @@ class _Recording:
         if not path.exists():
             writer.begin()
         else:
+            self.epoch, self.lines, self.seconds = load_checkpoint(path, run)
             try:
-                self.epoch, self.lines, self.seconds = load_checkpoint(path, run)
                 writer.cut(self.lines)
-            except CreditscopeError:
-                path.replace(path.with_name(f"damaged-{CHECKPOINT}"))
-                raise CreditscopeError(
-                    f"Expected a whole checkpoint in {writer.folder}, but it is damaged; it was set aside as "
-                    f"damaged-{CHECKPOINT}. The same command now trains this run from the start."
-                ) from None
+            except (CreditscopeError, OSError, ValueError) as error:  # lines that are gone, or no text
+                raise DamagedCheckpointError(f"Checkpoint {path} cannot be used: {first_words(error)}.") from error
         self.started = time.perf_counter()
         self.before = writer.read_provenance() if self.epoch else None
         self.provenance: Provenance | None = None
@@ -304,7 +319,11 @@ class _Recording:
 def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file beside, then rename; tied tensors are stored apart."""
     part = path.with_name(path.name + ".part")
-    save_file({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}, part, metadata)
+    try:
+        save_file({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}, part, metadata)
+    except SafetensorError as error:  # which the disk's own come as
+        part.unlink(missing_ok=True)
+        raise OSError(f"{part} cannot be written: {first_words(error)}") from error
     part.replace(path)
 
 
@@ -313,7 +332,24 @@ def save_checkpoint(path: Path, run: Run, seed: int, **position: float) -> None:
     tensors = run.tensors(seed)
     for index, state in run.optimiser_state(seed).items():
         tensors |= {f"{OPTIMISER}{index}/{key}": value for key, value in state.items()}
-    save_tensors(path, tensors, {key: str(value) for key, value in position.items()})
+    told = {key: str(value) for key, value in position.items()}
+    save_tensors(path, tensors, {**told, DIGEST: content_digest(tensors, told)})
+
+
+def content_digest(tensors: dict[str, Tensor], position: dict[str, str]) -> str:
+    """Of all bits of a checkpoint, and of what they are called."""
+    told = hashlib.sha256(json.dumps(position, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        told.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        told.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return told.hexdigest()
+
+
+def set_aside(path: Path) -> str:
+    """Rename a damaged file, in place of one that was set aside before; gives its new name."""
+    aside = path.with_name(f"damaged-{path.name}")
+    path.replace(aside)
+    return aside.name
 
 
 @torch.no_grad()
@@ -325,9 +361,13 @@ def load_checkpoint(path: Path, run: Run) -> tuple[int, int, float]:
     assert isinstance(run.net, nn.Module)  # stacks are made from single runs that were restored
     state: dict[int, dict[str, Tensor]] = {}
     try:
+        if not path.is_file():
+            raise CreditscopeError("Expected a file, but got something else")
         with safe_open(path, framework="pt") as file:
-            position = file.metadata()
+            position = dict(file.metadata())
             saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        if position.pop(DIGEST) != content_digest(saved, position):
+            raise CreditscopeError("Expected the content that its digest was made of, but got another")
         for name in [name for name in saved if name.startswith(OPTIMISER)]:
             index, key = name.removeprefix(OPTIMISER).split("/")
             state.setdefault(int(index), {})[key] = saved.pop(name)
@@ -336,5 +376,6 @@ def load_checkpoint(path: Path, run: Run) -> tuple[int, int, float]:
         run.net.load_state_dict(saved)
         run.optimiser.load_state_dict({**run.optimiser.state_dict(), "state": state})
         return int(position["epoch"]), int(position["lines"]), float(position["seconds"])
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise CreditscopeError(f"Checkpoint {path.name} cannot be used: {error}.") from error
+    except Exception as error:  # whatever a reader makes of bytes that nobody has written
+        raise_out_of_memory(error)
+        raise DamagedCheckpointError(f"Checkpoint {path} cannot be used: {first_words(error)}.") from error

@@ -7,15 +7,20 @@ import os
 import signal
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
+
+LOOK = 0.5  # seconds between two looks whether the parent is there
 
 
 def main() -> None:
     """Serve runs until standard input ends, or until asked to stop."""
-    stop = threading.Event()
+    asked: list[int] = []  # and no event, whose lock a second signal would find taken by the first
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())  # before the slow imports: from now on no signal loses work
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))  # from now on no signal loses work
+    root, device, parent = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     import torch
     from pydantic import TypeAdapter
 
@@ -26,18 +31,21 @@ def main() -> None:
     torch.set_num_threads(1)
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a user's rule prints must not look like an event
-    root, device = Path(sys.argv[1]), torch.device(sys.argv[2])
+    device = torch.device(device)
     with suppress(Exception):  # wakes the device while there is nothing else to do; what is amiss, runs will say
         torch.zeros((), device=device)
     adapter = TypeAdapter(RunGroup)
     for line in sys.stdin:
         with suppress(StoppedError):
-            for event in train_group(adapter.validate_json(line), root, device=device, should_stop=stop.is_set):
+            for event in train_group(adapter.validate_json(line), root, device=device, should_stop=lambda: bool(asked)):
                 events.write(to_line(event))
         events.write(to_line(Done()))
-        if stop.is_set():
+        if asked:
             break
 
 
-if __name__ == "__main__":
-    main()
+def end_with(parent: int) -> None:
+    """End this process at once when its parent has gone, which nobody was asked about: a kill, a crash."""
+    while os.getppid() == parent:
+        time.sleep(LOOK)
+    os._exit(1)

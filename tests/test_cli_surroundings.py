@@ -1,0 +1,100 @@
+"""The command line in bad surroundings: readers that go, streams closed or full, folders that cannot be written."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import make_family, write_records
+
+from creditscope.record import load_records
+
+TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--jobs", "1", "--tier", "quick")
+MAIN = "import sys; from creditscope.cli import main; main(sys.argv[1:])"
+
+
+def command(*words: str | Path, first: str = "", **streams: object) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, with its exit code and what it said."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
+    code = [sys.executable, "-c", f"{first}\n{MAIN}", *map(str, words)]
+    return subprocess.run(code, text=True, **streams)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+@pytest.fixture
+def gone():
+    """A pipe whose reader has gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+@pytest.mark.slow
+class TestStreams:
+    def test_nobody_reads_what_is_said_of_progress_and_all_is_trained(self, tmp_path, gone):
+        done = command("run", *TINY, "--seeds", "2", "--out", tmp_path, stderr=gone)
+        assert done.returncode == 0
+        assert [r.provenance.status for r in load_records(tmp_path / "records")] == ["complete"] * 2
+        assert "BP" in done.stdout
+
+    def test_nobody_reads_the_error_and_it_is_one(self, gone):
+        assert command("run", "--task", "nope", stderr=gone).returncode == 2
+
+    @pytest.mark.parametrize(("strict", "code"), [((), 0), (("--strict",), 1)])
+    def test_nobody_reads_the_answer_and_the_exit_code_gives_it(self, tmp_path, gone, strict, code):
+        records = write_records(tmp_path, make_family(taps={"h_rms": (1, 1, 60, 60, 60)}))
+        done = command("audit", records, *strict, stdout=gone)
+        assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+    def test_an_answer_that_cannot_be_written_is_an_error(self):
+        with open("/dev/full", "w") as full:
+            done = command("list", stdout=full)
+        assert (done.returncode, done.stderr.count("\n"), "No space left" in done.stderr) == (2, 1, True)
+
+    @pytest.mark.parametrize("stream", [1, 2])
+    def test_a_closed_stream_is_as_good_as_none(self, tmp_path, stream):
+        records = write_records(tmp_path, make_family())
+        code = [sys.executable, "-c", MAIN, "audit", str(records)]
+        done = subprocess.run(["sh", "-c", f'exec "$@" {stream}>&-', "sh", *code], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert bool(done.stdout) == (stream == 2)
+
+    def test_what_an_encoding_lacks_is_written_by_its_code(self, tmp_path):
+        records = write_records(tmp_path, make_family())
+        done = command("audit", records, env={**os.environ, "PYTHONIOENCODING": "latin-1"}, encoding="latin-1")
+        assert (done.returncode, done.stderr, "\\u2713" in done.stdout) == (0, "", True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of file sizes")
+def test_files_that_may_not_grow_are_one_line_for_all_runs(tmp_path):
+    """What a full disk does: the record's small files are written, the weights are not."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))"
+    words = ("run", *TINY, "--width", "64", "--seeds", "2", "--out", tmp_path, "--quiet")
+    done = command(*words, first=limit)
+    assert (done.returncode, done.stderr.count("\n"), done.stdout) == (2, 1, "")
+    assert ("and 1 more" in done.stderr, "too large" in done.stderr) == (True, True)
+    assert command(*words).returncode == 0
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(refused, tmp_path, monkeypatch):
+    def read_only(path: Path, **_: object) -> None:
+        raise OSError(30, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", read_only)
+    err = refused("run", *TINY, "--out", tmp_path, "--quiet")
+    assert (err.count("\n"), f"'{tmp_path / 'records'}'" in err) == (1, True)
+
+
+@pytest.mark.parametrize("words", [("run", "--task", "cora", "--net", "gcn"), ("doctor",)])
+def test_no_home_is_one_line(refused, monkeypatch, words):
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    for name in ("XDG_CACHE_HOME", "CREDITSCOPE_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    err = refused(*words)
+    assert (err.count("\n"), "--data-root" in err) == (1, True)
