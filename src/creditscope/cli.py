@@ -13,6 +13,7 @@ import tyro
 import creditscope
 from creditscope.errors import CreditscopeError
 from creditscope.registry import COMMANDS
+from creditscope.text import visible
 
 FIRST, LAST = ("demo", "run", "audit", "figure", "report"), ("list", "doctor")
 """Commands that help names first and last, of those there are."""
@@ -41,8 +42,8 @@ def parse(words: Sequence[str]) -> Any:
         with contextlib.redirect_stderr(said):
             return tyro.cli(command, prog=prog, description=about, args=words, config=HOW)
     except SystemExit:
-        if text := unbox(said.getvalue()):
-            print(f"creditscope: {text}", file=sys.stderr)
+        if lines := unbox(said.getvalue()).splitlines():
+            print("creditscope:", "\n".join(map(visible, lines)), file=sys.stderr)
         raise
 
 
@@ -73,17 +74,30 @@ def unbox(text: str) -> str:
     return "\n".join(" ".join(part) for part in parts if part)
 
 
-def flush_output() -> None:
-    """Let out all that was printed; a reader who has gone, as `head` does, is no error, and the exit code stays."""
+def open_output() -> None:
+    """Streams that take every character, written out where an encoding lacks it; a closed one is not written to."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (to the end)
+    if sys.stdout is None:
+        end(2, "Expected an open standard output, but it is closed. Send it to a file, or to /dev/null.")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def leave_output() -> None:
+    """Let out all that was printed; what cannot be let out any more changes nothing, and the exit code stays."""
+    if sys.stdout is None:
+        return
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains as it ends
 
 
 def end(code: int, message: str) -> NoReturn:
     """Say why, and end the program."""
-    print(f"creditscope: {message}", file=sys.stderr)
+    print(f"creditscope: {visible(message)}", file=sys.stderr)
     raise SystemExit(code) from None
 
 
@@ -91,13 +105,16 @@ def main(arguments: list[str] | None = None) -> None:
     """Parse, run, and turn errors into one clear line."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
+        open_output()
+        os.environ["MPLBACKEND"] = "agg"  # commands draw files, whatever windows a caller may like
         if words == ["--version"]:
             print(f"creditscope {creditscope.__version__}")
-            return
-        command = parse(words)
-        if getattr(command, "data_root", None):
-            os.environ["CREDITSCOPE_DATA"] = str(command.data_root.resolve())
-        command.run()
+        else:
+            command = parse(words)
+            if getattr(command, "data_root", None):
+                os.environ["CREDITSCOPE_DATA"] = str(command.data_root.resolve())
+            command.run()
+        sys.stdout.flush()
     except CreditscopeError as error:
         end(2, f"{error}")
     except KeyboardInterrupt:
@@ -108,4 +125,4 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as error:
         end(2, f"Expected files and folders that can be read and written, but {error}.")
     finally:
-        flush_output()
+        leave_output()

@@ -6,6 +6,7 @@ Tables never cut a number: they come in as many parts as the width of the termin
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -70,9 +71,9 @@ Methods = Sequence[MethodAudit]
 
 def make_console() -> Console:
     """A console that is wide enough for the tables when it is not a terminal."""
-    how = {"highlight": False, "markup": False, "emoji": False}
-    console = Console(**how)
-    return console if console.is_terminal else Console(**how, width=PLAIN_WIDTH)
+    make = partial(Console, highlight=False, markup=False, emoji=False)
+    console = make()
+    return console if console.is_terminal else make(width=PLAIN_WIDTH)
 
 
 def render_plain(draw: Callable[[int], RenderableType]) -> str:
