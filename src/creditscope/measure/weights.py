@@ -37,6 +37,23 @@ class Direction:
         return inner / (self.length * other.length)
 
 
+def find_rounding(exact: Mapping[str, Tensor], exact64: Mapping[str, Tensor]) -> Tensor | None:
+    """Per weight, whether its gradient is rounding: off by as much as the one in float64 is large, or more.
+
+    None if no gradient was computed in float64, where none is so small that it may be (or none could be).
+    """
+    if not exact64:
+        return None
+    error = {name: (exact[name].double() - g).norm() >= g.norm() for name, g in exact64.items()}
+    none = torch.zeros_like(next(iter(error.values())))
+    return torch.stack([error.get(name, none) for name in exact])
+
+
+def leave_out(values: Tensor, rounding: Tensor | None) -> Tensor:
+    """NaN for what is measured against rounding."""
+    return values if rounding is None else torch.where(rounding, torch.nan, values)
+
+
 def gradient_sizes(directions: list[Direction], rows: Tensor | int) -> dict[str, Tensor]:
     """Per weight, of a gradient summed over rows: norm of its mean, and the two kinds of zero.
 
@@ -140,9 +157,9 @@ def weight_angle(weight: Tensor, feedback: Tensor) -> Tensor:
     return angles(w, b, (w * b).sum(-1)).squeeze(0)
 
 
-def measure_weight_z(products: list[Products]) -> dict[str, Tensor]:
-    """Of every trained weight; nothing if there is none."""
-    return {"z": torch.stack([p.z for p in products])} if products else {}
+def measure_weight_z(products: list[Products], rounding: Tensor | None = None) -> dict[str, Tensor]:
+    """Of every trained weight, NaN where its gradient is rounding; nothing if there is none."""
+    return {"z": leave_out(torch.stack([p.z for p in products]), rounding)} if products else {}
 
 
 def measure_stages(products: list[Products], facts: Facts) -> dict[str, Tensor]:
