@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -25,5 +26,6 @@ def write_whole(files: Mapping[Path, str | bytes]) -> list[Path]:
             os.replace(part, place)
     finally:
         for part in parts:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink()
     return list(files)

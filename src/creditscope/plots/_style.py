@@ -8,6 +8,7 @@ from matplotlib.font_manager import FontProperties, findfont
 from matplotlib.textpath import text_to_path
 
 from creditscope.errors import CreditscopeError
+from creditscope.text import visible
 
 WIDTH = 7.2
 """Double-column width, inches."""
@@ -74,7 +75,12 @@ def text_width(text: str, *, size: float = SMALL, bold: bool = False) -> float:
     """Width of one line in inches, measured from the font."""
     _find_font()
     font = FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")
-    return text_to_path.get_text_width_height_descent(text, font, ismath=False)[0] / 72
+    return text_to_path.get_text_width_height_descent(text.replace(r"\$", "$"), font, ismath=False)[0] / 72
+
+
+def as_drawn(text: str) -> str:
+    """A name as matplotlib writes it: one line, and no mathematics between dollar signs."""
+    return visible(text).replace("$", r"\$")
 
 
 def wrap_text(text: str, *, width: float) -> list[str]:
