@@ -7,7 +7,14 @@ from torch import nn
 
 import creditscope as cs
 from creditscope.measure.nulls import haar_frame
-from creditscope.measure.weights import Products, find_rounding, stage_alignment, turned_weight, weight_angle
+from creditscope.measure.weights import (
+    Products,
+    find_rounding,
+    may_be_rounding,
+    stage_alignment,
+    turned_weight,
+    weight_angle,
+)
 from creditscope.nets.vit import ViT
 
 SHAPES = {"linear": (6, 4), "wide": (3, 9), "conv": (5, 2, 3, 3), "conv 1-d": (5, 2, 3), "bias": (7,),
@@ -135,7 +142,7 @@ class TestRounding:
         net, x, y = ViT((3, 8, 8), 4, depth=2, width=16, heads=2), torch.randn(64, 3, 8, 8), torch.arange(64) % 4
         scope = cs.watch(net, taps="blocks.*", stem="embed", rule=rule)
         found = scope.snapshot(x, y, **options)
-        return {w.name: i for i, w in enumerate(scope.record.facts.weights)}, found.weights
+        return {w.name: i for i, w in enumerate(scope.records[0].facts.weights)}, found.weights
 
     @pytest.mark.parametrize("rule", ["dfa", "bp"])
     def test_it_has_neither_cosine_nor_z_and_others_keep_theirs(self, rule):
@@ -167,3 +174,11 @@ class TestRounding:
         found = scope.snapshot(torch.randn(32, 8), torch.arange(32) % 4).weights
         assert found.exact_norm[0] < 1e-4 * max(found.exact_norm)
         assert all(cos is not None for cos in found.cos)
+
+    def test_what_may_be_is_each_seeds_own(self):
+        """Whichever seeds share a stack: one whose gradient is not small is never asked, however far it is off."""
+        large, small = torch.ones(2, 3), torch.tensor([[1e-3] * 3, [1e-9] * 3])
+        assert may_be_rounding([large, small], seeds=2).tolist() == [[False, False], [False, True]]
+        off = {"small": torch.zeros(3, dtype=torch.float64)}
+        found = [find_rounding({"large": large[i], "small": small[i]}, off).tolist() for i in (0, 1)]
+        assert found == [[False, False], [False, True]]

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_map
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowErrors, RowLoss, errors_function
 from creditscope.measure.numerics import flat_rows, row_norms
+from creditscope.measure.weights import may_be_rounding
 from creditscope.options import declared_options
 from creditscope.record.schema import Facts, RuleFacts, WeightFact
 from creditscope.rules import Application, AppliedRule, Rule, transport_of
@@ -171,16 +172,11 @@ def _add_float64(
 
 
 def _smallest(seen: Observation) -> list[str]:
-    """Weights with an exact gradient below √eps of the net's largest, in some seed: rounding leaves eps of a sum.
-
-    Others need not be computed again, so that most nets pay nothing.
-    """
-    seeds, gradients = seen.seeds or 1, seen.exact_weights
-    if not gradients:
+    """Weights whose exact gradient may be rounding, in some seed; of others no float64 is needed."""
+    if not seen.exact_weights:
         return []
-    sizes = torch.stack([row_norms(g.detach().reshape(seeds, -1)) for g in gradients.values()])
-    small = (sizes < sizes.amax(0) * torch.finfo(sizes.dtype).eps ** 0.5).any(-1)
-    return [name for name, is_small in zip(gradients, small.tolist(), strict=True) if is_small]
+    small = may_be_rounding(seen.exact_weights.values(), seeds=seen.seeds or 1).any(-1).tolist()
+    return [name for name, is_small in zip(seen.exact_weights, small, strict=True) if is_small]
 
 
 def watch_in(dtype: torch.dtype, net: Net, taps: Sequence[str], inputs: Any, tensors: dict[str, Tensor]) -> Forward:

@@ -1,13 +1,13 @@
 """What each weight is told: the rule's gradient against the exact one, and the update that was applied."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from creditscope.measure.nulls import turned_rows
-from creditscope.measure.numerics import angles
+from creditscope.measure.numerics import angles, row_norms
 from creditscope.record.schema import Facts
 
 
@@ -37,16 +37,22 @@ class Direction:
         return inner / (self.length * other.length)
 
 
-def find_rounding(exact: Mapping[str, Tensor], exact64: Mapping[str, Tensor]) -> Tensor | None:
-    """Per weight, whether its gradient is rounding: off by as much as the one in float64 is large, or more.
+def may_be_rounding(gradients: Iterable[Tensor], *, seeds: int = 1) -> Tensor:
+    """(weights, seeds): whether a gradient is below √eps of the net's largest; rounding leaves eps of a sum."""
+    sizes = torch.stack([row_norms(g.detach().reshape(seeds, -1)) for g in gradients])
+    return sizes < sizes.amax(0) * torch.finfo(sizes.dtype).eps ** 0.5
 
-    None if no gradient was computed in float64, where none is so small that it may be (or none could be).
+
+def find_rounding(exact: Mapping[str, Tensor], exact64: Mapping[str, Tensor]) -> Tensor | None:
+    """Per weight, whether its gradient may be rounding and is: off by as much as that in float64 is large, or more.
+
+    None if no gradient was computed in float64, because none may be, or none could be.
     """
     if not exact64:
         return None
-    error = {name: (exact[name].double() - g).norm() >= g.norm() for name, g in exact64.items()}
-    none = torch.zeros_like(next(iter(error.values())))
-    return torch.stack([error.get(name, none) for name in exact])
+    small = may_be_rounding(exact.values()).squeeze(-1)
+    off = {name: (exact[name].double() - g).norm() >= g.norm() for name, g in exact64.items()}
+    return small & torch.stack([off.get(name, torch.zeros_like(small[0])) for name in exact])
 
 
 def leave_out(values: Tensor, rounding: Tensor | None) -> Tensor:
