@@ -69,9 +69,11 @@ def save_figure(fig: "Figure | Axes", folder: str | Path, name: str, *, caption:
     if caption is not None and not hasattr(caption, "markdown"):
         raise CreditscopeError(f"Expected a plots.Caption beside a figure, but got {type(caption).__name__}.")
     page: Any = fig.figure  # of a figure itself
-    folder, files = Path(folder), {}
+    folder, files = Path(folder), dict[Path, str | bytes]()
     with styled():
         for kind, how in (("png", {}), ("pdf", {"metadata": {"CreationDate": None}})):
             page.savefig(drawn := BytesIO(), format=kind, **how)
             files[folder / f"{name}.{kind}"] = drawn.getvalue()
-    return write_whole(files | (caption.files(folder, name) if caption else {}))
+    if caption:
+        files |= {folder / f"{name}.md": caption.markdown(name), folder / f"{name}.tex": caption.tex(name)}
+    return write_whole(files)

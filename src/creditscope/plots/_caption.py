@@ -151,11 +151,7 @@ class Caption:
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write NAME.md and NAME.tex."""
-        return write_whole(self.files(folder, name))
-
-    def files(self, folder: Path, name: str) -> dict[Path, str]:
-        """What NAME.md and NAME.tex hold."""
-        return {folder / f"{name}.md": self.markdown(name), folder / f"{name}.tex": self.tex(name)}
+        return write_whole({folder / f"{name}.md": self.markdown(name), folder / f"{name}.tex": self.tex(name)})
 
 
 def _tex(text: str) -> str:
