@@ -4,6 +4,7 @@ import json
 import os
 import re
 import runpy
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -350,3 +351,38 @@ def test_an_example_says_what_it_lacks(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     with pytest.raises(SystemExit, match=r"torch_geometric.*\.\[pyg\]'$"):
         runpy.run_path(str(ROOT / "examples" / "watch_pyg_neighbours.py"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--mute", "CS999"], ["--only", "nowhere"], ["--only", ","], ["--set", "nope=1"], ["--strict", "nobody"],
+     ["--explain", "CS999"]],
+)  # fmt: skip
+def test_unknown_names_are_refused_with_the_choices(refused, tmp_path, words):
+    err = refused("audit", write_records(tmp_path, make_family()), *words)
+    choices = {"--only": "mnist1d", "--set": "growth", "--strict": "DFA"}
+    assert (len(err.splitlines()), choices.get(words[0], "CS012") in err) == (1, True)
+
+
+@pytest.mark.slow
+class TestOutput:
+    """Exit code 1 is for what is not trustworthy, and nothing else."""
+
+    def run(self, *words, **options) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, "-m", "creditscope", *words], capture_output=True, **options)
+
+    @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+    def test_an_encoding_that_lacks_characters(self, tmp_path, encoding):
+        records = str(write_records(tmp_path, make_family()))
+        done = self.run("audit", records, env={**os.environ, "PYTHONIOENCODING": encoding})
+        assert (done.returncode, done.stderr, rb"\u0393" in done.stdout) == (0, b"", True)
+        done = self.run("audit", records, "--json", env={**os.environ, "PYTHONIOENCODING": encoding})
+        assert json.loads(done.stdout)["methods"][0]["method"] == "BP"
+
+
+@pytest.mark.slow
+def test_figures_are_drawn_whatever_windows_are_asked_for(tmp_path):
+    write_records(tmp_path / "records", [make_record(rule=rule, **DEMO) for rule in ("bp", "block_fa", "dfa")])
+    words = ["figure", "own", "--records", str(tmp_path / "records"), "--out", str(tmp_path / "out")]
+    run_python("-m", "creditscope", *words, env={**os.environ, "MPLBACKEND": "nonsense"})
+    assert (tmp_path / "out" / "own.png").stat().st_size > 1000

@@ -141,3 +141,9 @@ for words in [], *([name] for name in {COMMANDS}):
     assert not {{"torch", *["matplotlib", "pandas", "xarray"] * (not words)}} & set(sys.modules), words
 """
     assert run_python("-c", code).count("Example: creditscope") == 2 * len(COMMANDS)  # all are in the first one, too
+
+
+def test_a_switch_that_turns_off_says_what_it_turns_off(help_of):
+    said = read_options(help_of("run"))["--no-noise"]
+    assert said.startswith("Do not")
+    assert "True" not in said

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from creditscope.text import amount, number
+from creditscope.text import amount, markdown, number, visible
 
 NUMBERS = st.floats(1e-30, 1e30) | st.floats(-1e30, -1e-30)
 RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
@@ -37,3 +37,26 @@ def test_a_number_of_a_table_is_what_its_format_says(value, form):
 @pytest.mark.parametrize(("form", "said"), [(".2f", "0.00"), ("+.2f", "−0.00"), (".1e", "−1.0e-3"), (".0%", "0%")])
 def test_only_a_signed_zero_has_a_sign(form, said):
     assert number(-0.001, form) == said
+
+
+def test_what_a_terminal_would_obey_is_written_out():
+    assert visible("a\x1b[31mb\nc\x85d\u202ee\u2028f\udc80") == r"a\x1b[31mb\nc\x85d\u202ee\u2028f\udc80"
+    assert visible("λ‖f‖² · 95\u00a0% 网络") == "λ‖f‖² · 95\u00a0% 网络"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["**bold**", "*it*", "__init__", "_it_", "~~gone~~", "$x$", "<b>x</b>", "<!-- x -->", "&lt;", "![i](u)", "[t](u)",
+     "`", "a\\*b", "x ##", "one\n\n# two", "a * b ~ c < d_e & f"],
+)  # fmt: skip
+def test_markdown_shows_what_was_meant(text):
+    """By a reader of Markdown: one paragraph with nothing in it but the text."""
+    from markdown_it import MarkdownIt
+
+    inline = MarkdownIt("commonmark").enable("strikethrough").parse(f"# {markdown(text)}")[1]
+    assert {child.type for child in inline.children or ()} <= {"text", "text_special"}
+    assert "".join(child.content for child in inline.children or ()) == visible(text)
+
+
+def test_code_stays_code():
+    assert markdown("run `--tier full_x` again") == "run `--tier full_x` again"

@@ -13,6 +13,7 @@ import tyro
 import creditscope
 from creditscope.errors import CreditscopeError
 from creditscope.registry import COMMANDS
+from creditscope.text import visible
 
 FIRST, LAST = ("demo", "run", "audit", "figure", "report"), ("list", "doctor")
 """Commands that help names first and last, of those there are."""
@@ -41,8 +42,8 @@ def parse(words: Sequence[str]) -> Any:
         with contextlib.redirect_stderr(said):
             return tyro.cli(command, prog=prog, description=about, args=words, config=HOW)
     except SystemExit:
-        if text := unbox(said.getvalue()):
-            print(f"creditscope: {text}", file=sys.stderr)
+        if lines := unbox(said.getvalue()).splitlines():
+            print("creditscope:", "\n".join(map(visible, lines)), file=sys.stderr)
         raise
 
 
@@ -107,7 +108,7 @@ class Heedless:
 
 def end(code: int, message: str) -> NoReturn:
     """Say why, and end the program."""
-    print(f"creditscope: {message}", file=sys.stderr)
+    print(f"creditscope: {visible(message)}", file=sys.stderr)
     raise SystemExit(code) from None
 
 
@@ -139,6 +140,7 @@ def _obey(words: Sequence[str]) -> None:
     if words == ["--version"]:
         print(f"creditscope {creditscope.__version__}")
         return
+    os.environ["MPLBACKEND"] = "agg"  # commands draw files, whatever windows a caller may like
     command = parse(words)
     if getattr(command, "data_root", None):
         os.environ["CREDITSCOPE_DATA"] = str(command.data_root.resolve())

@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 
 DASH = "–"
@@ -10,9 +11,39 @@ MILLION = 1e6
 """From here on a power of ten is easier to read than all digits."""
 LONG = 8
 """Letters from which on an option is shortened."""
+HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Kinds of characters that a reader does not see and a terminal obeys: controls, turned writing, broken lines."""
+_MARKUP = re.compile(
+    r"""(`[^`]+`)  # code stays as it is
+    | \\(?=[!-/:-@\[-`{-~])  # would escape what follows
+    | (?<![^\W_])_(?!\s) | [*~$](?!\s) | (?<!\s)[*~$]  # emphasis, struck out, mathematics
+    | <(?=[a-zA-Z/!?]) | &(?=\#?\w+;) | (?<=\])\( | (?<=\s)\#(?=\#*\s*$) | `""",
+    re.VERBOSE,
+)
 _PADDED = re.compile(r"e\+?(-?)0*(\d+)$")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+
+def visible(text: str) -> str:
+    """One line as it is printed: what a reader would not see, or a terminal would obey, is written out.
+
+    >>> print(visible("DFA \\x1b[31m\\nall is well"), visible("λ‖f‖²"))
+    DFA \\x1b[31m\\nall is well λ‖f‖²
+    """
+    if text.isprintable():
+        return text
+    hidden = {c for c in text if unicodedata.category(c) in HIDDEN}
+    return text.translate({ord(c): c.encode("unicode_escape").decode() for c in hidden})
+
+
+def markdown(text: str) -> str:
+    """One line that Markdown shows as it is; words between backticks are code.
+
+    >>> print(markdown("*DFA* [x](y) <b>, a_l, `--tier full`"))
+    \\*DFA\\* [x]\\(y) \\<b>, a_l, `--tier full`
+    """
+    return _MARKUP.sub(lambda found: found[1] or f"\\{found[0]}", visible(text))
 
 
 def number(value: float | None, form: str) -> str:

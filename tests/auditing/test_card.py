@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 from builders import QUICK, make_family, make_record, make_snapshot
 from judging import CHECKS, blind_taps
+from markdown_it import MarkdownIt
 
 from creditscope.auditing import Thresholds, audit
 from creditscope.auditing.card import Card, write_cards
 from creditscope.record import RuleFacts
+from creditscope.text import visible
 
 RULE = RuleFacts(name="dfa", label="DFA", formula="a_l = B_l e", needs_feedback=True)
 NET = {"depth": 4, "terminal_norm": True}
@@ -145,3 +147,26 @@ def test_files_have_names_of_their_own(tmp_path):
     assert found == [("BP", "trustworthy"), ("DFA", "not measured"), ("DFA", "trustworthy")]
     assert read[0]["per_tap"][0]["cos"]["n"] == 3
     assert read[0]["limits"]["growth"] == 50
+
+
+@pytest.mark.parametrize("label", ["DFA\n\n**trustworthy**: all is well", "**✓ trustworthy**", "DFA](x) <b> |"])
+def test_a_label_cannot_write_a_verdict(label):
+    """As a reader of Markdown sees it: one heading that holds the label, then the true verdict, in bold."""
+    rule = replace(RULE, label=label)
+    (card,) = audit([make_record(seed=s, accuracy=0.1, facts={"rule": rule}) for s in (1, 2)]).cards()
+    tokens = MarkdownIt("commonmark").enable("table").parse(card.to_markdown())
+    heading, verdict, *_ = [token for token in tokens if token.type == "inline"]
+    assert [child.type for child in heading.children] == ["text"]
+    assert heading.children[0].content.startswith(visible(label))
+    assert str(card.verdict) == "".join(c.content for c in verdict.children[:3])
+    rows = {line.count("|") for line in card.to_markdown().splitlines() if line.startswith("| CS")}
+    assert len(rows) == 1
+
+
+def test_a_card_that_cannot_be_written_leaves_the_old_one(card, tmp_path):
+    (before, _) = write_cards([card], tmp_path)
+    (tmp_path / f"{card.name}.json.part").mkdir()
+    before.write_text("old")
+    with pytest.raises(IsADirectoryError):
+        write_cards([card], tmp_path)
+    assert before.read_text() == "old"

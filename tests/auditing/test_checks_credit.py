@@ -194,6 +194,17 @@ class TestDescentDisagrees:
         found = self.judge(taps)
         assert (found.outcome, found.value, said in found.message) == (ISSUE, 1, True)
 
+    @pytest.mark.parametrize(("used", "counted"), [(1000, False), (60, True)])
+    def test_rows_without_credit_are_counted_where_they_may_be_the_cause(self, used, counted):
+        """They are left out of cos, and not of cos_F and of descent."""
+        rows = {"rows_used": used, "rows_no_gradient": 0, "rows_no_credit": 1000 - used}
+        found = self.judge([{"descent": (0.4, 0.4, d, 0.4, 0.4), **rows} for d in (0.010, 0.0102, 0.0104)])
+        assert (found.outcome, found.value) == (ISSUE, 1)
+        assert ("940 of 1,000 rows with a gradient at tap 2" in found.message) == counted
+        held_down = judge_seeds("CS005", make_moments(taps={"cos": 0.8, "cos_F": 0.3, **rows}))
+        assert held_down.outcome == UNDECIDED
+        assert ("940 of 1,000" in held_down.message, "a few rows" in held_down.message) == (counted, not counted)
+
     def test_descent_with_a_weak_cosine_is_no_contradiction(self):
         weak = {"cos": (0.5, 0.5, 0.5, 0.01, 0.5), "cos_F": (0.5, 0.5, 0.5, 0.01, 0.5), "stage_cos": 0.0}
         assert self.judge(weak).outcome == PASSED

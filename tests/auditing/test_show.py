@@ -1,12 +1,14 @@
 """An audit as people and as machines read it: columns are defined once, and all that they hold is printed."""
 
+import io
 import json
 import re
 from dataclasses import fields, replace
 
 import pytest
-from builders import QUICK, make_family, make_record, make_snapshot
+from builders import QUICK, make_facts, make_family, make_record, make_snapshot
 from judging import CHECKS
+from rich.console import Console
 from scipy import stats
 
 from creditscope.auditing import Audit, MethodAudit, Thresholds, audit
@@ -16,6 +18,7 @@ from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.verdict import explain
 from creditscope.commands._options import print_json
 from creditscope.errors import CreditscopeError
+from creditscope.record import RuleFacts
 
 COS = (0.14, 0.25, 0.03, -0.05, 0.06)
 DESCENT = (0.3, 0.5, 0.02, 0.0, 0.02)
@@ -290,3 +293,35 @@ class TestData:
         numbers = {"cos_1": 0.25, "cos_low_1": 0.25, "rewind_loss_1": 0.05, "stage_cos_1": 0.25, "gain": 0.1}
         numbers |= {"gain_share": 1 / 3, "versus_bp": -0.2, "accuracy": 0.504, "frozen_own_high": 0.404 + 0.004969}
         assert dfa[list(numbers)].tolist() == pytest.approx(list(numbers.values()), abs=1e-6)
+
+
+ODD = ("DFA [sparse]", "DFA [/sparse]", ":smile: [bold]x[/]", "DFA \x1b[31m\x07", "DFA\n\ntrustworthy")
+"""Labels that somebody may give a rule, or hide in a record."""
+
+
+@pytest.mark.parametrize("label", ODD)
+@pytest.mark.parametrize("show", [lambda a: a, Audit.decisions, Audit.sensitivity], ids=["audit", "table", "ranges"])
+def test_a_label_is_printed_as_it_is_and_obeyed_by_nobody(label, show):
+    """On a console of the caller's, too, whose markup is on."""
+    rule = RuleFacts(name="mine", label=label)
+    judged = audit([make_record(seed=s, facts={"rule": rule}, accuracy=0.5) for s in (1, 2)])
+    shown, console = show(judged), Console(width=200, record=True, force_terminal=False, file=io.StringIO())
+    shown.show(console)
+    written = label.replace("\x1b", r"\x1b").replace("\x07", r"\x07").replace("\n", r"\n")
+    for text in (str(shown), console.export_text()):
+        assert show is Audit.sensitivity or written in text
+        assert set(text) - set("\n") == {c for c in text if c.isprintable()}
+    assert not any(line.strip().startswith("trustworthy") for line in str(shown).splitlines()[:5])
+
+
+def test_so_are_names_of_nets_tasks_and_taps_and_what_is_noted():
+    facts = make_facts(taps=("[/stem]", *(f"blocks.{i}" for i in range(4))))
+    records = [make_record(seed=s, net="[net]", task="[/task]", snapshots=[make_snapshot(facts)]) for s in (1, 2)]
+    records = [replace(r, provenance=replace(r.provenance, facts=facts)) for r in records]
+    text = str(replace(audit(records), notes=("a [/note]",)))
+    assert all(word in text for word in ("[net]", "[/task]", "tap 0 [/stem]", "note: a [/note]"))
+
+
+def test_only_needs_a_word(found):
+    with pytest.raises(CreditscopeError):
+        found.only(" , ")

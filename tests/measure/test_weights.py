@@ -3,9 +3,19 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
+import creditscope as cs
 from creditscope.measure.nulls import haar_frame
-from creditscope.measure.weights import Products, stage_alignment, turned_weight, weight_angle
+from creditscope.measure.weights import (
+    Products,
+    find_rounding,
+    may_be_rounding,
+    stage_alignment,
+    turned_weight,
+    weight_angle,
+)
+from creditscope.nets.vit import ViT
 
 SHAPES = {"linear": (6, 4), "wide": (3, 9), "conv": (5, 2, 3, 3), "conv 1-d": (5, 2, 3), "bias": (7,),
           "added": (1, 5, 6)}  # fmt: skip
@@ -122,3 +132,53 @@ class TestOneWeight:
         expected = np.degrees(np.arccos(float((w * (w + other)).sum() / w.norm() / (w + other).norm())))
         assert float(weight_angle(w * 1e-30, (w + other) * 1e30)) == pytest.approx(expected, rel=1e-4)
         assert weight_angle(w, torch.zeros_like(w)).isnan()
+
+
+class TestRounding:
+    """The bias of a ViT's keys has no gradient: softmax does not see what all keys share."""
+
+    def snapshot(self, rule: str, **options):
+        torch.manual_seed(0)
+        net, x, y = ViT((3, 8, 8), 4, depth=2, width=16, heads=2), torch.randn(64, 3, 8, 8), torch.arange(64) % 4
+        scope = cs.watch(net, taps="blocks.*", stem="embed", rule=rule)
+        found = scope.snapshot(x, y, **options)
+        return {w.name: i for i, w in enumerate(scope.records[0].facts.weights)}, found.weights
+
+    @pytest.mark.parametrize("rule", ["dfa", "bp"])
+    def test_it_has_neither_cosine_nor_z_and_others_keep_theirs(self, rule):
+        places, found = self.snapshot(rule)
+        _, plain = self.snapshot(rule, noise=False)
+        keys = {i for name, i in places.items() if name.endswith("k.bias")}
+        assert len(keys) == 2
+        assert {i for i, cos in enumerate(found.cos) if cos is None} == keys
+        assert all(found.exact_norm[i] > 0 and not found.exact_all_zero[i] for i in keys)
+        assert not any(found.z[i] for i in keys)
+        others = set(places.values()) - keys
+        assert [(found.cos[i], found.z[i], found.norm[i]) for i in others] == [
+            (plain.cos[i], plain.z[i], plain.norm[i]) for i in others
+        ]
+
+    def test_by_float64(self):
+        g64 = {"small": torch.tensor([1e-9, 2e-9], dtype=torch.float64), "zero": torch.zeros(2, dtype=torch.float64)}
+        exact = {"large": torch.ones(2), "small": g64["small"].float(), "zero": torch.tensor([3e-18, -1e-18])}
+        assert find_rounding(exact, {}) is None
+        assert find_rounding(exact, g64).tolist() == [False, False, True]
+
+    def test_a_gradient_that_vanishes_and_is_resolved_keeps_its_cosine(self):
+        """Small beside the others', and not rounding."""
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 4))
+        with torch.no_grad():
+            net[1].weight *= 1e-6
+        scope = cs.watch(net, taps=["0", "1"], rule="dfa")
+        found = scope.snapshot(torch.randn(32, 8), torch.arange(32) % 4).weights
+        assert found.exact_norm[0] < 1e-4 * max(found.exact_norm)
+        assert all(cos is not None for cos in found.cos)
+
+    def test_what_may_be_is_each_seeds_own(self):
+        """Whichever seeds share a stack: one whose gradient is not small is never asked, however far it is off."""
+        large, small = torch.ones(2, 3), torch.tensor([[1e-3] * 3, [1e-9] * 3])
+        assert may_be_rounding([large, small], seeds=2).tolist() == [[False, False], [False, True]]
+        off = {"small": torch.zeros(3, dtype=torch.float64)}
+        found = [find_rounding({"large": large[i], "small": small[i]}, off).tolist() for i in (0, 1)]
+        assert found == [[False, False], [False, True]]

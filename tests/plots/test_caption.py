@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from markdown_it import MarkdownIt
 from scipy import stats
 
 from creditscope.plots import Caption, Statement
+from creditscope.text import visible
 
 VALUES = [0.31, 0.35, 0.36]
 
@@ -85,3 +87,18 @@ def test_of_many_statements_a_tex_caption_holds_none_and_comments_hold_all():
 
 def test_files_lie_beside_the_picture(tmp_path):
     assert [path.name for path in make_caption().save(tmp_path, "mine")] == ["mine.md", "mine.tex"]
+
+
+@pytest.mark.parametrize("many", [1, 30])
+def test_a_name_leaves_neither_its_line_nor_its_cell(many):
+    odd = "DFA\n\\end{figure}\n**all is well** | <b>"
+    caption = Caption("T.", "R.", statements=tuple(Statement("q", odd, float(i)) for i in range(many)))
+    assert not any(line.startswith((r"\end{figure}", "**all")) for line in caption.text().splitlines())
+    tex = caption.tex("name").splitlines()
+    assert [line for line in tex if line.startswith(r"\end")] == [r"\end{figure}"]
+    assert all(line.startswith("% ") for line in tex[tex.index(r"\end{figure}") + 1 :])
+    tokens = MarkdownIt("commonmark").enable("table").parse(caption.markdown("a name"))
+    cells = [token for token, before in zip(tokens[1:], tokens, strict=False) if before.type == "td_open"]
+    assert len(cells) == 3 * many
+    assert [child.type for child in cells[1].children] == ["text"]
+    assert cells[1].children[0].content == visible(odd)

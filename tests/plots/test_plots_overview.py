@@ -15,6 +15,8 @@ from torch import nn
 import creditscope as cs
 from creditscope import plots
 from creditscope.errors import CreditscopeError
+from creditscope.record import RuleFacts
+from creditscope.text import visible
 
 pytestmark = pytest.mark.slow
 
@@ -127,3 +129,33 @@ assert "torch" not in sys.modules
     def test_unknown_names_are_refused(self):
         with pytest.raises(AttributeError, match="has no attribute 'nope'"):
             _ = plots.nope
+
+
+@pytest.mark.parametrize("label", [r"$\nope{$", "DFA\nBP", "a $ and $ b"])
+def test_a_label_is_drawn_as_it_is(label, tmp_path):
+    rule = RuleFacts(name="mine", label=label)
+    records = [make_record(seed=s, facts={"rule": rule}) for s in (1, 2)]
+    fig = plots.overview(records)
+    plots.save_figure(fig, tmp_path, "mine")
+    written = visible(label).replace("$", r"\$")
+    assert any(text.get_text() == written for ax in fig.axes for text in ax.texts)
+
+
+def test_a_figure_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    fig = plots.overview([make_record(seed=s) for s in (1, 2)])
+    png, pdf = plots.save_figure(fig, tmp_path, "mine")
+    before = png.read_bytes(), pdf.read_bytes()
+    fig.set_facecolor("red")
+    (tmp_path / "mine.pdf.part").mkdir()
+    with pytest.raises(IsADirectoryError):
+        plots.save_figure(fig, tmp_path, "mine")
+    assert (png.read_bytes(), pdf.read_bytes()) == before
+
+
+def test_without_a_font_it_is_said(monkeypatch):
+    def nothing(*_):
+        raise ValueError
+
+    monkeypatch.setattr("creditscope.plots._style.findfont", nothing)
+    with pytest.raises(CreditscopeError, match="DejaVu"):
+        plots.overview([make_record(seed=s) for s in (1, 2)])

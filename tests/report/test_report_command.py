@@ -65,3 +65,11 @@ def test_the_shipped_records_fit_into_six_megabytes(told, tmp_path):
 def test_many_epochs_become_two_dozen_columns():
     epochs = page_of(over_epochs(range(401))).data["methods"][0]["epochs"]
     assert (len(epochs), epochs[0], epochs[-1]) == (24, 0, 400)
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(call, tmp_path):
+    records, page = write_records(tmp_path / "records", make_family()), tmp_path / "page.html"
+    page.write_text("old")
+    (tmp_path / "page.html.part").mkdir()
+    code, _, err = call("report", records, "--out", page)
+    assert (code, len(err.splitlines()), page.read_text()) == (2, 1, "old")

@@ -15,6 +15,7 @@ from creditscope.record import RuleFacts
 from creditscope.report import build_report, judge_records, render
 from creditscope.report.tables import check_rows
 from creditscope.rule_styles import LOOKS
+from creditscope.text import visible
 
 HOSTILE = "</script><script>alert('x')</script><b onclick=\"y\">&"
 BLIND = {"cos": (0.01, 0.01, 0.01, 0.01, 1.0), "cos_F": 0.01, "stage_cos": 0.0}
@@ -287,3 +288,12 @@ def test_a_rule_has_its_colour_in_any_company(rules):
     light = dict(re.findall(r"--(c\d+):(#\w+);", text.split("@media screen and (prefers-color-scheme:dark)")[0]))
     drawn = {label: light[name] for name, label in re.findall(r'class="lead (c\d+)".*?<text[^>]*>([^<]*)<', text)}
     assert drawn == {LOOKS[rule].label: LOOKS[rule].colour for rule in rules}
+
+
+def test_labels_and_names_are_shown_and_are_no_markup():
+    odd = "DFA\n\x1b <script>alert(1)</script> \u202e\udc80"
+    records = [make_record(seed=s, facts={"rule": RuleFacts(name="mine", label=odd)}) for s in (1, 2)]
+    page = page_of(records)
+    assert visible(odd) in page.text
+    assert len(page.scripts) == len(page_of(mixed_records()).scripts)
+    assert all(c.isprintable() for c in page.text if c != "\n")

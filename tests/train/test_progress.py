@@ -147,3 +147,13 @@ def test_who_wants_to_hear_nothing_does_not(capsys):
     progress = choose_progress(quiet=True)
     TestTwoRuns().told(progress)
     assert (type(progress), capsys.readouterr().err) == (Silent, "")
+
+
+@pytest.mark.parametrize("progress", [Lines, LiveBar])
+def test_a_path_is_no_markup(progress, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    shown = progress()
+    shown.begin(specs(1), 0, tmp_path / "[/odd]\x1b")
+    shown.show()
+    shown.close()
+    assert rf"{tmp_path}/[/odd]\x1b" in capsys.readouterr().err

@@ -101,7 +101,7 @@ class Audit(Shown):
         texts: dict[str, str] = {}
         for m in self.methods:
             texts[m.setting] = f"{texts.get(m.setting, m.setting)} {m.method} {m.verdict}".lower()
-        kept = {setting for setting, said in texts.items() if all(word in said for word in words)}
+        kept = {setting for setting, said in texts.items() if words and all(word in said for word in words)}
         if not kept:
             raise CreditscopeError(
                 f"Expected words of a setting, a method or a verdict, but none of {len(texts)} settings has all of "

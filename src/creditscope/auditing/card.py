@@ -15,7 +15,8 @@ from creditscope.auditing.depth import Rung, TrainedDepth
 from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.stats import DRAWS, Interval, t_interval, write_interval
 from creditscope.auditing.verdict import Verdict
-from creditscope.text import DASH, name_options, with_options
+from creditscope.files import write_whole
+from creditscope.text import DASH, markdown, name_options, with_options
 
 if TYPE_CHECKING:
     from creditscope.auditing.audit import Audit
@@ -65,11 +66,11 @@ class Card:
         verdict, named, quiet = self.verdict, self.trained_depth, self.verdict.not_tested
         untested = f"; not tested: {', '.join(quiet)}" if quiet and verdict.word == "trustworthy" else ""
         parts = [
-            f"# {self.method} · {self.setting}",
-            f"**{verdict}**: {verdict.meaning}{untested}.",
-            _bullets(f"{line.question} **{line.answer}**. {line.reason}" for line in verdict.lines),
+            f"# {markdown(f'{self.method} · {self.setting}')}",
+            f"**{markdown(str(verdict))}**: {verdict.meaning}{untested}.",
+            _bullets(f"{line.question} **{line.answer}**. {markdown(line.reason)}" for line in verdict.lines),
             "## What was trained",
-            _bullets(f"**{name}**: {value}" for name, value in self.about.items()),
+            _bullets(f"**{name}**: {markdown(value)}" for name, value in self.about.items()),
             "## Results",
             _table(["quantity", "value"], [[n, write_interval(i, _form(n))] for n, i in self.results.items()]),
             f"Γ: {self.gamma_over}. Intervals: 95 % t (ddof 1) over seeds, test set fixed; differences are paired by "
@@ -80,9 +81,9 @@ class Card:
             *_taps(self.per_tap),
             "## Checks",
             _rows(FINDINGS.values(), self.findings),
-            _bullets(what_to_do(self.findings)),
+            _bullets(map(markdown, what_to_do(self.findings))),
             "## Pitfalls",
-            _bullets(f"{TICKS[p.state]} {p.title}: *{p.state}*. {p.evidence}." for p in self.pitfalls),
+            _bullets(f"{TICKS[p.state]} {p.title}: *{p.state}*. {markdown(p.evidence)}." for p in self.pitfalls),
             "## Thresholds",
             ", ".join(f"`{name}` {value:g}" for name, value in self.limits.items()),
         ]
@@ -118,14 +119,11 @@ def make_card(audit: "Audit", index: int) -> Card:
 
 def write_cards(cards: Sequence[Card], folder: Path) -> list[Path]:
     """Each card as NAME.md and NAME.json; gives the paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
+    files = {}
     for card in cards:
-        texts = {"md": card.to_markdown(), "json": json.dumps(card.to_dict(), indent=1, ensure_ascii=False) + "\n"}
-        for ending, text in texts.items():
-            paths.append(folder / f"{card.name}.{ending}")
-            paths[-1].write_text(text, encoding="utf-8")
-    return paths
+        files[folder / f"{card.name}.md"] = card.to_markdown()
+        files[folder / f"{card.name}.json"] = json.dumps(card.to_dict(), indent=1, ensure_ascii=False) + "\n"
+    return write_whole(files)
 
 
 def _about(method: Method) -> dict[str, str]:
@@ -203,4 +201,4 @@ def _rows(columns: Collection[Column], rows: Iterable[Any]) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '∣') for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(markdown(cell).replace('|', '∣') for cell in line)} |" for line in lines)

@@ -83,13 +83,12 @@ class Decisions(ShownRows):
     def draw(self, width: int):
         """One row per method and seed, one mark per criterion."""
         from rich.console import Group
-        from rich.text import Text
 
-        from creditscope.auditing.show import fit_tables, note, warn
+        from creditscope.auditing.show import fit_tables, note, printed, warn
 
-        def cell(row: Decision) -> Text:
+        def cell(row: Decision):
             said = row.said if row.criterion == PROTOCOL else f"{mark(row)} {row.fired}".rstrip()
-            return Text(said, style=STYLES.get(row.conclusion, "dim"))
+            return printed(said, style=STYLES.get(row.conclusion, "dim"))
 
         parts = []
         for setting in dict.fromkeys(row.setting for row in self):
@@ -100,7 +99,7 @@ class Decisions(ShownRows):
                 for criterion in dict.fromkeys(criterion for _, _, criterion in rows)
             }
             labels = [f"{method}, {'all seeds' if seed is None else f'seed {seed}'}" for method, seed in seeds]
-            parts += [Text(setting, style="bold"), *fit_tables("method", labels, columns, width)]
+            parts += [printed(setting, style="bold"), *fit_tables("method", labels, columns, width)]
         return Group(*parts, note(LEGEND), *warn(self.notes))
 
 

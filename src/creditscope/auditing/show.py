@@ -6,6 +6,7 @@ Tables never cut a number: they come in as many parts as the width of the termin
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -22,7 +23,7 @@ from creditscope.auditing.stats import DRAWS, write_points
 from creditscope.auditing.tap_credit import POWER, seen_above
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.verdict import explain, rests_on_checks
-from creditscope.text import DASH, count, number, span
+from creditscope.text import DASH, count, number, span, visible
 
 PLAIN_WIDTH = 150
 WIDE = 120
@@ -70,8 +71,9 @@ Methods = Sequence[MethodAudit]
 
 def make_console() -> Console:
     """A console that is wide enough for the tables when it is not a terminal."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
+    make = partial(Console, highlight=False, markup=False, emoji=False)
+    console = make()
+    return console if console.is_terminal else make(width=PLAIN_WIDTH)
 
 
 def render_plain(draw: Callable[[int], RenderableType]) -> str:
@@ -79,6 +81,15 @@ def render_plain(draw: Callable[[int], RenderableType]) -> str:
     text = io.StringIO()
     Console(width=PLAIN_WIDTH, highlight=False, no_color=True, file=text).print(draw(PLAIN_WIDTH))
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()).strip("\n")
+
+
+def printed(said: str, style: str = "") -> Text:
+    """A line for the terminal: everything that is printed passes here, so that nothing in it is markup or is obeyed."""
+    return Text(visible(said), style=style)
+
+
+def _cell(said: Cell) -> Text:
+    return said if isinstance(said, Text) else printed(said)
 
 
 def _table() -> Table:
@@ -90,15 +101,16 @@ def flowing_table(columns: Sequence[Column], rows: Iterable[Any]) -> Table:
     table = _table()
     for i, column in enumerate(columns):
         right = i > 0 and not column.words
-        table.add_column(column.heading, justify="right" if right else "left", no_wrap=not column.words)
+        table.add_column(printed(column.heading), justify="right" if right else "left", no_wrap=not column.words)
     for row in rows:
-        table.add_row(*(_verdict(row) if column is METHODS["verdict"] else column.cell(row) for column in columns))
+        cells = (_verdict(row) if column is METHODS["verdict"] else column.cell(row) for column in columns)
+        table.add_row(*map(_cell, cells))
     return table
 
 
 def fit_tables(first: str, labels: Sequence[str], columns: Mapping[str, Sequence[Cell]], width: int) -> list[Table]:
     """A table of labelled rows, in as many parts as the width asks for; the first column is repeated."""
-    own = max(map(len, (first, *labels))) + 3  # labels are never broken
+    own = max(map(len, map(_cell, (first, *labels)))) + 3  # labels are never broken
     parts, taken = [{}], own
     for name, cells in columns.items():
         needed = _width(name, cells)
@@ -112,27 +124,27 @@ def fit_tables(first: str, labels: Sequence[str], columns: Mapping[str, Sequence
 
 def _part(first: str, labels: Sequence[str], columns: Mapping[str, Sequence[Cell]]) -> Table:
     table = _table()
-    table.add_column(first, no_wrap=True)
+    table.add_column(printed(first), no_wrap=True)
     for name, cells in columns.items():
         worded = name == "verdict" or _width(name, cells) > LONGEST
-        table.add_column(name, justify="left" if worded else "right", no_wrap=not worded)
+        table.add_column(printed(name), justify="left" if worded else "right", no_wrap=not worded)
     for row in zip(labels, *columns.values(), strict=True):
-        table.add_row(*row)
+        table.add_row(*map(_cell, row))
     return table
 
 
 def _width(name: str, cells: Sequence[Cell]) -> int:
-    return min(max(map(len, (name, *cells))), LONGEST) + 3
+    return min(max(map(len, map(_cell, (name, *cells)))), LONGEST) + 3
 
 
 def note(text: str) -> Text:
     """A line under a table."""
-    return Text(text, style="dim italic")
+    return printed(text, style="dim italic")
 
 
 def warn(texts: Iterable[str]) -> list[Text]:
     """Lines about what a reader should know besides."""
-    return [Text(f"note: {text}", style="yellow") for text in texts]
+    return [printed(f"note: {text}", style="yellow") for text in texts]
 
 
 def draw_audit(audit: Audit, width: int) -> Group:
@@ -143,7 +155,7 @@ def draw_audit(audit: Audit, width: int) -> Group:
     if many:
         words = Counter(m.verdict.word for m in audit.methods)
         said = ", ".join(f"{words[word]} {word}" for word in STYLES if words[word])
-        parts.append(Text(f"{count(len(audit.methods), 'method')} in {count(len(settings), 'setting')}: {said}"))
+        parts.append(printed(f"{count(len(audit.methods), 'method')} in {count(len(settings), 'setting')}: {said}"))
         parts += [*_brief_tables(settings, width), _meanings(audit.methods), Text()]
     else:
         for methods in settings:
@@ -153,7 +165,7 @@ def draw_audit(audit: Audit, width: int) -> Group:
         parts.append(_meanings(audit.methods))
         for methods in settings:
             parts += [Text(), _title(methods)] * (len(settings) > 1) + _details(methods, audit.limits, width)
-    parts += [*_remedies(audit.methods), *warn((*audit.notes, *audit.problems)), *[Text(NARROWER)] * many]
+    parts += [*_remedies(audit.methods), *warn((*audit.notes, *audit.problems)), *[printed(NARROWER)] * many]
     return Group(*parts)
 
 
@@ -161,25 +173,26 @@ def _title(methods: Methods) -> Text:
     """The setting and how many seeds its methods have."""
     *fewer, most = sorted({len(m.seeds) for m in methods})
     said = f"{fewer[0]} to {most} seeds" if fewer else count(most, "seed")
-    return Text(f"{methods[0].setting} · {said}", style="bold")
+    return printed(f"{methods[0].setting} · {said}", style="bold")
 
 
 def _verdict(m: MethodAudit) -> Text:
-    return Text(str(m.verdict), style=STYLES[m.verdict.word])
+    return printed(str(m.verdict), style=STYLES[m.verdict.word])
 
 
 def _brief_tables(settings: Sequence[Methods], width: int) -> list[RenderableType]:
     """A line per method under the title of its setting, for many settings."""
     columns = [METHODS[name] for name in ("method", "accuracy", "verdict")]
     every = [m for methods in settings for m in methods]
-    longest = [min(max(len(c.cell(m)) for m in every), LONGEST) if width >= WIDE else None for c in columns]
+    longest = [min(max(len(_cell(c.cell(m))) for m in every), LONGEST) if width >= WIDE else None for c in columns]
     parts: list[RenderableType] = []
     for methods in settings:
         table = Table(box=None, show_header=False, pad_edge=False)
         for least in (*longest, None):
             table.add_column(min_width=least)
         for m in methods:
-            table.add_row(m.method, METHODS["accuracy"].cell(m), _verdict(m), explain(m, brief=True))
+            cells = (m.method, METHODS["accuracy"].cell(m), _verdict(m), explain(m, brief=True))
+            table.add_row(*map(_cell, cells))
         parts += [_title(methods), Padding(table, (0, 0, 0, 2))]
     return parts
 
@@ -204,7 +217,7 @@ def _details(methods: Methods, limits: Thresholds, width: int) -> list[Renderabl
 
 
 def _indent(lines: Iterable[str]) -> list[RenderableType]:
-    return [Padding(Text(line), (0, 0, 0, 2)) for line in lines]
+    return [Padding(printed(line), (0, 0, 0, 2)) for line in lines]
 
 
 def _answers(m: MethodAudit) -> list[RenderableType]:
@@ -214,7 +227,7 @@ def _answers(m: MethodAudit) -> list[RenderableType]:
         lines += _about_checks(m)
     if len(m.seed_verdicts) > 1 and any(not verdict.diverged for verdict in m.seed_verdicts.values()):
         lines.append(f"Each seed alone (without CS004 and CS011): {_seeds_alone(m)}")
-    return [Text.assemble(f"{m.method}: ", _verdict(m)), *_indent(lines)]
+    return [Text.assemble(printed(f"{m.method}: "), _verdict(m)), *_indent(lines)]
 
 
 def _about_checks(m: MethodAudit) -> list[str]:
@@ -245,7 +258,7 @@ def _remedies(methods: Methods) -> list[RenderableType]:
     judged = [m for m in methods if rests_on_checks(m) or not m.verdict.diverged]
     lines = what_to_do(f for m in judged for f in m.findings)
     why = note("why a check matters and how it decides: creditscope audit --explain CODE")
-    return [Text("What to do", style="bold"), *_indent(lines), why] if lines else []
+    return [printed("What to do", style="bold"), *_indent(lines), why] if lines else []
 
 
 def _by_method(first: str, methods: Methods, columns: dict[str, list[str]], width: int) -> list[Table]:
@@ -357,7 +370,7 @@ def _checks(methods: Methods, width: int) -> list[RenderableType]:
     for m in methods:
         signs = [FINDINGS["outcome"].cell(f) if width >= WIDE else OF_OUTCOME[f.outcome] for f in m.findings]
         columns[m.method] = [
-            Text(f"{sign}{' †' if f.published else ''}", style=OUTCOME_STYLES.get(f.outcome, "yellow"))
+            printed(f"{sign}{' †' if f.published else ''}", style=OUTCOME_STYLES.get(f.outcome, "yellow"))
             for sign, f in zip(signs, m.findings, strict=True)
         ]
     labels = [FINDINGS["code"].cell(f) for f in methods[0].findings]

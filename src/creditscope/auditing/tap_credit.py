@@ -155,6 +155,16 @@ def judge_taps(moments: Sequence[Moment], taps: Sequence[int], limits: Threshold
     return found
 
 
+def say_uncredited(moments: Sequence[Moment], tap: int) -> str:
+    """How many rows have a gradient at a tap and get no credit, in the run with most of them; nothing if none."""
+    taps = [(m.snapshot.taps, m.snapshot.rows) for m in moments]
+    told = [(taps.rows_used[tap], rows - taps.rows_no_gradient[tap]) for taps, rows in taps]
+    without, rows = max((rows - used, rows) for used, rows in told)
+    if without <= 0:
+        return ""
+    return f"{without:,} of {rows:,} rows with a gradient at tap {tap} get no credit, which cos leaves out, not cos_F"
+
+
 def seen_above(null: float, limits: Thresholds) -> float:
     """The alignment that would be seen above a null of this sd with 80 % power."""
     return (z_limit(limits.orientation) + z_limit(1 - POWER)) * null
@@ -173,9 +183,8 @@ def what_would_decide(answers: Sequence[TapAnswer], moments: Sequence[Moment], l
     # the weights spare it, or both cosines carry credit and cos_F is so far below cos that it is open all the same
     stuck = [a for a in answers if a.spared or (a.weighted and all(e.carries(delta) for e in (a.cos, a.weighted)))]
     if len(stuck) == len(answers):
-        return "more seeds would not decide: " + (
-            "the weights say otherwise than the taps" if stuck[0].spared else "a few rows decide cos_F"
-        )
+        few = say_uncredited(moments, stuck[0].tap) or "a few rows decide cos_F"
+        return f"more seeds would not decide: {'the weights say otherwise than the taps' if stuck[0].spared else few}"
     answers = [a for a in answers if a not in stuck]
     sds = [s for m in moments for a in answers if (s := _known(m.snapshot.taps.null_sd, a.tap)) is not None]
     wide = bool(sds) and sum(sds) / len(sds) > delta

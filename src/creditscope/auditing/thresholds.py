@@ -80,7 +80,9 @@ class Thresholds:
         0.01, "one-sided level at which a mean must lie above the null of the mean", *ALIGNMENT, "CS012"
     )
     weighted_share: float = _share(
-        0.5, "upper bound of cos_F under this share of cos: a few rows decide, so undecided at best", *ALIGNMENT
+        0.5,
+        "upper bound of cos_F under this share of cos: a few rows decide, or many get no credit, so undecided at best",
+        *ALIGNMENT,
     )
     exact_cos: float = _share(0.999, "cosine below this at a tap that is declared exact: it is not", "CS005")
     hidden_share: float = _share(

@@ -1,7 +1,8 @@
 """What several commands share: options, how typed words are read, and how a command speaks."""
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from creditscope.errors import CreditscopeError
+from creditscope.text import visible
 
 if TYPE_CHECKING:
     from creditscope.auditing import Thresholds
@@ -67,15 +69,16 @@ def split_pair(setting: str) -> tuple[str, str]:
     return name, value
 
 
-def say(lines: Sequence[str]) -> None:
-    """Plain lines on standard output, at once."""
+def say(lines: Iterable[str], *, on_error: bool = False) -> None:
+    """Plain lines on standard output, or standard error, at once."""
     for line in lines:
-        print(line, flush=True)
+        print(visible(line), file=sys.stderr if on_error else sys.stdout, flush=True)
 
 
 def print_json(data: Any) -> None:
-    """Data for a machine on standard output."""
-    print(json.dumps(data, indent=1, ensure_ascii=False))
+    """Data for a machine on standard output; in ASCII where that cannot hold all characters."""
+    whole = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    print(json.dumps(data, indent=1, ensure_ascii=not whole))
 
 
 def with_problems(message: str, problems: Sequence[str]) -> str:

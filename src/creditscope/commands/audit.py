@@ -1,6 +1,5 @@
 """`creditscope audit`."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -64,10 +63,8 @@ class Audit:
         if self.card:
             from creditscope.auditing.card import write_cards
 
-            for path in write_cards(found.cards(), self.card):
-                print(f"wrote {path}", file=sys.stderr if self.json else sys.stdout)
-        for failure in failures:
-            print(f"creditscope: {failure}", file=sys.stderr)
+            say([f"wrote {path}" for path in write_cards(found.cards(), self.card)], on_error=self.json)
+        say([f"creditscope: {failure}" for failure in failures], on_error=True)
         if failures:
             raise SystemExit(1)
 

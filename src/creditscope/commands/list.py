@@ -32,9 +32,8 @@ class List:
             print_json(found)
             return
         for kind, rows in found.items():
-            print(kind)
             width = max(map(len, rows), default=0)
-            say([f"  {name:<{width}}  {summary}" for name, summary in rows.items()] or ["  none"])
+            say([kind, *([f"  {name:<{width}}  {summary}" for name, summary in rows.items()] or ["  none"])])
 
 
 def _summary(registry: Registry, name: str) -> str:

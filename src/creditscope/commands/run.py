@@ -5,12 +5,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+import tyro
+
 from creditscope.commands import register_command
 from creditscope.commands._options import DataRoot, Folder, HowToTrain, option, print_json, say, split_pair
 from creditscope.errors import CreditscopeError
-from creditscope.record.spec import Recipe
+from creditscope.record import spec
 
 Size = Annotated[int | None, option("INT", "the net's own")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(spec.Recipe):
+    """How a run is trained and measured."""
+
+    noise: Annotated[bool, tyro.conf.arg(help_behavior_hint="(default: they are)")] = True
+    """Do not compute gradients again in float64, which tells whether they are resolved."""
 
 
 @register_command("run")

@@ -31,7 +31,7 @@ from creditscope.measure.numerics import UnitRows, flat_rows
 from creditscope.measure.observation import Observation, fitted_rows, map_seeds, observation_of_seed, random_state
 from creditscope.measure.probe import measure_probe
 from creditscope.measure.snapshot import to_host
-from creditscope.measure.weights import Products, measure_angles, measure_stages, measure_weight_z
+from creditscope.measure.weights import Products, find_rounding, measure_angles, measure_stages, measure_weight_z
 from creditscope.record.schema import DESCENT_ROWS, Facts, Snapshot
 from creditscope.record.spec import Tier
 from creditscope.rng import generator
@@ -75,6 +75,12 @@ class Needs:
         exact, ruled = self.seen.exact_weights, self.seen.rule_weights
         told = {w.name: ruled.get(w.name) if w.role == "rule" else None for w in self.facts.weights}
         return [Products.exact(exact[name]) if a is None else Products.of(a, exact[name]) for name, a in told.items()]
+
+    @property
+    def weight_rounding(self) -> Tensor | None:
+        """Which of them are rounding; None if none can be."""
+        names = [w.name for w in self.facts.weights]
+        return find_rounding({name: self.seen.exact_weights[name] for name in names}, self.seen.exact64_weights)
 
     @cached_property
     def feedback_pairs(self) -> list[tuple[Tensor, Tensor] | None]:
@@ -134,7 +140,7 @@ INSTRUMENTS = (
     Instrument("drift", "cheap", ("gradient_rows", "facts"), measure_drift, ("drift",)),
     Instrument("permuted_cos", "cheap", ("gradient_rows", "credit_rows", "keys"), measure_permuted, ("permuted_cos",)),
     Instrument("cos_input", "cheap", ("credit_rows", "gradient_rows"), measure_reading, ("cos_input",)),
-    Instrument("weight z", "cheap", ("weight_products",), measure_weight_z, ("z",), of="weights"),
+    Instrument("weight z", "cheap", ("weight_products", "weight_rounding"), measure_weight_z, ("z",), of="weights"),
     Instrument("stage_cos", "cheap", ("weight_products", "facts"), measure_stages, ("stage_cos", "stage_null_sd")),
     Instrument("feedback_angle", "cheap", ("feedback_pairs",), measure_angles, FEEDBACK_FIELDS, of="weights"),
     Instrument("handed_on", "cheap", ("seen",), measure_handed_on, ("handed_on",)),

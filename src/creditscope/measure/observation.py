@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_map
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowErrors, RowLoss, errors_function
 from creditscope.measure.numerics import flat_rows, row_norms
+from creditscope.measure.weights import may_be_rounding
 from creditscope.options import declared_options
 from creditscope.record.schema import Facts, RuleFacts, WeightFact
 from creditscope.rules import Application, AppliedRule, Rule, transport_of
@@ -38,6 +39,8 @@ class Observation:
     handed_on: list[Tensor] = field(default_factory=list)
     """The states that stages would learn at, if these are not the forward's."""
     exact64: list[Tensor] | None = None
+    exact64_weights: dict[str, Tensor] = field(default_factory=dict)
+    """Of weights whose gradient is so small beside the others' that it may be rounding."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -156,12 +159,24 @@ def _add_float64(
         try:
             with exactly(net):
                 tensors = {n: double(t.detach()) for n, t in (*net.named_parameters(), *net.named_buffers())}
+                small = {name: tensors[name].requires_grad_() for name in _smallest(seen)}
                 forward = watch_in(torch.float64, net, taps, double(inputs), tensors)
-                seen.exact64 = gradients_at(forward.states, forward.output, errors_of(forward.output).error)
+                wanted = [*forward.states, *small.values()]
+                found = gradients_at(wanted, forward.output, errors_of(forward.output).error)
+                seen.exact64 = found[: len(forward.states)]
+                seen.exact64_weights = dict(zip(small, found[len(forward.states) :], strict=True))
         except (RuntimeError, TypeError, CreditscopeError) as error:
             if isinstance(net, StackedNet):
                 raise_out_of_memory(error)  # fewer seeds at once will have room
             seen.notes.append(f"g_noise not measured: the net does not run in float64 ({error})"[:300])
+
+
+def _smallest(seen: Observation) -> list[str]:
+    """Weights whose exact gradient may be rounding, in some seed; of others no float64 is needed."""
+    if not seen.exact_weights:
+        return []
+    small = may_be_rounding(seen.exact_weights.values(), seeds=seen.seeds or 1).any(-1).tolist()
+    return [name for name, is_small in zip(seen.exact_weights, small, strict=True) if is_small]
 
 
 def watch_in(dtype: torch.dtype, net: Net, taps: Sequence[str], inputs: Any, tensors: dict[str, Tensor]) -> Forward:

@@ -12,7 +12,14 @@ from torch import Tensor
 from creditscope.measure.alignment import compare_rows
 from creditscope.measure.numerics import flat_rows, median_where, quartiles_where, row_norms, unit_rows, usable
 from creditscope.measure.observation import Observation, fitted_rows, map_seeds
-from creditscope.measure.weights import Direction, gradient_sizes, measure_update, plain_norm
+from creditscope.measure.weights import (
+    Direction,
+    find_rounding,
+    gradient_sizes,
+    leave_out,
+    measure_update,
+    plain_norm,
+)
 from creditscope.record.schema import Facts, LayerMeasures, Snapshot, TapMeasures, WeightMeasures
 
 Measured = dict[str, Tensor]
@@ -120,14 +127,16 @@ def _weights(seen: Observation, last: LastStep | None) -> Measured:
     found |= {f"exact_{key}": value for key, value in gradient_sizes(list(exact.values()), rows).items()}
     found["exact_float32"] = torch.stack([plain_norm(g / rows) for g in seen.exact_weights.values()])
     found["w_norm"] = torch.stack([Direction.of(seen.weights[name]).norm for name in exact])
-    found["cos"] = torch.stack([ruled[name].cosine(exact[name]) for name in exact])
+    rounding = find_rounding(seen.exact_weights, seen.exact64_weights)
+    found["cos"] = leave_out(torch.stack([ruled[name].cosine(exact[name]) for name in exact]), rounding)
     if last is None:
         unknown = found["norm"].new_full((len(exact),), math.nan)
         names = ("step_norm", "step_all_zero", "step_underflow", "update_cos", "decrease_share")
         return found | dict.fromkeys(names, unknown)
     steps = gradient_sizes([Direction.of(last.gradients[name]) for name in exact], 1)
     found |= {f"step_{key}": value for key, value in steps.items()}
-    return found | measure_update(last.update, {name: Direction.of(last.exact[name]) for name in exact})
+    found |= measure_update(last.update, {name: Direction.of(last.exact[name]) for name in exact})
+    return found | {"update_cos": leave_out(found["update_cos"], rounding)}
 
 
 def _gamma(taps: Measured, facts: Facts) -> Measured:

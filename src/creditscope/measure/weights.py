@@ -1,13 +1,13 @@
 """What each weight is told: the rule's gradient against the exact one, and the update that was applied."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from creditscope.measure.nulls import turned_rows
-from creditscope.measure.numerics import angles
+from creditscope.measure.numerics import angles, row_norms
 from creditscope.record.schema import Facts
 
 
@@ -35,6 +35,29 @@ class Direction:
         """NaN where one has no direction."""
         inner = (self.scaled * other.scaled).sum()  # `dot` of a single seed rounds differently from that of many
         return inner / (self.length * other.length)
+
+
+def may_be_rounding(gradients: Iterable[Tensor], *, seeds: int = 1) -> Tensor:
+    """(weights, seeds): whether a gradient is below √eps of the net's largest; rounding leaves eps of a sum."""
+    sizes = torch.stack([row_norms(g.detach().reshape(seeds, -1)) for g in gradients])
+    return sizes < sizes.amax(0) * torch.finfo(sizes.dtype).eps ** 0.5
+
+
+def find_rounding(exact: Mapping[str, Tensor], exact64: Mapping[str, Tensor]) -> Tensor | None:
+    """Per weight, whether its gradient may be rounding and is: off by as much as that in float64 is large, or more.
+
+    None if no gradient was computed in float64, because none may be, or none could be.
+    """
+    if not exact64:
+        return None
+    small = may_be_rounding(exact.values()).squeeze(-1)
+    off = {name: (exact[name].double() - g).norm() >= g.norm() for name, g in exact64.items()}
+    return small & torch.stack([off.get(name, torch.zeros_like(small[0])) for name in exact])
+
+
+def leave_out(values: Tensor, rounding: Tensor | None) -> Tensor:
+    """NaN for what is measured against rounding."""
+    return values if rounding is None else torch.where(rounding, torch.nan, values)
 
 
 def gradient_sizes(directions: list[Direction], rows: Tensor | int) -> dict[str, Tensor]:
@@ -140,9 +163,9 @@ def weight_angle(weight: Tensor, feedback: Tensor) -> Tensor:
     return angles(w, b, (w * b).sum(-1)).squeeze(0)
 
 
-def measure_weight_z(products: list[Products]) -> dict[str, Tensor]:
-    """Of every trained weight; nothing if there is none."""
-    return {"z": torch.stack([p.z for p in products])} if products else {}
+def measure_weight_z(products: list[Products], rounding: Tensor | None = None) -> dict[str, Tensor]:
+    """Of every trained weight, NaN where its gradient is rounding; nothing if there is none."""
+    return {"z": leave_out(torch.stack([p.z for p in products]), rounding)} if products else {}
 
 
 def measure_stages(products: list[Products], facts: Facts) -> dict[str, Tensor]:

@@ -1,10 +1,12 @@
 """Panels that draw any records, and figures of them. Importing this imports neither torch nor matplotlib."""
 
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from creditscope.errors import CreditscopeError
+from creditscope.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,10 +69,11 @@ def save_figure(fig: "Figure | Axes", folder: str | Path, name: str, *, caption:
     if caption is not None and not hasattr(caption, "markdown"):
         raise CreditscopeError(f"Expected a plots.Caption beside a figure, but got {type(caption).__name__}.")
     page: Any = fig.figure  # of a figure itself
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"
+    folder, files = Path(folder), dict[Path, str | bytes]()
     with styled():
-        page.savefig(png)
-        page.savefig(pdf, metadata={"CreationDate": None})
-    return [png, pdf, *(caption.save(folder, name) if caption else [])]
+        for kind, how in (("png", {}), ("pdf", {"metadata": {"CreationDate": None}})):
+            page.savefig(drawn := BytesIO(), format=kind, **how)
+            files[folder / f"{name}.{kind}"] = drawn.getvalue()
+    if caption:
+        files |= {folder / f"{name}.md": caption.markdown(name), folder / f"{name}.tex": caption.tex(name)}
+    return write_whole(files)

@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 
 from creditscope.auditing.stats import Interval, geometric_interval, t_interval
-from creditscope.text import DASH, number
+from creditscope.files import write_whole
+from creditscope.text import DASH, markdown, number, visible
 
 SIGNS = {"±": r"\pm", "×": r"\times", "÷": r"\div", "−": "-", "·": r"\cdot ", "‖": r"\|", "√": r"\surd ", "→": r"\to "}
 SIGNS |= {"Γ": r"\Gamma", "Δ": r"\Delta", "λ": r"\lambda", "ρ": r"\rho", "δ": r"\delta", "α": r"\alpha"}
@@ -121,34 +123,37 @@ class Caption:
 
     def text(self) -> str:
         """Plain lines, for a terminal."""
-        return "\n".join([self.title, *self.notes(), *self.sentences()])
+        return "\n".join(map(visible, [self.title, *self.notes(), *self.sentences()]))
 
     def markdown(self, name: str) -> str:
         """The picture, the words and the table."""
         heading, *rows = self.rows()
         table = [heading, ["---"] * len(heading), *rows] if rows else []
-        lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table]
-        words = " ".join([f"**{self.title}**", self.reading, *self.notes()])
-        return "\n".join([f"![{self.title}]({name}.png)", "", words, "", *lines, ""])
+        lines = ["| " + " | ".join(markdown(cell).replace("|", "\\|") for cell in row) + " |" for row in table]
+        title = markdown(self.title)
+        words = " ".join([f"**{title}**", *map(markdown, [self.reading, *self.notes()])])
+        return "\n".join([f"![{title}]({quote(name)}.png)", "", words, "", *lines, ""])
 
     def tex(self, name: str) -> str:
         """A float with the picture and the caption; of many statements each is a comment below, to choose from."""
         few = len(self.statements) <= FEW
-        words = " ".join([self.reading, *self.notes(), *(self.sentences() if few else [])]).translate(TEX)
+        words = " ".join([self.reading, *self.notes(), *(self.sentences() if few else [])])
         lines = [
             r"\begin{figure}",
             r"  \centering",
             rf"  \includegraphics[width=\linewidth]{{{name}.pdf}}",
-            rf"  \caption{{\textbf{{{self.title.translate(TEX)}}} {words}}}",
+            rf"  \caption{{\textbf{{{_tex(self.title)}}} {_tex(words)}}}",
             rf"  \label{{fig:{name}}}",
             r"\end{figure}",
-            *([] if few else [f"% {sentence.translate(TEX)}" for sentence in self.sentences()]),
+            *([] if few else [f"% {_tex(sentence)}" for sentence in self.sentences()]),
         ]
         return "\n".join([*lines, ""])
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write NAME.md and NAME.tex."""
-        texts = {folder / f"{name}.md": self.markdown(name), folder / f"{name}.tex": self.tex(name)}
-        for path, text in texts.items():
-            path.write_text(text, encoding="utf-8")
-        return list(texts)
+        return write_whole({folder / f"{name}.md": self.markdown(name), folder / f"{name}.tex": self.tex(name)})
+
+
+def _tex(text: str) -> str:
+    """One line that TeX prints as it is."""
+    return visible(text).translate(TEX)

@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex, to_rgb
 from creditscope.auditing.methods import Method, group_methods
 from creditscope.errors import CreditscopeError
 from creditscope.plots._quantities import of_taps
-from creditscope.plots._style import text_width
+from creditscope.plots._style import as_drawn, text_width
 from creditscope.record import Facts, Record
 from creditscope.rule_styles import Look, rule_looks
 from creditscope.text import span
@@ -82,7 +82,7 @@ def lines_of(source: Any) -> list[Line]:
         rivals = sorted((other for other, its in zip(names, rules, strict=True) if its == rule), key=len)
         place, look = rivals.index(name), looks[rule]
         colour = _shade(look.colour, SHADES[place % len(SHADES)])
-        lines.append(Line(method, replace(look, label=name, colour=colour), DASHES[place % len(DASHES)]))
+        lines.append(Line(method, replace(look, label=as_drawn(name), colour=colour), DASHES[place % len(DASHES)]))
     return lines
 
 

@@ -17,7 +17,7 @@ from creditscope.plots._lines import gather, lines_of, name_room
 from creditscope.plots._panel import laid_out_once, new_axes
 from creditscope.plots._quantities import NotMeasuredError
 from creditscope.plots._runs import ladder, over_epochs, pair
-from creditscope.plots._style import AMBER, BODY, GREY, SMALL, WIDTH, styled, text_width, wrap_text
+from creditscope.plots._style import AMBER, BODY, GREY, SMALL, WIDTH, as_drawn, styled, text_width, wrap_text
 from creditscope.plots._taps import credit, sizes
 from creditscope.record import Record
 from creditscope.text import count, first_few
@@ -109,7 +109,7 @@ def overview(records: Any, *, panels: Sequence[str | Draw] = ("pair", "credit", 
     width = max(WIDTH, len(row) * (COLUMN + named * name_room(lines)))
     with styled():
         fig = Figure(figsize=(width, sum(heights) + 0.35), layout="constrained")
-        fig.suptitle(settings[0], x=0.01, ha="left", size=BODY, weight="bold")
+        fig.suptitle(as_drawn(settings[0]), x=0.01, ha="left", size=BODY, weight="bold")
         grid = fig.add_gridspec(len(heights), max(len(row), 1), height_ratios=heights)
         if strip:
             verdicts(found, ax=fig.add_subplot(grid[-1, :], label="verdicts"))

@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from matplotlib import style
-from matplotlib.font_manager import FontProperties
+from matplotlib.font_manager import FontProperties, findfont
 from matplotlib.textpath import text_to_path
+
+from creditscope.errors import CreditscopeError
+from creditscope.text import visible
 
 WIDTH = 7.2
 """Double-column width, inches."""
@@ -53,14 +56,31 @@ RC = {
 @contextmanager
 def styled() -> Iterator[None]:
     """Draw and save in this style; the caller's settings come back afterwards (an `rc_context` inside)."""
+    _find_font()
     with style.context(["default", RC]):
         yield
 
 
+def _find_font() -> None:
+    """An error in words if there is no font to write with, nor one that matplotlib would take instead."""
+    try:
+        findfont(FONT)
+    except ValueError as error:
+        raise CreditscopeError(
+            f"Expected the font {FONT}, which comes with matplotlib, but got no font at all. Install matplotlib again."
+        ) from error
+
+
 def text_width(text: str, *, size: float = SMALL, bold: bool = False) -> float:
     """Width of one line in inches, measured from the font."""
+    _find_font()
     font = FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")
-    return text_to_path.get_text_width_height_descent(text, font, ismath=False)[0] / 72
+    return text_to_path.get_text_width_height_descent(text.replace(r"\$", "$"), font, ismath=False)[0] / 72
+
+
+def as_drawn(text: str) -> str:
+    """A name as matplotlib writes it: one line, and no mathematics between dollar signs."""
+    return visible(text).replace("$", r"\$")
 
 
 def wrap_text(text: str, *, width: float) -> list[str]:

@@ -16,12 +16,13 @@ from creditscope.auditing.decisions import LEGEND
 from creditscope.auditing.stats import NULL_SDS
 from creditscope.auditing.thresholds import table
 from creditscope.auditing.verdict import MEANINGS, QUESTIONS
+from creditscope.files import write_whole
 from creditscope.plots._quantities import title
 from creditscope.report import tables
 from creditscope.report.build import Material, Report, build_report
 from creditscope.report.colours import colour_rules
 from creditscope.report.history import SYMBOLS
-from creditscope.text import count
+from creditscope.text import count, visible
 
 _OPTIONAL = re.compile(r"</(?:td|th|tr|thead|tbody|li|dt|dd)>(?=\s*<)")
 _QUOTES = re.compile(r'="([\w.#-]+)"(?=[ >])')
@@ -32,17 +33,21 @@ OPEN_SETTINGS = 3
 
 def write_report(material: Material, path: Path, *, against: Material | None = None) -> int:
     """Write the page; gives its size in bytes."""
-    text = render(build_report(material, against=against))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path.stat().st_size
+    text = render(build_report(material, against=against)).encode("utf-8", "backslashreplace")
+    write_whole({path: text})
+    return len(text)
 
 
 def render(report: Report) -> str:
     """The whole page."""
     loader = PackageLoader("creditscope.report")
     environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=loader,
+        autoescape=True,
+        finalize=_finish,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["ticks"] = code_ticks
     environment.globals |= {
@@ -66,6 +71,11 @@ def render(report: Report) -> str:
     }
     page = environment.get_template("page.html")
     return _squeeze(page.render(report=report, material=report.material, data=embed_json(report.data)))
+
+
+def _finish(value: Any) -> Any:
+    """What stands in the page: text is one line without what a reader would not see; what is escaped already stays."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def code_ticks(text: str) -> Markup:

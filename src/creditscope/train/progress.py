@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from creditscope.record.spec import RunSpec
+from creditscope.text import visible
 from creditscope.train.events import Ended, Epoch, Event, Planned
 
 UNTIMED = 0.02
@@ -69,7 +70,7 @@ class Silent:
         if self.timed_from is None and self.trained >= UNTIMED * self.epochs:
             self.timed_from = time.monotonic(), self.trained
         frozen = " frozen" if spec.frozen else ""
-        self.latest = f"{spec.rule}{frozen} seed {spec.seed}: epoch {done}/{spec.epochs}, loss {loss:.3f}"
+        self.latest = visible(f"{spec.rule}{frozen} seed {spec.seed}: epoch {done}/{spec.epochs}, loss {loss:.3f}")
         if time.monotonic() - self.shown_at >= self.interval:
             self.shown_at = time.monotonic()
             self.show()
@@ -131,7 +132,7 @@ class Lines(Silent):
         self.say(f"[{self.ended}/{self.runs}] {self.latest} · {self.trained}/{self.epochs} epochs, {self.pace()}")
 
     def say(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        print(visible(line), file=sys.stderr, flush=True)
 
 
 class LiveBar(Silent):
@@ -143,15 +144,15 @@ class LiveBar(Silent):
         from rich.progress import Progress as RichProgress
 
         super().begin(runs, reused, root)
-        console = Console(stderr=True)
-        console.print(self.todo, highlight=False, soft_wrap=True)
+        console = Console(stderr=True, markup=False, emoji=False)
+        console.print(visible(self.todo), highlight=False, soft_wrap=True)
         if not runs:
             return
         self.bar = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("epochs, {task.fields[pace]} · {task.fields[latest]}"),
+            TextColumn("epochs, {task.fields[pace]} · {task.fields[latest]}", markup=False),
             console=console,
             redirect_stdout=sys.stdout.isatty(),  # what is printed meanwhile goes above the bar, or to its file
         )
@@ -165,7 +166,7 @@ class LiveBar(Silent):
         """Only what went wrong is worth a line."""
         super().end_run(spec, outcome)
         if outcome != "complete":
-            self.bar.console.print(f"{spec.name()}: {outcome}")
+            self.bar.console.print(visible(f"{spec.name()}: {outcome}"))
 
     def close(self) -> None:
         if hasattr(self, "bar"):

@@ -13,6 +13,7 @@ from creditscope.auditing.tap_credit import (
     descent_estimate,
     judge_taps,
     not_about_gradients,
+    say_uncredited,
 )
 from creditscope.record import Facts
 from creditscope.text import name_all, number
@@ -32,9 +33,11 @@ class DescentDisagrees(SeedsCheck):
         "cos_F, so it is no second witness; descent is one."
     )
     remedy = (
-        "Aligned without descent: the direction is right where the gradient is small and wrong where it matters; "
-        "look at cos_F, the class token, single classes. Descent against the cosine: a few rows carry it; look at "
-        "cos_F again. Undecided: more seeds."
+        "Look at cos_F beside cos. Rows with a gradient and without credit (on graphs, nodes without a label) are "
+        "left out of cos, but not of cos_F and descent: where the message counts such rows, they may be the cause. "
+        "Else, aligned without descent: the direction is right where the gradient is small and wrong where it "
+        "matters; look at the class token, single classes. Descent against the cosine: a few rows carry it. "
+        "Undecided: more seeds."
     )
     sufficient = False
 
@@ -65,8 +68,9 @@ class DescentDisagrees(SeedsCheck):
         said = [f"credit at {_tap(a, beyond)} is aligned but lowers the loss {NO_MORE}" for a in idle]
         said += [f"credit at {_tap(a, beyond)} lowers the loss against its alignment" for a in opposed]
         if said:
+            said += filter(None, (say_uncredited(moments, a.tap) for a in (*idle, *opposed)))
             answer = self.undecided if len(moments) == 1 else self.issue
-            return answer("; ".join(said), value=float(len(said)))
+            return answer("; ".join(said), value=float(len(idle) + len(opposed)))
         if unclear:
             taps = [f"credit at {_tap(a, beyond)} is aligned; whether it lowers the loss is open" for a in unclear]
             return self.undecided("; ".join(taps), value=0.0)

@@ -32,7 +32,6 @@ class Demo:
 
     def run(self) -> None:
         from creditscope.auditing import Thresholds, audit
-        from creditscope.auditing.show import make_console
         from creditscope.paper.figures import save_figure
         from creditscope.paper.studies import collect
         from creditscope.paper.studies.demo import demo
@@ -40,16 +39,13 @@ class Demo:
 
         problems: list[str] = []
         records = collect(demo(), self.out / "records", train=True, problems=problems, **self.training.options())
-        console = make_console()
-        audit(records).show(console)
-        for path in save_figure(plot_demo(records), self.out / "figures", "audit_hero"):
-            console.print(f"wrote {path}")
+        audit(records).show()
+        say([f"wrote {path}" for path in save_figure(plot_demo(records), self.out / "figures", "audit_hero")])
         page = self.out / "report.html"
         write_report(judge_records(records, str(self.out / "records"), Thresholds(), problems), page)
-        console.print(f"wrote {page}, which opens in a browser")
-        console.print(f"records in {self.out / 'records'}; judge them again: creditscope audit {self.out / 'records'}")
-        for problem in problems:
-            console.print(f"note: {problem}")
+        again = f"judge them again: creditscope audit {self.out / 'records'}"
+        say([f"wrote {page}, which opens in a browser", f"records in {self.out / 'records'}; {again}"])
+        say([f"note: {problem}" for problem in problems])
         if self.shipped.is_dir():
             self._draw_shipped()
 
