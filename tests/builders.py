@@ -164,9 +164,8 @@ def make_record(
     """A finished record; further keywords are fields of its spec."""
     known = make_facts(**{"rule": rule, **(facts or {})})
     if snapshots is None:
-        snapshots = [
-            make_snapshot(known, epoch=epoch, accuracy=accuracy, taps=taps) for epoch in (0, spec.get("epochs", 1))
-        ]
+        first = make_snapshot(known, epoch=0, accuracy=accuracy, taps=taps)
+        snapshots = [replace(first, epoch=epoch) for epoch in make_spec(**spec).due_epochs()]
     status = status or ("complete" if diverged is None else "diverged")
     provenance = Provenance(facts=known, status=status, diverged_epoch=diverged)  # pyright: ignore[reportArgumentType]
     return Record(make_spec(rule=rule, seed=seed, frozen=frozen, **spec), provenance, tuple(snapshots))

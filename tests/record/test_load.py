@@ -207,7 +207,7 @@ DAMAGED_LINES = {
     "renamed": (in_fields(run="another"), HASH),
     "NaN": (in_text('"loss":0.9', '"loss":NaN'), "finite number"),
     "infinite": (in_text('"loss":0.9', '"loss":1e999'), "finite number"),
-    "huge real": (in_text('"loss":0.9', f'"loss":1{"0" * 400}'), "finite number"),
+    "huge real": (in_text('"loss":0.9', f'"loss":1{"0" * 400}'), "valid number"),
     "huge count": (in_text('"rows":1000', f'"rows":1{"0" * 40}'), "rows .*less than or equal to 9007199254740992"),
     "negative count": (in_text('"rows_used":[1000', '"rows_used":[-1'), "rows_used.0 .*greater than or equal to 0"),
     "huge spec": (

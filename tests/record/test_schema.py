@@ -92,7 +92,9 @@ class TestSpec:
         assert spec.name() == f"mnist1d-resmlp-Mine-frozen-s7-{spec.digest()}"
 
 
-@pytest.mark.parametrize("kind", [k for k in vars(schema).values() if is_dataclass(k) and k.__module__.startswith("creditscope.")])
+@pytest.mark.parametrize(
+    "kind", [k for k in vars(schema).values() if is_dataclass(k) and k.__module__.startswith("creditscope.")]
+)
 def test_the_manual_describes_every_field(kind):
     manual = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")
     assert [f.name for f in fields(kind) if f"`{f.name}`" not in manual] == []

@@ -66,7 +66,9 @@ def check(kind: Any, raw: Any) -> Any:
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         where, got = ".".join(map(str, fault["loc"])), reprlib.repr(fault["input"])
-        raise CreditscopeError(f"Expected {where or 'the file'} of the schema: {fault['msg']}, but got {got}.") from None
+        raise CreditscopeError(
+            f"Expected {where or 'the file'} of the schema: {fault['msg']}, but got {got}."
+        ) from None
 
 
 @cache

@@ -237,6 +237,10 @@ def write_bundle(records: Sequence[Record], path: Path) -> int:
     return path.stat().st_size
 
 
+def _is_sealed(header: Header, found: dict[str, Record]) -> bool:
+    return bool(header.seal) or any(record.seal == "fits" for record in found.values())
+
+
 def _digest_header(header: dict[str, Any], names: Sequence[str]) -> str:
     return digest_value([{name: value for name, value in header.items() if name != "seal"}, *names])
 
@@ -272,7 +276,9 @@ def read_bundle(path: Path, *, problems: list[str] | None = None, unsealed: bool
             try:
                 record = _read_line(path, came, text, sealed=bool(header.seal), unsealed=unsealed)
                 if record.name in found:
-                    raise CreditscopeError(f"Record {record.name} in bundle {path.name} is there twice.")
+                    raise CreditscopeError(
+                        f"Record {record.name} in bundle {path.name} cannot be read: Expected it once, but got two."
+                    )
                 found[record.name] = record
             except CreditscopeError as error:
                 refused.append(str(error))
@@ -280,7 +286,7 @@ def read_bundle(path: Path, *, problems: list[str] | None = None, unsealed: bool
             got = f"{came}" if came < header.runs else "more"
             got += f", the rest not read after {MOST_REFUSED} that cannot be" * (len(refused) == MOST_REFUSED)
             refused.append(f"Bundle {path} is not whole: Expected {header.runs} runs, but got {got}.")
-        elif not refused and header.seal and header.seal != _digest_header(raw, [*found]):
+        elif not refused and _is_sealed(header, found) and header.seal != _digest_header(raw, [*found]):
             refused.append(f"Bundle {path} is not whole: Expected the header and runs it was written with.")
     except EOFError:
         refused.append(f"Bundle {path} is cut short: the {len(found)} runs before the cut are read.")
@@ -297,7 +303,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     """Line by line, each of a length that a run can have, and all together of one that a bundle can."""
     with open_regular(path) as file:
         left = max(LEAST_UNPACKED, MOST_GROWTH * os.fstat(file.fileno()).st_size)
-        unpack = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MOST_MEMORY)
+        unpack = lzma.LZMADecompressor(memlimit=MOST_MEMORY)
         line: list[bytes] = []
         while not unpack.eof:
             packed = file.read(2**16) if unpack.needs_input else b""
@@ -307,7 +313,7 @@ def _lines(path: Path) -> Iterator[bytes]:
             left -= len(part)
             if left < 0 or sum(map(len, line)) > LONGEST_LINE:
                 raise CreditscopeError(
-                    f"Expected lines shorter than {LONGEST_LINE} bytes, and at most {MOST_GROWTH} times the file's size "
+                    f"Expected lines of less than {LONGEST_LINE} bytes, and at most {MOST_GROWTH} times the file "
                     "when it is unpacked, but got more."
                 )
             *whole, rest = part.split(b"\n")

@@ -345,7 +345,7 @@ def check_whole(
         try:
             a2b_base64(snapshot.correct or "")
         except (NoBase64Error, ValueError):
-            raise CreditscopeError(f"Expected bits in base64 as `correct` of epoch {snapshot.epoch}.") from None
+            raise CreditscopeError("Expected `correct` to be bits in base64, but got other text.") from None
 
 
 def _check_epochs(spec: RunSpec, complete: bool, found: Sequence[int], left_out: int) -> None:
