@@ -28,8 +28,8 @@ from creditscope.record.store import FILES, SNAPSHOTS, SPEC
 from creditscope.report import build_report, judge_records, render
 
 DEEP = "[" * 10_000 + "]" * 10_000
-JUNK = ("NaN", "Infinity", "1e400", '"nan"', "true", "null", f"1{'0' * 40}", "-1", "-0.5", "1.5", "0", "[]", "{}", "[99]",
-        '"x"', "9007199254740993", '"\\u001b[31m"', DEEP)  # fmt: skip
+JUNK = ("NaN", "Infinity", "1e400", '"nan"', "true", "null", f"1{'0' * 40}", "-1", "1.5", "0", "[]", "{}", '"x"',
+        "[99]", "9007199254740993", '"\\u001b[31m"', DEEP)  # fmt: skip
 FACTORS = (-1, 0, 0.5, 1.01, 2, 10, 1e-30, 1e30)
 ELSE = ("missing", "a folder", "a FIFO", "a device", "a dangling link")
 FINE = ("refused", "no effect")
@@ -51,7 +51,7 @@ class Case:
         return next(self.root.glob("*.xz"))
 
 
-def places(value: Any, path: tuple = ()) -> list[tuple]:
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Paths to everything inside."""
     inner: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path, *(place for name, part in inner for place in places(part, (*path, name)))]
@@ -59,7 +59,7 @@ def places(value: Any, path: tuple = ()) -> list[tuple]:
 
 def change(value: Any, rng: random.Random) -> tuple[str, str]:
     """What was done at a random place inside, and the text of the whole with it done; in place."""
-    path = rng.choice(places(value)[1:] or [()])
+    path = list(rng.choice(places(value)[1:] or [()]))
     marker = "\0junk"
     if not path:
         return "replaced", rng.choice(JUNK)
