@@ -10,6 +10,7 @@ from judging import CHECKS, blind_taps
 from creditscope.auditing import Thresholds, audit
 from creditscope.auditing.card import Card, write_cards
 from creditscope.record import RuleFacts
+from creditscope.report import judge_records, write_report
 
 RULE = RuleFacts(name="dfa", label="DFA", formula="a_l = B_l e", needs_feedback=True)
 NET = {"depth": 4, "terminal_norm": True}
@@ -145,3 +146,11 @@ def test_files_have_names_of_their_own(tmp_path):
     assert found == [("BP", "trustworthy"), ("DFA", "not measured"), ("DFA", "trustworthy")]
     assert read[0]["per_tap"][0]["cos"]["n"] == 3
     assert read[0]["limits"]["growth"] == 50
+
+
+@pytest.mark.parametrize(("option", "said"), [(True, "yes"), (False, "no"), ("layer", "layer"), (3, "3"), (0.5, "0.5")])
+def test_an_option_of_ones_own_net_may_have_any_value(option, said, tmp_path):
+    records = [make_record(seed=s, net="mine.py:Net", net_options={"terminal_norm": option}) for s in (1, 2)]
+    (card,) = audit(records).cards()
+    assert card.about["terminal norm"] == said
+    assert write_report(judge_records(records, "mine", Thresholds(), []), tmp_path / "page.html") > 0

@@ -54,7 +54,10 @@ def parse(text: bytes) -> Any:
     """JSON of bounded depth; of a key that comes twice the last counts."""
     from pydantic_core import from_json
 
-    return from_json(text)
+    try:
+        return from_json(text)
+    except ValueError as error:
+        raise CreditscopeError(f"Expected JSON of some depth, but got: {error}.") from None
 
 
 def check(kind: Any, raw: Any) -> Any:
