@@ -35,8 +35,8 @@ def choose_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
             raise CreditscopeError(f"Expected at least one seed, but got {seeds}.")
         if seeds > MOST_SEEDS:
             raise CreditscopeError(
-                f"Expected a number of seeds up to {MOST_SEEDS}, but got {seeds}. Seeds themselves are given as a list, or "
-                "with a comma (7,)."
+                f"Expected a number of seeds up to {MOST_SEEDS}, but got {seeds}. Seeds themselves are a list, "
+                "or with a comma (7,)."
             )
         further = (s for s in itertools.count(1) if s not in DEFAULT_SEEDS)
         return tuple(itertools.islice(itertools.chain(DEFAULT_SEEDS, further), seeds))
