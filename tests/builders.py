@@ -1,5 +1,6 @@
 """Records made in memory: a healthy run by default, any field overridden by keyword. Python in a process of its own."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -163,9 +164,8 @@ def make_record(
     """A finished record; further keywords are fields of its spec."""
     known = make_facts(**{"rule": rule, **(facts or {})})
     if snapshots is None:
-        snapshots = [
-            make_snapshot(known, epoch=epoch, accuracy=accuracy, taps=taps) for epoch in (0, spec.get("epochs", 1))
-        ]
+        first = make_snapshot(known, epoch=0, accuracy=accuracy, taps=taps)
+        snapshots = [replace(first, epoch=epoch) for epoch in make_spec(**spec).due_epochs()]
     status = status or ("complete" if diverged is None else "diverged")
     provenance = Provenance(facts=known, status=status, diverged_epoch=diverged)  # pyright: ignore[reportArgumentType]
     return Record(make_spec(rule=rule, seed=seed, frozen=frozen, **spec), provenance, tuple(snapshots))
@@ -212,6 +212,14 @@ def write_records(root: Path, records: Iterable[Record]) -> Path:
     for record in records:
         write_record(root, record)
     return root
+
+
+def unseal(folder: Path) -> Path:
+    """Make a record one of an earlier version, without digests."""
+    path = folder / "provenance.json"
+    raw = json.loads(path.read_text())
+    path.write_text(json.dumps({name: value for name, value in raw.items() if name != "seal"}))
+    return folder
 
 
 def run_python(*arguments: str | Path, **options: Any) -> str:

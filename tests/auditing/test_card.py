@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 from creditscope.auditing import Thresholds, audit
 from creditscope.auditing.card import Card, write_cards
 from creditscope.record import RuleFacts
+from creditscope.report import judge_records, write_report
 from creditscope.text import visible
 
 RULE = RuleFacts(name="dfa", label="DFA", formula="a_l = B_l e", needs_feedback=True)
@@ -170,3 +171,11 @@ def test_a_card_that_cannot_be_written_leaves_the_old_one(card, tmp_path):
     with pytest.raises(IsADirectoryError):
         write_cards([card], tmp_path)
     assert before.read_text() == "old"
+
+
+@pytest.mark.parametrize(("option", "said"), [(True, "yes"), (False, "no"), ("layer", "layer"), (3, "3"), (0.5, "0.5")])
+def test_an_option_of_ones_own_net_may_have_any_value(option, said, tmp_path):
+    records = [make_record(seed=s, net="mine.py:Net", net_options={"terminal_norm": option}) for s in (1, 2)]
+    (card,) = audit(records).cards()
+    assert card.about["terminal norm"] == said
+    assert write_report(judge_records(records, "mine", Thresholds(), []), tmp_path / "page.html") > 0

@@ -47,7 +47,7 @@ class TestRoundTrip:
         awkward = make_snapshot(
             loss=math.pi * 1e-30,
             gamma=-0.0,
-            taps={"cos": (1 / 3, None, -2e300, 5e-324, 123456789.0), "h_rms": (1.0, 0.1234565, 1e22, 0.0, 7.0)},
+            taps={"z": (1 / 3, None, -2e300, 5e-324, 123456789.0), "h_rms": (1.0, 0.1234565, 1e22, 0.0, 7.0)},
             weights=make_weights(step_all_zero=(None, 2)),
             notes=("a note with 1.23456789 in it",),
         )
@@ -86,6 +86,7 @@ class TestRoundTrip:
             assert [s.epoch for s in found.snapshots if s.weights] == [0, 1, 2, 4, 8, 16, 32, 64, 100]
             assert [s.epoch for s in found.snapshots if s.correct] == [100]
         header, *lines = [json.loads(line) for line in lines_of(tmp_path / "a.jsonl.xz")]
+        assert len(header.pop("seal")) == 64
         assert header == {
             "format": "creditscope bundle",
             "schema_version": SCHEMA_VERSION,
@@ -197,21 +198,21 @@ def in_fields(**changes: Any) -> Callable[[Path], None]:
 
 HASH = r"Expected a spec with the hash in its name, but got [0-9a-f]{12}. It was edited"
 DAMAGED_LINES = {
-    "half a line": (in_line(lambda line: line[:900] + b"\n"), "Invalid JSON"),
-    "no JSON": (in_line(lambda _: b"\xff\xfe\n"), "Invalid JSON"),
+    "half a line": (in_line(lambda line: line[:900] + b"\n"), "EOF while parsing|expected value|expected ident"),
+    "no JSON": (in_line(lambda _: b"\xff\xfe\n"), "EOF while parsing|expected value|expected ident"),
     "deep nesting": (in_line(lambda _: b"[" * 100_000 + b"\n"), "recursion limit"),
-    "empty line": (in_line(lambda _: b"\n"), "Invalid JSON"),
-    "a list": (in_line(lambda _: b"[]\n"), "Input should be an object"),
+    "empty line": (in_line(lambda _: b"\n"), "EOF while parsing|expected value|expected ident"),
+    "a list": (in_line(lambda _: b"[]\n"), "Input should be a dictionary"),
     "edited spec": (in_text('"lr":0.001', '"lr":0.5'), HASH),
     "renamed": (in_fields(run="another"), HASH),
     "NaN": (in_text('"loss":0.9', '"loss":NaN'), "finite number"),
     "infinite": (in_text('"loss":0.9', '"loss":1e999'), "finite number"),
-    "huge real": (in_text('"loss":0.9', f'"loss":1{"0" * 400}'), "finite number"),
-    "huge count": (in_text('"rows":1000', f'"rows":1{"0" * 40}'), "Expected counts from 0 to"),
-    "negative count": (in_text('"rows_used":[1000', '"rows_used":[-1'), "Expected counts from 0 to"),
+    "huge real": (in_text('"loss":0.9', f'"loss":1{"0" * 400}'), "valid number"),
+    "huge count": (in_text('"rows":1000', f'"rows":1{"0" * 40}'), "rows .*less than or equal to 9007199254740992"),
+    "negative count": (in_text('"rows_used":[1000', '"rows_used":[-1'), "rows_used.0 .*greater than or equal to 0"),
     "huge spec": (
         in_text('"batch":128', f'"batch":1{"0" * 40}'),
-        "Expected finite numbers in the spec, whole ones of at most",
+        "Expected batch to be at most",
     ),
     "text for a number": (in_text('"loss":0.9', '"loss":"0.9"'), "valid number"),
     "truth for a count": (in_text('"rows":1000', '"rows":true'), "valid integer"),
@@ -233,17 +234,17 @@ def flip(path: Path) -> None:
 
 
 DAMAGED_FILES = {
-    "no xz": (lambda path: path.write_bytes(b"hello\n"), "cannot be read: Input format not supported"),
+    "no xz": (lambda path: path.write_bytes(b"hello\n"), "cannot be read: Input format not supported by decoder"),
     "empty": (lambda path: path.write_bytes(b""), "is cut short: the 0 runs before the cut are read"),
     "nothing in it": (lambda path: rewrite(path, []), "Expected a header, but got an empty file"),
-    "a folder": (lambda path: (path.unlink(), path.mkdir()), "cannot be read: .*Is a directory"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "cannot be read: .*a regular file"),
     "another format": (lambda path: rewrite(path, [b'{"epochs":1}\n']), "Expected the header of a bundle"),
     "other version": (
         lambda path: rewrite(path, [lines_of(path)[0].replace(b'version": 3', b'version": 9'), *lines_of(path)[1:]]),
         "Expected schema version 2 or 3, but got 9. Read it with the creditscope that wrote it",
     ),
     "one bit changed": (flip, "cannot be read: Corrupt input data"),
-    "endless line": (lambda path: rewrite(path, [b" " * 2**26]), "Expected lines shorter than"),
+    "endless line": (lambda path: rewrite(path, [b" " * 2**26]), "at most 200 times the file"),
 }
 
 

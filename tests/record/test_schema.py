@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_record, make_spec, write_record
+from builders import make_record, make_spec, unseal, write_record
 
 from creditscope.record import RecordWriter, RunSpec, read_record, schema
 from creditscope.record.spec import LATER_FIELDS
@@ -46,7 +46,7 @@ class TestSpec:
         """The hash of this spec was taken before `decay_on` came; its file lacks the field."""
         spec = RunSpec(task="mnist1d", net="resmlp", rule="dfa", epochs=1)
         assert replace(spec, epochs=60).digest() == "42ada3e7769e"
-        folder = write_record(tmp_path, replace(make_record(), spec=spec))
+        folder = unseal(write_record(tmp_path, replace(make_record(), spec=spec)))
         stored = json.loads((folder / "spec.json").read_text())
         (folder / "spec.json").write_text(json.dumps({n: v for n, v in stored.items() if n not in LATER_FIELDS}))
         assert read_record(folder).spec == spec
@@ -92,7 +92,9 @@ class TestSpec:
         assert spec.name() == f"mnist1d-resmlp-Mine-frozen-s7-{spec.digest()}"
 
 
-@pytest.mark.parametrize("kind", [*filter(is_dataclass, vars(schema).values())])
+@pytest.mark.parametrize(
+    "kind", [k for k in vars(schema).values() if is_dataclass(k) and k.__module__.startswith("creditscope.")]
+)
 def test_the_manual_describes_every_field(kind):
     manual = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")
     assert [f.name for f in fields(kind) if f"`{f.name}`" not in manual] == []

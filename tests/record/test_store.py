@@ -1,5 +1,6 @@
 """Records on disk: what is written is what is read, and what is damaged is named and costs nothing else."""
 
+import base64
 import json
 import re
 import subprocess
@@ -12,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_record, make_snapshot, make_spec, make_taps, make_weights, write_record
+from builders import make_record, make_snapshot, make_spec, make_taps, make_weights, unseal, write_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import Record, RecordWriter, load_records, read_record, stored_record
-from creditscope.record.schema import Counts, TapMeasures, WeightMeasures
+from creditscope.record.schema import Angles, Cosines, Counts, Shares, Sizes, TapMeasures, WeightMeasures
 from creditscope.record.store import BUSY
 
 TESTS = Path(__file__).parents[1]
@@ -89,7 +90,7 @@ class TestRead:
         assert re.match(f"Record {folders[1].name} .*{message}", problem)
 
     def test_an_earlier_schema_is_read_and_what_it_lacks_was_not_measured(self, tmp_path):
-        folder = write_record(tmp_path, make_record())
+        folder = unseal(write_record(tmp_path, make_record()))
         in_json("provenance.json", schema_version=2)(folder)
         joined = ("null_sd_F", "null_q99", "stage_cos", "rewind", "beta")
         lists = "|".join(f'"{name}":\\[[^]]*\\],?' for name in joined)
@@ -107,10 +108,14 @@ class TestRead:
         with pytest.raises(CreditscopeError, match="cannot be read"):
             load_records(tmp_path)
 
-    def test_a_folder_without_a_spec_is_no_record(self, tmp_path):
+    def test_a_folder_with_part_of_a_record_is_named(self, tmp_path):
         folder = write_record(tmp_path, make_record())
         (folder / "spec.json").unlink()
-        assert load(tmp_path) == ([], [])
+        (tmp_path / "notes.txt").write_text("no record")
+        found, (problem,) = load(tmp_path)
+        assert found == []
+        assert folder.name in problem
+        assert "spec.json" in problem
 
     def test_records_are_found_below(self, tmp_path):
         folders = [write_record(tmp_path / name / "records", make_record()) for name in "ab"]
@@ -242,31 +247,37 @@ class TestWrite:
 
 
 NUMBER = st.none() | st.floats(allow_nan=False, allow_infinity=False)
-COUNT = st.integers(0, 2**40)
+ROWS = 2**40
+RANGES = {Sizes: (0, None), Cosines: (-1, 1), Shares: (0, 1), Angles: (0, 180)}
 
 
 def values_of(kind: type, count: int) -> st.SearchStrategy[dict[str, tuple]]:
-    """Any values for each field: counts where the schema says counts, numbers or None elsewhere."""
+    """Any values for each field in its range: counts where the schema says counts, numbers or None elsewhere."""
 
     def values(field) -> st.SearchStrategy:
         if field.type == Counts:
-            return COUNT
-        return st.none() | COUNT if field.name.startswith(("step_all", "step_under")) else NUMBER
+            return st.integers(0, ROWS)
+        if field.name.startswith(("step_all", "step_under")):
+            return st.none() | st.integers(0, ROWS)
+        least, most = RANGES.get(field.type, (None, None))
+        return st.none() | st.floats(least, most, allow_nan=False, allow_infinity=False)
 
     return st.fixed_dictionaries({f.name: st.tuples(*[values(f)] * count) for f in fields(kind)})
 
 
+SHARE = st.none() | st.floats(0, 1)
 SNAPSHOTS = st.builds(
     lambda taps, weights, **others: replace(
-        make_snapshot(**others), taps=make_taps(5, **taps), weights=make_weights(2, **weights) if weights else None
+        make_snapshot(rows=ROWS, **others),
+        taps=make_taps(5, **taps),
+        weights=make_weights(2, **weights) if weights else None,
     ),
     taps=values_of(TapMeasures, 5),
     weights=st.none() | values_of(WeightMeasures, 2),
-    epoch=st.integers(0, 2**31),
     loss=NUMBER,
-    accuracy=NUMBER,
-    gamma=NUMBER,
-    correct=st.none() | st.text(),
+    accuracy=SHARE,
+    gamma=st.none() | st.floats(-1, 1),
+    correct=st.none() | st.binary().map(lambda bits: base64.b64encode(bits).decode()),
     notes=st.lists(st.text(), max_size=3).map(tuple),
 )
 
@@ -275,7 +286,8 @@ SNAPSHOTS = st.builds(
 @settings(max_examples=50, deadline=None)
 @given(st.lists(SNAPSHOTS, min_size=1, max_size=3))
 def test_any_numbers_survive_exactly(snapshots):
+    snapshots = [replace(s, epoch=epoch) for epoch, s in enumerate(snapshots)]
     with tempfile.TemporaryDirectory() as root:
-        found = read_record(write_record(Path(root), make_record(snapshots=snapshots, status="diverged")))
+        found = read_record(write_record(Path(root), make_record(snapshots=snapshots, epochs=9, status="diverged")))
     assert found.snapshots == tuple(snapshots)
     assert repr(found.snapshots) == repr(tuple(snapshots))  # −0.0 stays −0.0, an int an int

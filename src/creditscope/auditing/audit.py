@@ -151,12 +151,18 @@ class Audit(Shown):
 
 
 def audit(
-    source: Any, *, limits: Thresholds | None = None, mute: Sequence[str] = (), interval: IntervalKind = "t"
+    source: Any,
+    *,
+    limits: Thresholds | None = None,
+    mute: Sequence[str] = (),
+    interval: IntervalKind = "t",
+    unsealed: bool = False,
 ) -> Audit:
     """Judge a folder of records, a list of them, runs, or a scope, by these limits.
 
     `limits` are the thresholds, ours by default; checks whose codes are in `mute` are left out of the verdict and named
     beside it; `interval` chooses how per-tap intervals are made: t, or a percentile bootstrap over seeds.
+    Records of a folder that were altered since they were written are read only if `unsealed`.
 
     >>> import creditscope as cs
     >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
@@ -164,7 +170,7 @@ def audit(
     'BP'
     """
     problems: list[str] = []
-    records = _gather(source, problems)
+    records = _gather(source, problems, unsealed)
     _must_be_known("kind of interval", [interval], INTERVALS)
     limits, checks = limits or Thresholds(), all_checks()
     _must_be_known("check", mute, [check.code for check in checks])
@@ -185,10 +191,10 @@ def _must_be_known(kind: str, names: Iterable[str], known: Collection[str]) -> N
             raise UnknownNameError(kind, name, known)
 
 
-def _gather(source: Any, problems: list[str]) -> list[Record]:
+def _gather(source: Any, problems: list[str], unsealed: bool) -> list[Record]:
     """The records of a source that have something to judge."""
     if isinstance(source, str | Path):
-        records = load_records(source, problems=problems)
+        records = load_records(source, problems=problems, unsealed=unsealed)
     elif hasattr(source, "records"):
         records = list(source.records)
         problems += getattr(source, "problems", ())

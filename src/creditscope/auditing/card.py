@@ -146,7 +146,7 @@ def _about(method: Method) -> dict[str, str]:
     return {
         **known,
         "net": with_options(spec.net, spec.net_options),
-        "terminal norm": TERMINAL_NORM[spec.net_options.get("terminal_norm")],
+        "terminal norm": _terminal_norm(spec.net_options.get("terminal_norm")),
         "task": f"{with_options(spec.task, spec.task_options)}, {spec.targets} targets",
         "data": spec.data_version or "no version stated",
         "recipe": (
@@ -155,6 +155,11 @@ def _about(method: Method) -> dict[str, str]:
         ),
         "measured at": f"tier {spec.tier}, {rows} test rows; accuracy over {facts.test_rows} test rows",
     }
+
+
+def _terminal_norm(option: object) -> str:
+    """As the option says it; one's own net may have another one of that name."""
+    return TERMINAL_NORM[option] if option is None or isinstance(option, bool) else f"{option}"
 
 
 def _feedback(method: Method) -> str:

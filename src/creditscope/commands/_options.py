@@ -32,6 +32,7 @@ Records = Annotated[
 RecordsByName = Annotated[
     Path | None, tyro.conf.arg(name="records"), option("DIR", DEFAULT_RECORDS, "The same as DIR, by name.")
 ]
+Unsealed = Annotated[bool, tyro.conf.arg(help="Read records, too, that were altered since they were written.")]
 Limits = Annotated[
     tuple[str, ...], option("[NAME=VALUE ...]", "as listed", "Other thresholds (creditscope list thresholds).")
 ]

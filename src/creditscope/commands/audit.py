@@ -9,6 +9,7 @@ from creditscope.commands._options import (
     Limits,
     Records,
     RecordsByName,
+    Unsealed,
     choose_records,
     option,
     print_json,
@@ -44,6 +45,7 @@ class Audit:
     """Exit with 1 if a method is not trustworthy: those named, or all."""
     explain: Annotated[tuple[str, ...] | None, option("[CODE ...]", "judge")] = None
     """Judge nothing; print how these checks, or all, decide, why they matter and what to do."""
+    unsealed: Unsealed = False
     json: bool = False
     """Print JSON: methods, per-tap intervals and decisions; with --sensitivity the ranges too."""
 
@@ -56,7 +58,8 @@ class Audit:
         from creditscope.auditing import audit
 
         source = choose_records(self.records, self.by_name)
-        found = audit(source, limits=read_limits(self.set), mute=self.mute, interval=self.interval)
+        how = {"mute": self.mute, "interval": self.interval, "unsealed": self.unsealed}
+        found = audit(source, limits=read_limits(self.set), **how)
         found = found.only(self.only) if self.only else found
         failures = [] if self.strict is None else found.failures(*self.strict)
         self._print(found)

@@ -5,7 +5,17 @@ from pathlib import Path
 from typing import Annotated
 
 from creditscope.commands import register_command
-from creditscope.commands._options import File, Limits, Records, RecordsByName, choose_records, option, read_limits, say
+from creditscope.commands._options import (
+    File,
+    Limits,
+    Records,
+    RecordsByName,
+    Unsealed,
+    choose_records,
+    option,
+    read_limits,
+    say,
+)
 
 
 @register_command("report")
@@ -23,13 +33,14 @@ class Report:
     against: Annotated[Path | None, option("DIR", "none")] = None
     """Another folder of records, an earlier one say: the page then tells what changed, verdict by verdict."""
     set: Limits = ()
+    unsealed: Unsealed = False
 
     def run(self) -> None:
         from creditscope.report import gather, write_report
 
         limits = read_limits(self.set)
-        material = gather(choose_records(self.records, self.by_name), limits)
-        before = gather(self.against, limits) if self.against else None
+        material = gather(choose_records(self.records, self.by_name), limits, unsealed=self.unsealed)
+        before = gather(self.against, limits, unsealed=self.unsealed) if self.against else None
         size = write_report(material, self.out, against=before)
         notes = [f"note: {problem}" for problem in material.problems]
         notes += [f"note on {self.against}: {problem}" for problem in (before.problems if before else ())]

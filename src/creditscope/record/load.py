@@ -12,21 +12,36 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from creditscope.errors import CreditscopeError
-from creditscope.record.schema import SCHEMA_VERSION, Provenance, Snapshot, check_whole
+from creditscope.record.files import (
+    LONGEST_LINE,
+    check,
+    digest,
+    digest_value,
+    first_words,
+    open_regular,
+    parse,
+    printable,
+    read_file,
+)
+from creditscope.record.schema import SCHEMA_VERSION, Count, Provenance, Snapshot, check_whole
 from creditscope.record.spec import RunSpec
 from creditscope.record.store import (
+    ASIDE,
     FAILURE,
+    FILES,
+    SMALL,
     SPEC,
     Record,
-    adapter,
+    Seal,
+    broken_seal,
     check_version,
-    first_words,
     is_unfinished,
     read_record,
 )
+from creditscope.text import count
 
 SUFFIX = ".jsonl.xz"
 FORMAT = "creditscope bundle"
@@ -34,8 +49,15 @@ EVERY_EPOCH = (42, 123, 456)
 """Seeds of which all snapshots are kept."""
 DIGITS = 6
 """Significant digits that are kept."""
-LONGEST_LINE = 2**26
-"""Bytes of a line beyond which a file is no bundle of ours, so that a small file cannot fill the memory."""
+LEAST_UNPACKED, MOST_GROWTH = 2**22, 200
+"""A bundle unpacks to no more bytes than the first, or so many times its own; ours grow tenfold. What is more is none
+of ours, so that a small file cannot fill the memory."""
+MOST_MEMORY = 2**27
+"""Bytes that unpacking itself may take."""
+MOST_REFUSED = 100
+"""Lines of a bundle that are named one by one; then it is given up."""
+SEAL = b',"seal":"'
+"""Before the digest at the end of a bundle's line."""
 
 
 @contextmanager
@@ -51,11 +73,12 @@ def collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def load_records(root: str | Path, *, problems: list[str] | None = None) -> list[Record]:
+def load_records(root: str | Path, *, problems: list[str] | None = None, unsealed: bool = False) -> list[Record]:
     """All finished records under a folder (or in a bundle), by name; runs that are not finished are left out.
 
-    A record that cannot be read is an error. With a list as `problems` it is left out, too, and the list names all
-    that is. A run that has a folder is read from there, whatever bundles hold of it.
+    A record that cannot be read, or that was altered since it was written, is an error. With a list as `problems` it is
+    left out, too, and the list names all that is. A run that has a folder is read from there, whatever bundles hold of
+    it. `unsealed`: altered ones are read all the same.
 
     >>> import creditscope as cs
     >>> runs = cs.run(task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
@@ -63,29 +86,61 @@ def load_records(root: str | Path, *, problems: list[str] | None = None) -> list
     ['bp']
     """
     root = Path(root)
-    if root.is_file() and root.name.endswith(SUFFIX):
-        return read_bundle(root, problems=problems)
-    if not root.is_dir():
-        lacks = f"is a file, and no bundle of them (*{SUFFIX})" if root.exists() else "does not exist"
-        raise CreditscopeError(
-            f"Expected a folder of records, but {root} {lacks}. Train runs first, or name another folder."
-        )
     with collection_paused():
-        records = _load_folders(root, problems)
-        known = {r.name for r in records}
-        for path in sorted(root.rglob(f"*{SUFFIX}")):
-            for record in read_bundle(path, problems=problems):
-                if (name := record.name) not in known:
-                    known.add(name)
-                    records.append(record)
+        if root.is_file() and root.name.endswith(SUFFIX):
+            records = read_bundle(root, problems=problems, unsealed=unsealed)
+        elif root.is_dir():
+            records = _load_all(root, problems, unsealed)
+        else:
+            lacks = f"is a file, and no bundle of them (*{SUFFIX})" if root.exists() else "does not exist"
+            raise CreditscopeError(
+                f"Expected a folder of records, but {root} {lacks}. Train runs first, or name another folder."
+            )
+    if problems is not None:
+        problems += seal_notes(records)
     return records
 
 
-def _load_folders(root: Path, problems: list[str] | None) -> list[Record]:
+def seal_notes(records: Sequence[Record]) -> list[str]:
+    """A word on records without digests, and one on those that were read although they do not fit theirs."""
+    none, broken = ([r.name for r in records if r.seal == kind] for kind in ("none", "broken"))
+    notes = []
+    if none:
+        notes.append(f"{count(len(none), 'record')} of an earlier version without digests: alterations would not show.")
+    if broken:
+        named = ", ".join(broken[:3]) + f" and {len(broken) - 3} more" * (len(broken) > 3)
+        notes.append(f"{count(len(broken), 'record')} altered since written, and read all the same: {named}.")
+    return notes
+
+
+def _load_all(root: Path, problems: list[str] | None, unsealed: bool) -> list[Record]:
+    folders, bundles = _find(root)
+    records = _load_folders(folders, problems, unsealed)
+    known = {r.name for r in records}
+    for path in bundles:
+        for record in read_bundle(path, problems=problems, unsealed=unsealed):
+            if (name := record.name) not in known:
+                known.add(name)
+                records.append(record)
+    return records
+
+
+def _find(root: Path) -> tuple[list[Path], list[Path]]:
+    """Folders that hold a record or part of one, and bundles; what was set aside is passed by."""
+    folders, bundles = [], []
+    for place, inside, files in os.walk(root):
+        inside[:] = [name for name in inside if not name.startswith(ASIDE)]
+        folders += [Path(place)] if not {*FILES}.isdisjoint(files) else []
+        bundles += [Path(place, name) for name in (*files, *inside) if name.endswith(SUFFIX)]
+    return sorted(folders), sorted(bundles)
+
+
+def _load_folders(folders: Sequence[Path], problems: list[str] | None, unsealed: bool) -> list[Record]:
     records = []
-    for folder in sorted(path.parent for path in root.rglob(SPEC)):
+    for folder in folders:
         try:
-            record = None if is_unfinished(folder) else read_record(folder)
+            begun = (folder / SPEC).exists() and is_unfinished(folder)
+            record = None if begun else read_record(folder, unsealed=unsealed)
         except CreditscopeError as error:
             if problems is None:
                 raise
@@ -100,7 +155,7 @@ def _load_folders(root: Path, problems: list[str] | None) -> list[Record]:
 
 def _why_unfinished(folder: Path) -> str:
     try:
-        why = (folder / FAILURE).read_text(encoding="utf-8").strip()
+        why = printable(" ".join(read_file(folder / FAILURE, most=SMALL).decode().split()))
     except (OSError, ValueError):
         return "its run did not finish. Run it again."
     return f"its run failed: {why.rstrip('.')}. Mend that and run it again, or delete its folder."
@@ -112,23 +167,25 @@ class Header:
 
     format: str
     schema_version: int
-    runs: int
-    digits: int
+    runs: Count
+    digits: Count
     every_epoch: tuple[int, ...]
+    seal: str = ""
+    """Digest of the rest and of the names of all runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BundledRun:
     """A further line: one run by its name, which has the hash of its spec."""
 
-    __pydantic_config__: ClassVar[Any] = {"allow_inf_nan": False}
-
     run: str
-    left_out: int
+    left_out: Count
     """Snapshots that were thinned out, by this bundle or one that the run was packed in before."""
     spec: RunSpec
     provenance: Provenance
     snapshots: tuple[Snapshot, ...]
+    seal: str = ""
+    """Digest of the line without it; it ends the line."""
 
 
 def is_kept(epoch: int) -> bool:
@@ -168,91 +225,145 @@ def write_bundle(records: Sequence[Record], path: Path) -> int:
             raise CreditscopeError(f"Expected records of finished runs to bundle, but got {record.name}, which is not.")
     kind = {"format": FORMAT, "schema_version": SCHEMA_VERSION}
     header = kind | {"runs": len(records), "digits": DIGITS, "every_epoch": EVERY_EPOCH}
+    header["seal"] = _digest_header(header, [record.name for record in records])
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     with lzma.open(part, "wt", encoding="utf-8", newline="\n") as file:
         file.write(json.dumps(header) + "\n")
         for record in records:
-            file.write(json.dumps(_line(record), allow_nan=False, separators=(",", ":")) + "\n")
+            text = json.dumps(_line(record), allow_nan=False, separators=(",", ":"))
+            file.write(f'{text[:-1]}{SEAL.decode()}{digest(text.encode())}"}}\n')
     os.replace(part, path)
     return path.stat().st_size
 
 
+def _is_sealed(header: Header, found: dict[str, Record]) -> bool:
+    return bool(header.seal) or any(record.seal == "fits" for record in found.values())
+
+
+def _digest_header(header: dict[str, Any], names: Sequence[str]) -> str:
+    return digest_value([{name: value for name, value in header.items() if name != "seal"}, *names])
+
+
 def _line(record: Record) -> dict[str, Any]:
     assert record.spec is not None
-    kept = thin(record)
+    kept, provenance = thin(record), asdict(record.provenance)
+    del provenance["seal"]  # of files that are not shipped
     return {
         "run": record.spec.name(),
         "left_out": record.left_out + len(record.snapshots) - len(kept),
         "spec": asdict(record.spec),
-        "provenance": rounded(asdict(record.provenance), DIGITS),
+        "provenance": rounded(provenance, DIGITS),
         "snapshots": [rounded(asdict(s), DIGITS) for s in kept],
     }
 
 
-def read_bundle(path: Path, *, problems: list[str] | None = None) -> list[Record]:
+def read_bundle(path: Path, *, problems: list[str] | None = None, unsealed: bool = False) -> list[Record]:
     """The runs of a bundle, with its path as theirs; lines that cannot be used are named in `problems`, or raised.
 
     A file that was cut short gives the runs before the cut; one whose checksum is wrong gives none, because nobody
-    knows which of its numbers are.
+    knows which of its numbers are. `unsealed`: runs that do not fit their digests are read all the same.
     """
-    found: list[Record] = []
+    found: dict[str, Record] = {}
     refused: list[str] = []
     try:
         lines = _lines(path)
-        header = _read_header(next(lines, b""))
-        for number, text in enumerate(lines, start=1):
+        raw, header = _read_header(next(lines, b""))
+        came = 0
+        for came, text in enumerate(lines, start=1):
+            if came > header.runs or len(refused) == MOST_REFUSED:
+                break
             try:
-                found.append(_read_line(path, number, text))
+                record = _read_line(path, came, text, sealed=bool(header.seal), unsealed=unsealed)
+                if record.name in found:
+                    raise CreditscopeError(
+                        f"Record {record.name} in bundle {path.name} cannot be read: Expected it once, but got two."
+                    )
+                found[record.name] = record
             except CreditscopeError as error:
                 refused.append(str(error))
-        if (came := len(found) + len(refused)) != header.runs:
-            refused.append(f"Bundle {path} is not whole: Expected {header.runs} runs, but got {came}.")
+        if came != header.runs:
+            got = f"{came}" if came < header.runs else "more"
+            got += f", the rest not read after {MOST_REFUSED} that cannot be" * (len(refused) == MOST_REFUSED)
+            refused.append(f"Bundle {path} is not whole: Expected {header.runs} runs, but got {got}.")
+        elif not refused and _is_sealed(header, found) and header.seal != _digest_header(raw, [*found]):
+            refused.append(f"Bundle {path} is not whole: Expected the header and runs it was written with.")
     except EOFError:
         refused.append(f"Bundle {path} is cut short: the {len(found)} runs before the cut are read.")
     except (OSError, lzma.LZMAError, CreditscopeError) as error:
-        found, refused = [], [f"Bundle {path} cannot be read: {first_words(error)}."]
+        found, refused = {}, [f"Bundle {path} cannot be read: {first_words(error)}."]
     if refused and problems is None:
         raise CreditscopeError(refused[0])
     if problems is not None:
         problems += refused
-    return found
+    return list(found.values())
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Line by line, each of a length that a run can have."""
-    with lzma.open(path, "rb") as file:
-        while line := file.readline(LONGEST_LINE):
-            if len(line) == LONGEST_LINE:
-                raise CreditscopeError(f"Expected lines shorter than {LONGEST_LINE} bytes, but got a longer one.")
-            yield line
+    """Line by line, each of a length that a run can have, and all together of one that a bundle can."""
+    with open_regular(path) as file:
+        left = max(LEAST_UNPACKED, MOST_GROWTH * os.fstat(file.fileno()).st_size)
+        unpack = lzma.LZMADecompressor(memlimit=MOST_MEMORY)
+        line: list[bytes] = []
+        while not unpack.eof:
+            packed = file.read(2**16) if unpack.needs_input else b""
+            if unpack.needs_input and not packed:
+                raise EOFError
+            part = unpack.decompress(packed, 2**20)
+            left -= len(part)
+            if left < 0 or sum(map(len, line)) > LONGEST_LINE:
+                raise CreditscopeError(
+                    f"Expected lines of less than {LONGEST_LINE} bytes, and at most {MOST_GROWTH} times the file "
+                    "when it is unpacked, but got more."
+                )
+            *whole, rest = part.split(b"\n")
+            for end in whole:
+                yield b"".join([*line, end])
+                line = []
+            line.append(rest)
+        if any(line):
+            yield b"".join(line)
 
 
-def _read_header(text: bytes) -> Header:
+def _read_header(text: bytes) -> tuple[dict[str, Any], Header]:
     if not text:
         raise CreditscopeError("Expected a header, but got an empty file.")
     try:
-        header = adapter(Header).validate_json(text)
+        raw = parse(text)
+        header: Header = check(Header, raw)
     except ValueError as error:
         raise CreditscopeError(f"Expected the header of a bundle, but got: {first_words(error)}.") from error
     if header.format != FORMAT:
         raise CreditscopeError(f"Expected format {FORMAT!r}, but got {header.format[:40]!r}.")
     check_version(header.schema_version)
-    return header
+    return raw, header
 
 
-def _read_line(path: Path, number: int, text: bytes) -> Record:
+def _read_line(path: Path, number: int, text: bytes, *, sealed: bool, unsealed: bool) -> Record:
+    """`sealed`: the bundle is, and so has to be each of its lines."""
     name = f"Run {number} of"
     try:
-        line = adapter(BundledRun).validate_json(text, strict=True)
-        name = f"Record {line.run[:120]} in"
+        raw = parse(text)
+        if isinstance(raw, dict) and isinstance(raw.get("run"), str):
+            name = f"Record {printable(raw['run'][:120])} in"
+        line: BundledRun = check(BundledRun, raw)
         check_version(line.provenance.schema_version)
-        check_whole(line.spec, line.provenance, line.snapshots)
+        check_whole(line.spec, line.provenance, line.snapshots, left_out=line.left_out)
         if line.run != line.spec.name():
             digest = line.spec.digest()
             raise CreditscopeError(f"Expected a spec with the hash in its name, but got {digest}. It was edited.")
         if not line.snapshots or line.provenance.status == "running":
             raise CreditscopeError("Expected a finished run, but got one that is not.")
+        seal = _seal_of(text, line.seal, sealed)
+        if seal == "broken" and not unsealed:
+            raise broken_seal("a line")
     except ValueError as error:
         raise CreditscopeError(f"{name} bundle {path.name} cannot be read: {first_words(error)}.") from error
-    return Record(line.spec, line.provenance, line.snapshots, path, left_out=line.left_out)
+    return Record(line.spec, line.provenance, line.snapshots, path, left_out=line.left_out, seal=seal)
+
+
+def _seal_of(text: bytes, stated: str, sealed: bool) -> Seal:
+    if not stated and not sealed:
+        return "none"
+    rest, _, seal = text.rpartition(SEAL)
+    return "fits" if seal == f'{stated}"}}'.encode() and digest(rest + b"}") == stated else "broken"

@@ -4,21 +4,23 @@
 Lists called "per tap" or "per weight" follow `Facts.taps` and `Facts.weights`.
 """
 
-from dataclasses import dataclass, fields
-from itertools import pairwise
-from math import isfinite
-from typing import Literal
+from binascii import Error as NoBase64Error
+from binascii import a2b_base64
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from itertools import islice, pairwise
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Interval
 
 from creditscope.errors import CreditscopeError
-from creditscope.record.spec import RunSpec
+from creditscope.record.spec import LARGEST, RunSpec, check_numbers
 from creditscope.text import count, number
 
 SCHEMA_VERSION = 3
 READABLE = (2, 3)
 """Versions that can be read; what an earlier one lacks is not measured."""
 
-LARGEST = 2**53
-"""Whole numbers beyond it are no counts, and a float cannot hold them."""
 ROUNDING = 1e-12
 """Dispersion of a state over its size that is the rounding of its mean."""
 DESCENT_ROWS = 256
@@ -29,9 +31,25 @@ OWN_DRAWS = 16
 """Draws of its own behind `beta` of a rule that draws noise in every step."""
 FRESH_MOVES = 4
 """Draws of all feedback that ρ and descent are measured with; the cosine has more, see `Snapshot.fresh_draws`."""
+MOST_SNAPSHOTS = 10**6
+"""Of a run, those that were thinned out included."""
+BY_ROUNDING = 1e-3
+"""So much beyond its range a number may come to lie."""
+
 Number = float | None
+Size = Annotated[float, Ge(0)] | None
+Cosine = Annotated[float, Interval(ge=-1 - BY_ROUNDING, le=1 + BY_ROUNDING)] | None
+Share = Annotated[float, Interval(ge=0, le=1 + BY_ROUNDING)] | None
+Angle = Annotated[float, Interval(ge=0, le=180 + BY_ROUNDING)] | None
+Count = Annotated[int, Interval(ge=0, le=LARGEST)]
+NUMBERS = (Number, Size, Cosine, Share, Angle)
+"""Numbers, and those that have a range: a file with another one is refused."""
 Series = tuple[Number, ...]
-Counts = tuple[int, ...]
+Sizes = tuple[Size, ...]
+Cosines = tuple[Cosine, ...]
+Shares = tuple[Share, ...]
+Angles = tuple[Angle, ...]
+Counts = tuple[Count, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +78,7 @@ class WeightFact:
     """One parameter: the stage it lies in (L + 1 = the head) and its role under the rule."""
 
     name: str
-    stage: int
+    stage: Count
     role: Literal["rule", "exact", "unused"]
 
 
@@ -70,18 +88,18 @@ class Facts:
 
     rule: RuleFacts
     taps: tuple[str, ...]
-    tap_shapes: tuple[tuple[int, ...], ...]
+    tap_shapes: tuple[Counts, ...]
     stem_tap: bool
-    exact_taps: tuple[int, ...] = ()
+    exact_taps: Counts = ()
     residual: tuple[bool, ...] = ()
     rows_interact: bool = False
-    class_token: int | None = None
+    class_token: Count | None = None
     weights: tuple[WeightFact, ...] = ()
     frozen_weights: tuple[str, ...] = ()
-    classes: int = 0
-    chance: Number = None
-    best_constant: Number = None
-    test_rows: int = 0
+    classes: Count = 0
+    chance: Share = None
+    best_constant: Share = None
+    test_rows: Count = 0
     precision: str = "float32"
     trainer: bool = True
     """False for a watched model: nothing is known of how it was trained."""
@@ -108,7 +126,7 @@ class Provenance:
 
     schema_version: int = SCHEMA_VERSION
     status: Literal["running", "complete", "diverged"] = "running"
-    diverged_epoch: int | None = None
+    diverged_epoch: Count | None = None
     creditscope: str = ""
     commit: str = ""
     python: str = ""
@@ -116,107 +134,109 @@ class Provenance:
     numpy: str = ""
     platform: str = ""
     device: str = ""
-    threads: int = 0
+    threads: Count = 0
     engine: str = ""
     stack: tuple[int, ...] = ()
     note: str = ""
     data_checksum: str = ""
-    parameters: int = 0
+    parameters: Count = 0
     started: str = ""
     finished: str = ""
-    seconds: float = 0.0
-    resumes: int = 0
+    seconds: Annotated[float, Ge(0)] = 0.0
+    resumes: Count = 0
     facts: Facts
+    seal: dict[str, str] | None = field(default=None, compare=False, repr=False)
+    """Digests of the record's files once it is finished; None before, and in records of earlier versions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TapMeasures:
     """Per tap. Gradients g and credit a are per sample; rows without either are left out and counted."""
 
-    h_norm: Series
-    h_norm_q25: Series
-    h_norm_q75: Series
-    h_rms: Series
-    g_norm: Series
-    g_norm_q25: Series
-    g_norm_q75: Series
-    g_rel: Series
-    g_noise: Series
-    cos: Series
-    cos_F: Series  # noqa: N815 (the field's own symbol)
-    angle: Series
-    null_sd: Series
+    h_norm: Sizes
+    h_norm_q25: Sizes
+    h_norm_q75: Sizes
+    h_rms: Sizes
+    g_norm: Sizes
+    g_norm_q25: Sizes
+    g_norm_q75: Sizes
+    g_rel: Sizes
+    g_noise: Sizes
+    cos: Cosines
+    cos_F: Cosines  # noqa: N815 (the field's own symbol)
+    angle: Angles
+    null_sd: Sizes
     z: Series
-    ratio: Series
-    rank_a: Series
-    rank_g: Series
+    ratio: Sizes
+    rank_a: Sizes
+    rank_g: Sizes
     rows_used: Counts
     rows_no_gradient: Counts
     rows_no_credit: Counts
-    null_sd_F: Series = ()  # noqa: N815
-    null_q99: Series = ()
+    null_sd_F: Sizes = ()  # noqa: N815
+    null_q99: Sizes = ()
     # measured where the tier asks for it; empty otherwise
-    cos_input: Series = ()
-    stage_cos: Series = ()
-    stage_null_sd: Series = ()
+    cos_input: Cosines = ()
+    stage_cos: Cosines = ()
+    stage_null_sd: Sizes = ()
     # of a rule that draws noise in every step, over draws of its own
     beta: Series = ()
-    beta_se: Series = ()
-    beta_null_sd: Series = ()
-    draw_noise: Series = ()
-    draw_cos: Series = ()
+    beta_se: Sizes = ()
+    beta_null_sd: Sizes = ()
+    draw_noise: Sizes = ()
+    draw_cos: Cosines = ()
     # of a rule whose stages learn at other states, and of credit that skips alone would carry
-    handed_on: Series = ()
-    skip_cos: Series = ()
-    skip_alone: Series = ()
+    handed_on: Sizes = ()
+    skip_cos: Cosines = ()
+    skip_alone: Cosines = ()
     # of the reference, and of the credit
-    common: Series = ()
-    common_a: Series = ()
-    drift: Series = ()
+    common: Cosines = ()
+    common_a: Cosines = ()
+    drift: Cosines = ()
     # beside each its null: fresh draws of all feedback, or random rotations of the credit
-    fresh_cos: Series = ()
-    fresh_sd: Series = ()
-    permuted_cos: Series = ()
-    rho: Series = ()
-    rho_exact: Series = ()
-    fresh_rho: Series = ()
-    fresh_rho_sd: Series = ()
-    descent: Series = ()
-    descent_null: Series = ()
-    descent_null_sd: Series = ()
-    fresh_descent: Series = ()
-    fresh_descent_sd: Series = ()
-    descent_stage: Series = ()
-    descent_stage_null: Series = ()
-    descent_stage_null_sd: Series = ()
+    fresh_cos: Cosines = ()
+    fresh_sd: Sizes = ()
+    permuted_cos: Cosines = ()
+    rho: Cosines = ()
+    rho_exact: Cosines = ()
+    fresh_rho: Cosines = ()
+    fresh_rho_sd: Sizes = ()
+    descent: Sizes = ()
+    descent_null: Sizes = ()
+    descent_null_sd: Sizes = ()
+    fresh_descent: Sizes = ()
+    fresh_descent_sd: Sizes = ()
+    descent_stage: Sizes = ()
+    descent_stage_null: Sizes = ()
+    descent_stage_null_sd: Sizes = ()
     # accuracies: of a linear probe; with the block before the tap put back to where it began, or skipped
-    probe: Series = ()
-    rewind: Series = ()
-    rewind_refit: Series = ()
-    skip_one: Series = ()
+    probe: Shares = ()
+    rewind: Shares = ()
+    rewind_refit: Shares = ()
+    skip_one: Shares = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeightMeasures:
     """Per weight: the rule's gradient against the exact one, on the snapshot's rows unless it says `step`."""
 
-    norm: Series
-    exact_norm: Series
+    norm: Sizes
+    exact_norm: Sizes
     all_zero: Counts
     underflow: Counts
     exact_all_zero: Counts
     exact_underflow: Counts
-    cos: Series
-    update_cos: Series
+    cos: Cosines
+    update_cos: Cosines
     decrease_share: Series
-    step_norm: Series
-    step_all_zero: tuple[int | None, ...]
-    step_underflow: tuple[int | None, ...]
+    step_norm: Sizes
+    step_all_zero: tuple[Count | None, ...]
+    step_underflow: tuple[Count | None, ...]
     z: Series = ()
-    feedback_angle: Series = ()
-    feedback_gap: Series = ()
-    w_norm: Series = ()
-    exact_float32: Series = ()
+    feedback_angle: Angles = ()
+    feedback_gap: Sizes = ()
+    w_norm: Sizes = ()
+    exact_float32: Sizes = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,37 +246,37 @@ class LayerMeasures:
     H_0 is the input, H_1..H_{L−1} are the taps, H_L is the output.
     """
 
-    z_grad: Series
-    rms: Series
-    dispersion: Series
-    probe: Series = ()
-    probe_rows: int = 0
+    z_grad: Sizes
+    rms: Sizes
+    dispersion: Sizes
+    probe: Shares = ()
+    probe_rows: Count = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """All measurements of a run at one moment."""
 
-    epoch: int
-    step: int
-    rows: int
-    rows_covered: int
-    rows_fitted: int
+    epoch: Count
+    step: Count
+    rows: Count
+    rows_covered: Count
+    rows_fitted: Count
     loss: Number
-    accuracy: Number = None
-    accuracy_refit: Number = None
+    accuracy: Share = None
+    accuracy_refit: Share = None
     train_loss: Number = None
-    step_error: Number = None
-    gamma: Number = None
-    gamma_inexact: Number = None
-    gamma_null_sd: Number = None
+    step_error: Size = None
+    gamma: Cosine = None
+    gamma_inexact: Cosine = None
+    gamma_null_sd: Size = None
     taps: TapMeasures
     class_token: TapMeasures | None = None
     weights: WeightMeasures | None = None
     layers: LayerMeasures | None = None
-    fresh_draws: int = 0
-    descent_turns: int = 8  # as in records that do not say
-    probe_rows: int = 0
+    fresh_draws: Count = 0
+    descent_turns: Count = 8  # as in records that do not say
+    probe_rows: Count = 0
     untrained: bool = False
     correct: str | None = None
     notes: tuple[str, ...] = ()
@@ -304,25 +324,25 @@ class Snapshot:
         )
 
 
-COUNTS: dict[type, tuple[str, ...]] = {
-    kind: tuple(f.name for f in fields(kind) if f.type in (int, Counts, tuple[int | None, ...]))
-    for kind in (Snapshot, TapMeasures, WeightMeasures)
+REQUIRED = {
+    kind: frozenset(f.name for f in fields(kind) if f.default is MISSING) for kind in (TapMeasures, WeightMeasures)
 }
-"""Fields that count something."""
+"""Lists that are never empty."""
 
 
-def check_whole(spec: RunSpec | None, provenance: Provenance, snapshots: tuple[Snapshot, ...]) -> None:
-    """What types cannot say: refuse a record whose lines or lists are not all there, or whose numbers cannot be."""
+def check_whole(
+    spec: RunSpec | None, provenance: Provenance, snapshots: tuple[Snapshot, ...], *, left_out: int = 0
+) -> None:
+    """What types cannot say: refuse a record whose lines or lists are not all there, or whose numbers do not agree.
+
+    `left_out`: so many snapshots were thinned out.
+    """
     if spec is not None:
-        options = (spec.task_options, spec.net_options, spec.rule_options)
-        asked = [*vars(spec).values(), *(value for given in options for value in given.values())]
-        if not all(map(_is_possible, asked)):
-            raise CreditscopeError(
-                f"Expected finite numbers in the spec, whole ones of at most {LARGEST}, but got others."
-            )
-        last = snapshots[-1].epoch if snapshots else "none"
-        if provenance.status == "complete" and last != spec.epochs:
-            raise CreditscopeError(f"Expected snapshots to epoch {spec.epochs}, but the last is {last}.")
+        check_numbers(spec)
+        _check_epochs(spec, provenance.status == "complete", [s.epoch for s in snapshots], left_out)
+    elif any(later.epoch <= earlier.epoch for earlier, later in pairwise(snapshots)):
+        raise CreditscopeError("Expected every snapshot at a later epoch than the one before, but got others.")
+    _check_facts(provenance.facts)
     taps, weights = len(provenance.facts.taps), len(provenance.facts.weights)
     for snapshot in snapshots:
         if not _is_even(snapshot, taps, weights):
@@ -330,26 +350,58 @@ def check_whole(spec: RunSpec | None, provenance: Provenance, snapshots: tuple[S
                 f"Expected {taps} taps and {weights} weights in every list of epoch {snapshot.epoch}, "
                 "but got other lengths."
             )
-        if not all(0 <= found <= LARGEST for found in _counts(snapshot)):
-            raise CreditscopeError(f"Expected counts from 0 to {LARGEST} in every snapshot, but got others.")
+        if not _rows_agree(snapshot):
+            raise CreditscopeError(
+                f"Expected no more rows to be used than the {snapshot.rows} of epoch {snapshot.epoch}, but got more."
+            )
+        try:
+            a2b_base64(snapshot.correct or "")
+        except (NoBase64Error, ValueError):
+            raise CreditscopeError("Expected `correct` to be bits in base64, but got other text.") from None
 
 
-def _is_possible(value: object) -> bool:
-    return isfinite(value) if isinstance(value, float) else not isinstance(value, int) or abs(value) <= LARGEST
+def _check_epochs(spec: RunSpec, complete: bool, found: Sequence[int], left_out: int) -> None:
+    """Snapshots when the spec asks for them, each once and in order; to its end, unless the run diverged."""
+    last = found[-1] if found else "none"
+    if complete and last != spec.epochs:
+        raise CreditscopeError(f"Expected snapshots to epoch {spec.epochs}, but the last is {last}.")
+    if len(found) + left_out > MOST_SNAPSHOTS:
+        raise CreditscopeError(f"Expected at most {MOST_SNAPSHOTS} snapshots, but got more.")
+    due = list(islice(spec.due_epochs(), len(found) + left_out + complete))
+    there = due if left_out == 0 else [e for e in due if e in set(found)]
+    if list(found) != there or len(due) != len(found) + left_out:
+        raise CreditscopeError(
+            f"Expected the {len(due)} snapshots that the spec asks for, each once and in order, but got "
+            f"{len(found)} that are not these{f' without {left_out} left out' * bool(left_out)}."
+        )
+
+
+def _check_facts(facts: Facts) -> None:
+    taps = len(facts.taps)
+    lengths = len(facts.tap_shapes), len(facts.residual) or taps
+    exact, stages = set(facts.exact_taps), [w.stage for w in facts.weights]
+    if not taps or lengths != (taps, taps):
+        raise CreditscopeError(f"Expected a shape for each of {taps} taps in the facts, but got other lengths.")
+    if len(exact) < len(facts.exact_taps) or max(exact, default=0) >= taps or max(stages, default=0) > taps:
+        raise CreditscopeError(
+            f"Expected exact taps and weights of a net with {taps} taps in the facts, but got others."
+        )
 
 
 def _is_even(snapshot: Snapshot, taps: int, weights: int) -> bool:
     for measures, places in ((snapshot.taps, taps), (snapshot.class_token, taps), (snapshot.weights, weights)):
-        if measures is not None and any(values and len(values) != places for values in vars(measures).values()):
-            return False
+        if measures is not None:
+            required = REQUIRED[type(measures)]
+            if any(len(v) != places for name, v in vars(measures).items() if v or name in required):
+                return False
     layers = snapshot.layers
     return layers is None or all(
         len(values) == len(layers.z_grad) + 1 for values in (layers.rms, layers.dispersion, layers.probe or layers.rms)
     )
 
 
-def _counts(snapshot: Snapshot) -> list[int]:
-    found = [getattr(snapshot, name) for name in COUNTS[Snapshot]]
-    for group in (snapshot.taps, snapshot.weights):
-        found += [n for name in COUNTS.get(type(group), ()) for n in getattr(group, name) if n is not None]
-    return found
+def _rows_agree(snapshot: Snapshot) -> bool:
+    counted: list[Iterable[int]] = [(snapshot.rows_covered, snapshot.rows_fitted)]
+    for group in (snapshot.taps, snapshot.class_token):
+        counted += [group.rows_used, group.rows_no_gradient, group.rows_no_credit] if group else []
+    return all(max(rows, default=0) <= snapshot.rows for rows in counted)

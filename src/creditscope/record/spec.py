@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Any, Literal, get_args
@@ -22,6 +24,10 @@ MEASURING_FIELDS = ("snapshot_every", "snapshot_at", "tier", "noise", "eval_rows
 FREE_FIELDS = ("seed", "frozen", "train_last")
 LATER_FIELDS = {"decay_on": "all"}
 """Fields that came after the first records of this schema; at these values they are no part of the hash."""
+LARGEST = 2**53
+"""Whole numbers beyond it are no counts, and a float cannot hold them."""
+WHOLE = {"epochs": 1, "batch": 1, "eval_rows": 2, "snapshot_every": 0, "train_last": -1}  # at least
+FRACTIONS = {"penalty": 0, "weight_decay": 0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +98,7 @@ class RunSpec(Recipe):
             value = getattr(self, name)
             try:
                 object.__setattr__(self, name, kind(value))
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 raise CreditscopeError(f"Expected {name} to be a number, but got {value!r}.") from None
 
     @property
@@ -119,6 +125,22 @@ class RunSpec(Recipe):
             return epoch in listed_epochs(self.snapshot_at)
         return self.snapshot_every > 0 and epoch % self.snapshot_every == 0
 
+    def due_epochs(self) -> Iterator[int]:
+        """All epochs that are due, in order, one by one.
+
+        >>> list(RunSpec(task="t", net="n", rule="r", epochs=10, snapshot_every=4).due_epochs())
+        [0, 4, 8, 10]
+        """
+        if self.snapshot_at == "log":
+            between: Any = (2**i for i in range(self.epochs.bit_length()))
+        elif self.snapshot_at:
+            between = sorted(set(listed_epochs(self.snapshot_at)))
+        else:
+            between = range(0, self.epochs, self.snapshot_every) if self.snapshot_every else ()
+        yield 0
+        yield from (epoch for epoch in between if 0 < epoch < self.epochs)
+        yield self.epochs
+
     def measures(self, other: "RunSpec") -> bool:
         """Whether a record of this run holds whatever one of `other`, which is trained alike, would hold."""
         return (
@@ -127,7 +149,7 @@ class RunSpec(Recipe):
             and self.eval_rows == other.eval_rows
             and (
                 all(getattr(self, n) == getattr(other, n) for n in ("snapshot_every", "snapshot_at", "epochs"))
-                or all(self.snapshot_due(e) for e in range(other.epochs + 1) if other.snapshot_due(e))
+                or all(map(self.snapshot_due, other.due_epochs()))
             )
         )
 
@@ -167,3 +189,32 @@ def listed_epochs(text: str) -> tuple[int, ...]:
     if min(epochs) < 0:
         raise CreditscopeError(f"Expected snapshot_at to be 'log' or epochs such as '1,5,20', but got {text!r}.")
     return epochs
+
+
+def check_numbers(spec: RunSpec) -> None:
+    """Refuse what no run should start with, and no record can hold."""
+    options = {"task": spec.task_options, "net": spec.net_options, "rule": spec.rule_options}
+    typed = {f"option {name!r} of the {owner}": v for owner, own in options.items() for name, v in own.items()}
+    for name, value in {**vars(spec), **typed}.items():
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise CreditscopeError(f"Expected {name} to be at most 2^53 = {LARGEST}, but got a larger whole number.")
+        if name in typed and isinstance(value, float) and not math.isfinite(value):
+            raise CreditscopeError(f"Expected {name} to be a finite number, but got {value}.")
+    for name, least in {**WHOLE, **FRACTIONS}.items():
+        value, kind = getattr(spec, name), "whole" if name in WHOLE else "finite"
+        if isinstance(value, str) or not value >= least:
+            raise CreditscopeError(f"Expected {name} >= {least}, but got {value}.")
+        if not math.isfinite(value) or (kind == "whole" and (value != int(value) or value > LARGEST)):
+            raise CreditscopeError(f"Expected {name} to be a {kind} number, but got {value}.")
+    if not 0 < spec.lr < math.inf:
+        raise CreditscopeError(f"Expected a learning rate lr > 0, but got {spec.lr}.")
+    for name, choices in ((f.name, get_args(f.type)) for f in fields(Recipe)):
+        if choices and (value := getattr(spec, name)) not in choices:
+            raise CreditscopeError(f"Expected {name} to be one of {', '.join(choices)}, but got {value!r}.")
+    if spec.snapshot_at and spec.snapshot_at != "log":
+        listed_epochs(spec.snapshot_at)
+    if spec.frozen and spec.train_last != -1:
+        raise CreditscopeError(
+            f"Expected frozen blocks or a number of last blocks to train, but got train_last {spec.train_last} beside "
+            "frozen. Leave one out."
+        )

@@ -5,16 +5,22 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from creditscope.errors import CreditscopeError
+from creditscope.record.files import check, digest, digest_file, digest_value, first_words, parse, read_file, read_lines
 from creditscope.record.schema import DESCENT_TURNS, READABLE, Facts, Provenance, Snapshot, check_whole
 from creditscope.record.spec import LATER_FIELDS, RunSpec
 
 SPEC, SNAPSHOTS, PROVENANCE = FILES = ("spec.json", "snapshots.jsonl", "provenance.json")
-WEIGHTS, LOCK, FAILURE = "weights.safetensors", "lock", "failure.txt"
+WEIGHTS, CHECKPOINT = "weights.safetensors", "checkpoint.safetensors"
+LOCK, FAILURE = "lock", "failure.txt"
+ASIDE = "damaged-"
+"""Begins the names of folders that were set aside; they are not read."""
+SMALL = 2**24
+"""Bytes that a file other than snapshots may have."""
+Seal = Literal["fits", "none", "broken"]
 BEFORE = ".before"
 """Ends the names of what a finished record held while its run is trained anew; records are not read by it."""
 BUSY = "another process is writing it"
@@ -40,6 +46,8 @@ class Record:
     path: Path | None = None
     left_out: int = field(default=0, kw_only=True)
     """Snapshots that were thinned out of it when it was bundled."""
+    seal: Seal = field(default="fits", kw_only=True, compare=False, repr=False)
+    """Whether what was read fits its digests, has none (of an earlier version), or was read although it does not."""
 
     @property
     def facts(self) -> Facts:
@@ -76,14 +84,6 @@ def lacks(record: Record) -> tuple[str, ...]:
     found = tuple(name for name in AT_THE_END if not getattr(last.taps, name))
     measured = spec.tier != "quick" and any(value is not None for value in last.taps.descent)
     return (*found, "descent_turns") if measured and last.descent_turns < DESCENT_TURNS else found
-
-
-@cache
-def adapter(kind: Any) -> Any:
-    """What checks a file's content against a dataclass."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
 
 
 def run_folder(root: Path, spec: RunSpec) -> Path:
@@ -146,7 +146,7 @@ class RecordWriter:
     def read_provenance(self) -> Provenance | None:
         """What is on disk of it, if it can be read."""
         try:
-            return adapter(Provenance).validate_json((self.folder / PROVENANCE).read_bytes())
+            return check(Provenance, parse(read_file(self.folder / PROVENANCE, most=SMALL)))
         except (OSError, ValueError):
             return None
 
@@ -158,7 +158,8 @@ class RecordWriter:
             os.fsync(file.fileno())
 
     def write_provenance(self, provenance: Provenance) -> None:
-        write_atomically(self.folder / PROVENANCE, json.dumps(asdict(provenance), indent=1) + "\n")
+        """Where the record comes from; that of a finished run closes it, with digests of all its files."""
+        _write_provenance(self.folder, provenance)
 
 
 def keep_failure(root: Path, spec: RunSpec, reason: str) -> None:
@@ -174,14 +175,15 @@ def keep_failure(root: Path, spec: RunSpec, reason: str) -> None:
 def write_watched(folder: Path, record: Record) -> None:
     """Write the record of a watched model, which has no spec; refuses a folder that holds a run."""
     stored = folder / SPEC
-    if stored.exists() and stored.read_text(encoding="utf-8").strip() != "null":
+    if stored.exists() and read_file(stored, most=SMALL).strip() != b"null":
         raise CreditscopeError(
             f"Expected {folder} to be empty or to hold a watched model, but it holds a run. Choose another folder."
         )
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / PROVENANCE).unlink(missing_ok=True)  # what is half replaced is not finished
     write_atomically(folder / SNAPSHOTS, "".join(f"{_dump(snapshot)}\n" for snapshot in record.snapshots))
-    write_atomically(folder / PROVENANCE, json.dumps(asdict(record.provenance), indent=1) + "\n")
     write_atomically(stored, "null\n")
+    _write_provenance(folder, record.provenance)
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -189,6 +191,15 @@ def write_atomically(path: Path, text: str) -> None:
     part = path.with_name(path.name + ".part")
     part.write_text(text, encoding="utf-8")
     os.replace(part, path)
+
+
+def _write_provenance(folder: Path, provenance: Provenance) -> None:
+    plain = {name: value for name, value in asdict(provenance).items() if name != "seal"}
+    if provenance.status != "running":
+        sealed = [folder / name for name in (SPEC, SNAPSHOTS, WEIGHTS)]
+        seal = {path.name: digest_file(path) for path in sealed if path.exists()}
+        plain["seal"] = seal | {PROVENANCE: digest_value(plain)}
+    write_atomically(folder / PROVENANCE, json.dumps(plain, indent=1) + "\n")
 
 
 def _dump(value: Any) -> str:
@@ -229,10 +240,6 @@ def _is_at(file: IO[str], path: Path) -> bool:
         return False
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"Expected numbers, but got {constant}.")
-
-
 def check_version(version: Any) -> None:
     """Refuse a schema that this version cannot read."""
     if version not in READABLE:
@@ -242,22 +249,29 @@ def check_version(version: Any) -> None:
         )
 
 
-def first_words(error: Exception) -> str:
-    """What an error says, in one line of bounded length."""
-    return (" ".join(str(error).split()) or type(error).__name__)[:300].rstrip(".")
+def broken_seal(what: str) -> CreditscopeError:
+    """What is said of a record that was altered after it was written."""
+    return CreditscopeError(
+        f"Expected {what} as it was written, but it does not fit its digest. Restore it, or read it all the same by "
+        "--unsealed (in Python unsealed=True)"
+    )
 
 
-def read_record(folder: Path) -> Record:
-    """One record; a folder that is not a whole, valid record raises with what is wrong."""
+def read_record(folder: Path, *, unsealed: bool = False) -> Record:
+    """One record; a folder that is not a whole, valid record raises with what is wrong.
+
+    `unsealed`: one that does not fit its digests is read all the same.
+    """
     try:
-        spec = adapter(RunSpec | None).validate_json((folder / SPEC).read_bytes())  # null: of a watched model
-        raw = json.loads((folder / PROVENANCE).read_bytes())
+        asked = read_file(folder / SPEC, most=SMALL)
+        spec = check(RunSpec | None, parse(asked))  # null: of a watched model
+        raw = parse(read_file(folder / PROVENANCE, most=SMALL))
         if not isinstance(raw, dict):
             raise CreditscopeError(f"Expected an object in {PROVENANCE}, but got {type(raw).__name__}.")
         check_version(raw.get("schema_version"))
-        provenance = adapter(Provenance).validate_python(raw)
-        lines = (folder / SNAPSHOTS).read_text(encoding="utf-8").splitlines()
-        snapshots = tuple(adapter(Snapshot).validate_python(json.loads(line, parse_constant=_refuse)) for line in lines)
+        provenance: Provenance = check(Provenance, raw)
+        lines = list(read_lines(folder / SNAPSHOTS))
+        snapshots = tuple(check(Snapshot, parse(line)) for line in lines)
         if (spec is None) != (provenance.engine == WATCHED):
             raise CreditscopeError("Expected a spec, or null for a watched model, but got the other.")
         check_whole(spec, provenance, snapshots)
@@ -265,9 +279,41 @@ def read_record(folder: Path) -> Record:
             raise CreditscopeError(
                 f"Expected a spec with the hash in its name, but got {spec.digest()}. It was edited or renamed."
             )
+        own = {name: value for name, value in raw.items() if name != "seal"}
+        found = {SPEC: digest(asked), SNAPSHOTS: digest(b"".join(lines)), PROVENANCE: digest_value(own)}
+        seal = _compare(provenance.seal, found, unsealed=unsealed)
     except (OSError, ValueError) as error:
         raise CreditscopeError(f"Record {folder.name} cannot be read: {first_words(error)}.") from error
-    return Record(spec, provenance, snapshots, folder)
+    record = Record(spec, provenance, snapshots, folder, seal=seal)
+    if record.finished:
+        _tidy(folder)
+    return record
+
+
+def _compare(stated: dict[str, str] | None, found: dict[str, str], *, unsealed: bool) -> Seal:
+    if stated is None:
+        return "none"
+    altered = [name for name, value in found.items() if stated.get(name) != value]
+    if altered and not unsealed:
+        raise broken_seal(" and ".join(altered))
+    return "broken" if altered else "fits"
+
+
+def check_weights(folder: Path) -> None:
+    """Refuse weights that were altered since the record was finished; those of an earlier version have no digest."""
+    stated = _raw_provenance(folder).get("seal")
+    if isinstance(stated, dict) and stated.get(WEIGHTS) != digest_file(folder / WEIGHTS):
+        raise broken_seal(f"{WEIGHTS} in {folder.name}")
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what a crash at the very end left beside a finished record, unless a writer lives."""
+    left = [folder / name for name in (CHECKPOINT, LOCK, *(f"{name}{BEFORE}" for name in FILES))]
+    if os.name != "posix" or not any(path.exists() for path in left):
+        return  # nothing to remove, or no lock that would say whether a writer lives
+    with suppress(OSError, CreditscopeError), _locked(folder / LOCK):
+        for path in left:
+            path.unlink(missing_ok=True)
 
 
 def stored_record(root: Path, spec: RunSpec, *, problems: list[str], whole: bool = False) -> Record | None:
@@ -283,7 +329,7 @@ def stored_record(root: Path, spec: RunSpec, *, problems: list[str], whole: bool
     except CreditscopeError as error:
         if _holds_other_spec(folder, spec) or _is_being_written(folder):
             return None  # the writer will refuse it
-        aside = next(p for i in range(10_000) if not (p := folder.with_name(f"damaged-{i}-{folder.name}")).exists())
+        aside = next(p for i in range(10_000) if not (p := folder.with_name(f"{ASIDE}{i}-{folder.name}")).exists())
         os.replace(folder, aside)
         with suppress(FileNotFoundError):
             (aside / SPEC).rename(aside / f"{SPEC}.damaged")
@@ -308,7 +354,7 @@ def is_unfinished(folder: Path) -> bool:
 def _raw_provenance(folder: Path) -> dict[str, Any]:
     """Unchecked; empty if it cannot be read."""
     try:
-        raw = json.loads((folder / PROVENANCE).read_bytes())
+        raw = parse(read_file(folder / PROVENANCE, most=SMALL))
     except (OSError, ValueError):
         return {}
     return raw if isinstance(raw, dict) else {}
@@ -325,7 +371,7 @@ def _is_being_written(folder: Path) -> bool:
 def _holds_other_spec(folder: Path, spec: RunSpec) -> bool:
     """Not if it holds none that can be read."""
     try:
-        stored = json.loads((folder / SPEC).read_text())
+        stored = parse(read_file(folder / SPEC, most=SMALL))
         return (LATER_FIELDS | stored if isinstance(stored, dict) else stored) != asdict(spec)
     except (OSError, ValueError):
         return False

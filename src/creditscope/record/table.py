@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from creditscope.errors import CreditscopeError, UnknownNameError
-from creditscope.record.schema import Facts, Number, Snapshot, TapMeasures
+from creditscope.record.schema import NUMBERS, Facts, Snapshot, TapMeasures
 from creditscope.record.spec import FREE_FIELDS, RULE_FIELDS, TIERS
 from creditscope.record.store import Record, lacks
 
-SCALARS = tuple(f.name for f in fields(Snapshot) if f.type == Number)
+SCALARS = tuple(f.name for f in fields(Snapshot) if f.type in NUMBERS)
 """Numbers of the whole net."""
 PER_TAP = (*(f.name for f in fields(TapMeasures)), "growth")
 """Numbers of every tap."""

@@ -37,10 +37,10 @@ class Material:
     problems: tuple[str, ...]
 
 
-def gather(folder: Path, limits: Thresholds) -> Material:
-    """Records and verdicts of a folder, which must exist."""
+def gather(folder: Path, limits: Thresholds, *, unsealed: bool = False) -> Material:
+    """Records and verdicts of a folder, which must exist; altered records are read only if `unsealed`."""
     problems: list[str] = []
-    records = load_records(folder, problems=problems)
+    records = load_records(folder, problems=problems, unsealed=unsealed)
     return judge_records(records, str(folder), limits, problems)
 
 

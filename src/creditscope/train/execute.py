@@ -14,6 +14,7 @@ import torch
 
 from creditscope.errors import CreditscopeError, UnfinishedError
 from creditscope.record import Record, RunSpec, keep_failure, stored_record
+from creditscope.record.load import seal_notes
 from creditscope.registry import NETS, RULES, TASKS
 from creditscope.rng import global_stream
 from creditscope.tasks import load_task
@@ -101,6 +102,7 @@ def execute(
     if poor := sum(stored_record(root, spec, problems=problems) is not None for spec in wanted):
         lack, are = ("lacks", "is") if poor == 1 else ("lack", "are")
         problems.append(f"{count(poor, 'record')} {lack} what is measured by now and {are} trained again.")
+    problems += seal_notes([record for record in stored.values() if record is not None])
     groups = group_runs(wanted, root, device=place, engine=engine, workers=1 if here else cores)
     here = here or len(groups) == 1
     yield from map(Note, problems)

@@ -4,15 +4,14 @@ Baselines, the depth ladder and controls keep the seed, and with it initialisati
 """
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import fields as dataclass_fields
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.nets import accepted_kinds
 from creditscope.options import declared_options, resolve_options, written_options
-from creditscope.record.spec import COMPARED_NORMS, Recipe, RunSpec, listed_epochs
+from creditscope.record.spec import COMPARED_NORMS, RunSpec, check_numbers
 from creditscope.registry import NETS, RULES, TASKS
 from creditscope.rules import Rule, rule_class
 from creditscope.tasks import declared_kinds
@@ -20,10 +19,9 @@ from creditscope.train.data import check_kind
 
 Fields = dict[str, Any]
 """Some fields of a run spec; the others are its defaults."""
-WHOLE = {"epochs": 1, "batch": 1, "eval_rows": 2, "snapshot_every": 0, "train_last": -1}  # at least
-FRACTIONS = {"penalty": 0, "weight_decay": 0}
 READ_AT_END: Fields = {"tier": "quick"}  # only the accuracy of a baseline is asked for
 DEFAULT_SEEDS = (42, 123, 456)
+MOST_SEEDS = 100_000
 
 
 def choose_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
@@ -35,6 +33,11 @@ def choose_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     if isinstance(seeds, int):
         if seeds < 1:
             raise CreditscopeError(f"Expected at least one seed, but got {seeds}.")
+        if seeds > MOST_SEEDS:
+            raise CreditscopeError(
+                f"Expected a number of seeds up to {MOST_SEEDS}, but got {seeds}. Seeds themselves are a list, "
+                "or with a comma (7,)."
+            )
         further = (s for s in itertools.count(1) if s not in DEFAULT_SEEDS)
         return tuple(itertools.islice(itertools.chain(DEFAULT_SEEDS, further), seeds))
     chosen = tuple(int(s) for s in seeds)
@@ -70,30 +73,8 @@ def plan_run(
         **fields,
     )
     check_kind(spec, declared_kinds(factory))  # before data are fetched
-    _check_numbers(spec)
+    check_numbers(spec)
     return spec
-
-
-def _check_numbers(spec: RunSpec) -> None:
-    """Refuse what no run should start with."""
-    for name, least in {**WHOLE, **FRACTIONS}.items():
-        value, kind = getattr(spec, name), "whole" if name in WHOLE else "finite"
-        if isinstance(value, str) or not value >= least:
-            raise CreditscopeError(f"Expected {name} >= {least}, but got {value}.")
-        if not math.isfinite(value) or (kind == "whole" and value != int(value)):
-            raise CreditscopeError(f"Expected {name} to be a {kind} number, but got {value}.")
-    if not 0 < spec.lr < math.inf:
-        raise CreditscopeError(f"Expected a learning rate lr > 0, but got {spec.lr}.")
-    for name, choices in ((f.name, get_args(f.type)) for f in dataclass_fields(Recipe)):
-        if choices and (value := getattr(spec, name)) not in choices:
-            raise CreditscopeError(f"Expected {name} to be one of {', '.join(choices)}, but got {value!r}.")
-    if spec.snapshot_at and spec.snapshot_at != "log":
-        listed_epochs(spec.snapshot_at)
-    if spec.frozen and spec.train_last != -1:
-        raise CreditscopeError(
-            f"Expected frozen blocks or a number of last blocks to train, but got train_last {spec.train_last} beside "
-            "frozen. Leave one out."
-        )
 
 
 def plan_runs(

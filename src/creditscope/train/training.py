@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.measure.snapshot import LastStep
 from creditscope.record import Provenance, RecordWriter, RunSpec, Snapshot, run_folder
-from creditscope.record.store import WEIGHTS, first_words
+from creditscope.record.store import CHECKPOINT, WEIGHTS, first_words
 from creditscope.tasks import load_task
 from creditscope.train.data import place_data
 from creditscope.train.device import (
@@ -40,7 +40,6 @@ from creditscope.train.run import Run, build_run
 from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import CannotStackError, stack_runs
 
-CHECKPOINT = "checkpoint.safetensors"
 DIGEST = "digest"  # names a checkpoint's own in its metadata
 OPTIMISER = "optimiser/"  # begins the names of its tensors in a checkpoint
 CHECKPOINT_SECONDS = 30.0  # a checkpoint is not taken again before,

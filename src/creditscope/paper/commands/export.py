@@ -7,7 +7,16 @@ from typing import Annotated
 import tyro
 
 from creditscope.commands import register_command
-from creditscope.commands._options import Folder, Name, Records, RecordsByName, choose_records, say, with_problems
+from creditscope.commands._options import (
+    Folder,
+    Name,
+    Records,
+    RecordsByName,
+    Unsealed,
+    choose_records,
+    say,
+    with_problems,
+)
 from creditscope.errors import CreditscopeError
 
 
@@ -27,13 +36,14 @@ class Export:
     """Families of results (creditscope list exports)."""
     scale: Name = "paper"
     """Scale of the studies whose runs are exported (docs/studies.md)."""
+    unsealed: Unsealed = False
 
     def run(self) -> None:
         from creditscope.paper.exports import write_exports
         from creditscope.record import load_records
 
         source, problems = choose_records(self.records, self.by_name), []
-        records = load_records(source, problems=problems)
+        records = load_records(source, problems=problems, unsealed=self.unsealed)
         written, missing = write_exports(records, self.out, scale=self.scale, names=self.only)
         say([f"wrote {path}" for path in written])
         say([f"missing: {what}" for what in missing])

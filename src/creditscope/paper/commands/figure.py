@@ -14,6 +14,7 @@ from creditscope.commands._options import (
     HowToTrain,
     Records,
     RecordsByName,
+    Unsealed,
     choose_records,
     say,
     with_problems,
@@ -51,6 +52,7 @@ class Figure:
     """Scale of the study, where it has several (docs/studies.md)."""
     train: Annotated[bool, tyro.conf.arg(help_behavior_hint="(default: it is trained)")] = True
     """Leave what is missing as a marked gap."""
+    unsealed: Unsealed = False
     data_root: DataRoot = None
     training: HowToTrain = field(default_factory=HowToTrain)
 
@@ -65,7 +67,7 @@ class Figure:
         from creditscope.registry import FIGURES, STUDIES
 
         plot, problems = FIGURES.get(self.name), []
-        found = records = load_records(source, problems=problems) if source.exists() else []
+        found = records = load_records(source, problems=problems, unsealed=self.unsealed) if source.exists() else []
         if self.name in STUDIES.names():
             study, how = resolve_study(self.name, self._choose_scales([self.name], records)[self.name]), self.training
             found = collect(study, source, records=records, train=self.train, problems=problems, **how.options())
@@ -94,7 +96,7 @@ class Figure:
         if self.name == "all" and self.scale:
             studies_at(self.scale)  # an unknown scale is refused once, not by every figure
         problems: list[str] = []
-        records = load_records(source, problems=problems)
+        records = load_records(source, problems=problems, unsealed=self.unsealed)
         if self.name == "own":
             drawn = draw_own(records, self.out)
         else:

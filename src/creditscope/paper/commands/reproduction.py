@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from creditscope.commands import register_command
-from creditscope.commands._options import File, Records, RecordsByName, choose_records, say, with_problems
+from creditscope.commands._options import File, Records, RecordsByName, Unsealed, choose_records, say, with_problems
 from creditscope.errors import CreditscopeError
 
 
@@ -20,13 +20,14 @@ class Reproduction:
     by_name: RecordsByName = None
     out: File = Path("out/reproduction.md")
     """The page, in Markdown."""
+    unsealed: Unsealed = False
 
     def run(self) -> None:
         from creditscope.paper.published.page import write_reproduction
         from creditscope.record import load_records
 
         source, problems = choose_records(self.records, self.by_name), []
-        records = load_records(source, problems=problems)
+        records = load_records(source, problems=problems, unsealed=self.unsealed)
         if not records:
             message = f"Expected records under {source}, but got none. creditscope reproduce --scale paper trains them."
             raise CreditscopeError(with_problems(message, problems))

@@ -17,7 +17,7 @@ from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import take_snapshots
 from creditscope.nets.resmlp import ResMLP
 from creditscope.record import Provenance, Record, Snapshot
-from creditscope.record.store import WEIGHTS
+from creditscope.record.store import WEIGHTS, check_weights
 from creditscope.stack import Net
 from creditscope.train.device import begin_provenance, choose_device, now
 from creditscope.train.run import Run, build_run
@@ -58,6 +58,7 @@ def load_run(record: Record, device: torch.device) -> Run:
     assert record.path is not None
     run = build_run(record.spec, device=device)
     assert isinstance(run.net, nn.Module)
+    check_weights(record.path)
     tensors = load_file(record.path / WEIGHTS, device=str(device))
     for name, own in run.application.applied.tensors().items():
         own.copy_(tensors.pop(name))

@@ -16,9 +16,10 @@ from creditscope.errors import CreditscopeError
 from creditscope.paper.studies import Study, choose_scale, over_seeds, register_study
 from creditscope.paper.studies._recipes import DEMO, FROZEN, PAPER, SEEDS
 from creditscope.record import Provenance, Record, Snapshot
+from creditscope.record.files import check, first_words, parse, read_lines
 from creditscope.record.load import DIGITS, rounded
 from creditscope.record.schema import READABLE
-from creditscope.record.store import WEIGHTS, adapter, first_words, write_atomically
+from creditscope.record.store import WEIGHTS, write_atomically
 
 FACTORS = tuple(10.0**k for k in range(9))
 """c, by which the stream is multiplied after training."""
@@ -73,8 +74,8 @@ def write_rescaled(path: Path, lines: Sequence[Source | Measured], *, digits: in
 
 
 def _read_file(path: Path) -> tuple[Source, list[Measured]]:
-    first, *others = path.read_text(encoding="utf-8").splitlines()
-    return adapter(Source).validate_json(first), [adapter(Measured).validate_json(line) for line in others]
+    first, *others = map(parse, read_lines(path))
+    return check(Source, first), [check(Measured, line) for line in others]
 
 
 def _digest_weights(record: Record) -> str:
