@@ -230,6 +230,41 @@ def test_skipping_a_block_is_the_net_without_it():
     assert not net.blocks[0]._forward_hooks
 
 
+class InPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Linear(16, 16)
+
+    def forward(self, h: Tensor) -> Tensor:
+        h += torch.tanh(self.w(h.clone()))
+        return h
+
+
+class InPlaceNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = nn.Linear(8, 16), nn.Linear(16, 4)
+        self.blocks = nn.ModuleList(InPlace() for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.stem(x)
+        for block in self.blocks:
+            h = block(h)
+        return self.head(h)
+
+
+def test_a_block_that_works_in_place_is_skipped_too():
+    net, _ = trained(InPlaceNet)
+    found = measure_skips(make_subject(net, *rows()))["skip_one"]
+    wanted = []
+    for i in range(3):
+        without = copy.deepcopy(net)
+        del without.blocks[i]
+        wanted.append(share_right(without))
+    assert found[1:].tolist() == wanted
+    assert len({*wanted, share_right(net)}) == 4
+
+
 def test_there_is_nothing_to_skip_without_a_residual_block_or_labels():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))

@@ -103,6 +103,14 @@ def test_shared_keeps_the_seeds_that_all_have():
         by_rule([*runs(rules=("bp",), seeds=(1,)), *runs(rules=("dfa",), seeds=(2,))]).shared()
 
 
+def test_shared_seeds_are_the_same_ones_not_the_first_of_each():
+    records = [*runs(rules=("bp",), seeds=(4, 3, 2)), *runs(rules=("dfa",), seeds=(1, 2, 3, 5))]
+    found = by_rule(records).shared()
+    assert (found.seeds, set(found["bp"].runs), set(found["dfa"].runs)) == ((2, 3), {2, 3}, {2, 3})
+    assert [record.spec.seed for record in found["dfa"].records] == list(found["dfa"].runs)
+    assert (set(found["bp"].lost), set(found["dfa"].lost)) == ({1, 4, 5}, {1, 4, 5})
+
+
 def test_nothing_to_pick_is_an_error_that_says_what_was_asked():
     with pytest.raises(CreditscopeError, match="kaft"):
         pick(runs(), vary={"rule": "rule"}, where={"rule": "kaft"})

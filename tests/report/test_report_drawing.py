@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from builders import make_facts
+from builders import make_facts, make_record, make_snapshot
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from reading import Page, over_epochs
 
 from creditscope.auditing.methods import group_methods
 from creditscope.report.colours import SIGNED, Scale, diverging, log_scale, sequential
-from creditscope.report.curves import Curve, draw_chart, spread
+from creditscope.report.curves import Curve, draw_chart, draw_curves, spread
 from creditscope.report.history import choose_epochs, pick, trace_layers
 from creditscope.report.layers import _size, draw_heatmap
 
@@ -84,10 +84,20 @@ class TestHeatmap:
         assert scale.ticks()[0] == (0.0, "10⁻⁴")
 
     def test_cells_within_chance_are_dotted_and_exact_ones_never(self):
-        history = history_of({"cos": [[0.01, 0.097, 0.099, -0.05, 0.01]] * 2, "null_sd": [[0.05] * 5] * 2}, exact=(4,))
-        assert history.in_null.tolist() == [[True, True, False, True, False]] * 2
+        rows = [[0.01, 0.097, 0.099, -0.05, 0.01], [-0.01, -0.097, -0.099, -0.9, -0.01]]
+        history = history_of({"cos": rows, "null_sd": [[0.05] * 5] * 2}, exact=(4,))
+        assert history.in_null.tolist() == [[True, True, False, True, False], [True, True, False, False, False]]
         svg = draw_heatmap(history, "cos", SIGNED, key=0, method="m")
-        assert svg.count("h0") == 6
+        assert svg.count("h0") == 5
+
+    def test_a_cell_of_sizes_is_their_geometric_mean_over_seeds(self):
+        sizes = {1: 1e-4, 2: 1e-2, 3: 1e-3}
+        each = (over_epochs((0, 1), seeds=(s,), g_norm=lambda _, size=size: (size,) * 5) for s, size in sizes.items())
+        records = [record for found in each for record in found]
+        (method,) = group_methods(records)
+        means = trace_layers(method, (0, 1)).means
+        np.testing.assert_allclose(means["g_norm"], 1e-3)
+        np.testing.assert_allclose(means["cos"], 0.5)
 
     def test_names_are_escaped(self):
         svg = draw_heatmap(history_of({"cos": [[0.1] * 5] * 2}), "cos", SIGNED, key=3, method='<a "b">')
@@ -155,6 +165,16 @@ class TestChart:
             svg = draw_chart([Curve("m", "c0", (0, 1, 2), values, values, values)], "size", log=log)
             assert len(re.findall('class="grid"', svg)) >= 1
             assert "nan" not in svg
+
+    def test_a_curve_is_of_the_seeds_that_did_not_diverge(self):
+        good = over_epochs((0, 1, 2, 3), seeds=(1, 2))
+        facts = good[0].facts
+        bad = [make_snapshot(facts, epoch=e, accuracy=0.05, gamma=-0.3, taps={"h_norm": 1e9}) for e in (0, 1, 2)]
+        gone = make_record(seed=3, epochs=3, diverged=3, snapshots=bad)
+        charts = [draw_curves(group_methods(records), {"dfa": "c3"}) for records in ([*good, gone], good, [gone])]
+        assert len(charts[0]) == 4
+        assert charts[0] == charts[1]
+        assert "DFA 0.05" in charts[2][0][1]  # if all diverged, they are all there is
 
     @given(st.lists(st.floats(0, 200), min_size=1, max_size=12))
     def test_labels_are_apart(self, wanted):

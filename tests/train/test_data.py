@@ -162,6 +162,19 @@ def test_graphs_train_under_every_rule(rule):
         assert last.taps.rows_no_credit == (920, 920)
 
 
+@pytest.mark.parametrize("images", [True, False])
+def test_a_snapshot_is_of_the_first_test_rows(images):
+    task = image_task() if images else load_task("digits")
+    spec = plan_run(task="cifar10" if images else "digits", net="vit" if images else "resmlp", eval_rows=7, batch=16)
+    batch = RowData(task, spec, torch.device("cpu")).snapshot_batch()
+    expected = task.x_test[:7].astype(np.float64)
+    if images:
+        mean, std = (np.array(v)[:, None, None] for v in (SETTINGS.mean, SETTINGS.std))
+        expected = (expected / 255 - mean) / std
+    np.testing.assert_allclose(batch.inputs, expected, atol=1e-6)
+    np.testing.assert_array_equal(batch.target, task.y_test[:7])
+
+
 def test_vectors_are_refused_by_a_net_for_images():
     with pytest.raises(CreditscopeError, match=r"vectors.*'digits'.*'vit'.*resmlp, student"):
         check_data(load_task("digits"), plan_run(task="digits", net="vit"))

@@ -9,14 +9,19 @@ from stacking import Ended, assert_equal, read, record_run, snapshots_of, train,
 from torch import nn
 from trained import train_run
 
+from creditscope import rng
 from creditscope.errors import CreditscopeError
 from creditscope.losses import row_errors
+from creditscope.measure.fresh_feedback import fresh_streams
+from creditscope.measure.functional_net import subjects_of
 from creditscope.rng import generator
 from creditscope.rules import apply_rule, rule_class
-from creditscope.tasks import Task, load_task
+from creditscope.tasks import ImageSettings, Task, load_task
 from creditscope.tasks.mnist1d import mnist1d
+from creditscope.train.data import RowData
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run, make_optimiser
+from creditscope.train.stacked import stack_runs
 
 TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 3, "eval_rows": 64, "tier": "quick"}
 
@@ -114,6 +119,37 @@ def test_update_of_the_last_step_points_downhill_under_backprop():
     assert taken[0].weights.step_all_zero[0] is None
     assert np.mean([c for c in taken[1].weights.update_cos if c is not None]) > 0.1
     assert sum(s for s in taken[1].weights.decrease_share if s is not None) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_the_update_is_compared_with_the_gradient_before_the_step(stacked):
+    """Plain SGD steps along −∇ exactly; so long a step that the gradient after it points elsewhere."""
+    fields = TINY | {"epochs": 1, "precision": "float64"}
+    run = build_run(plan_run(rule="bp", optimiser="sgd", lr=2.0, weight_decay=0.0, **fields))
+    last = snapshots_of(stack_runs([run], compare=False) if stacked else run)[-1]
+    np.testing.assert_allclose(last.weights.update_cos, 1, atol=1e-9)
+
+
+def test_streams_differ(monkeypatch):
+    """Every purpose, epoch and draw has a seed of its own, of whatever name: init, feedback, order, crops, targets."""
+    seeds: list[int] = []
+
+    def noted(*asked, derive=rng.derive_seed) -> int:
+        seeds.append(derive(*asked))
+        return seeds[-1]
+
+    monkeypatch.setattr(rng, "derive_seed", noted)
+    run = build_run(plan_run(rule="dfa", **TINY))
+    assert len(seeds) == 2  # weights and feedback
+    x, y = np.zeros((8, 1, 4, 4), np.uint8), np.arange(8) % 2
+    task = Task("toy", x, y, x, y, 2, ImageSettings(mean=(0.5,), std=(0.5,), pad=1))
+    data = RowData(task, plan_run(task="cifar10", net="vit", batch=4, targets="redrawn"), torch.device("cpu"))
+    for epoch in range(3):
+        data.plan_epoch(run.spec.seed, epoch)
+    assert len(seeds) == 2 + 3 * 3
+    (subject,) = subjects_of(run.net, run.application.applied, [run.spec.seed], inputs=None, target=None)
+    assert len(fresh_streams(subject, 3)) == 3
+    assert len(seeds) == len(set(seeds)) == 2 + 3 * 3 + 3
 
 
 def test_a_loss_that_stops_being_finite_ends_the_run(tmp_path):
