@@ -1,6 +1,7 @@
 """One run: audited or not it ends alike, as a plain PyTorch loop does; what an optimiser does to its weights."""
 
 import base64
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -212,13 +213,18 @@ def test_a_stack_s_elements_have_the_bits_they_have_alone_and_in_plain_pytorch(k
         return torch.randn(SEEDS, size, dtype=dtype, generator=generator)
 
     starts, gradients = [draw(n) for n in SIZES], [[draw(n).exp() for n in SIZES] for _ in range(STEPS)]
+
+    def optimiser_of(parameters):
+        without = {"anatomy": SimpleNamespace(stages=[()]), "rule": None, "followers": dict}
+        return make_optimiser(spec, SimpleNamespace(net=nn.ParameterList(parameters), **without))
+
     stacked = [nn.Parameter(start.clone()) for start in starts]
-    together = trained(stacked, make_optimiser(spec, nn.ParameterList(stacked)), gradients)
+    together = trained(stacked, optimiser_of(stacked), gradients)
     for seed in range(SEEDS):
         own = [[g[seed] for g in step] for step in gradients]
         alone, plain = ([nn.Parameter(start[seed].clone()) for start in starts] for _ in range(2))
         results = (
-            trained(alone, make_optimiser(spec, nn.ParameterList(alone)), own),
+            trained(alone, optimiser_of(alone), own),
             trained(plain, KINDS[kind](plain, lr=1e-2, weight_decay=0.1, foreach=False), own),
         )
         for result in results:
