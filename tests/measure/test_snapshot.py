@@ -137,6 +137,17 @@ def test_noise_sees_rounding_and_only_rounding(learnt):
     assert "float64 already" in exact.notes[0]
 
 
+def test_noise_is_that_of_the_exact_gradient_whatever_feedback_the_net_carries(learnt):
+    net, x, y = learnt
+    net = copy.deepcopy(net)
+    taps = resolve_taps(net, ["stem", "blocks.*"])
+    application = apply_rule(rule_class("fa")(), net, taps, x[:8], generator(0, "feedback"))
+    seen = observe(net, application.applied, x, y)
+    for a, g, g64 in zip(seen.credits, seen.exact, seen.exact64, strict=True):
+        torch.testing.assert_close(g.double(), g64, rtol=1e-2, atol=1e-5)
+        assert not torch.allclose(a, g, rtol=0.5)
+
+
 def test_errors_of_fitted_rows_do_not_cancel():
     logits = torch.tensor([[40.0, 0.0, 0.0], [200.0, 0.0, 0.0]])
     errors = row_errors(logits, torch.tensor([0, 0]))
