@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import make_record
+from builders import make_record, make_snapshot
 
 from creditscope.errors import CreditscopeError
 from creditscope.record.pick import pick
@@ -92,6 +92,9 @@ def test_runs_that_all_diverged_can_be_asked_for():
 def test_the_richer_record_of_one_run_is_taken_or_the_one_chosen():
     records = runs(rules=("dfa",), seeds=(1,), tier="standard") + runs(rules=("dfa",), seeds=(1,), tier="quick")
     assert by_rule(records)["dfa"].first.spec.tier == "standard"
+    longer = [make_snapshot(epoch=epoch) for epoch in range(5)]
+    more = [make_record(seed=1, epochs=1, tier="quick", snapshots=longer), records[0]]
+    assert [by_rule(given)["dfa"].first.spec.tier for given in (more, more[::-1])] == ["standard"] * 2
     chosen = by_rule(records, choose=lambda record: record.spec.tier == "quick")
     assert chosen["dfa"].first.spec.tier == "quick"
 

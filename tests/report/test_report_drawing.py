@@ -13,7 +13,7 @@ from reading import Page, over_epochs
 
 from creditscope.auditing.methods import group_methods
 from creditscope.report.colours import SIGNED, Scale, diverging, log_scale, sequential
-from creditscope.report.curves import Curve, draw_chart, draw_curves, spread
+from creditscope.report.curves import Curve, _curve, draw_chart, draw_curves, spread
 from creditscope.report.history import choose_epochs, pick, trace_layers
 from creditscope.report.layers import _size, draw_heatmap
 
@@ -89,6 +89,21 @@ class TestHeatmap:
         assert history.in_null.tolist() == [[True, True, False, True, False], [True, True, False, False, False]]
         svg = draw_heatmap(history, "cos", SIGNED, key=0, method="m")
         assert svg.count("h0") == 5
+
+    def test_beside_a_cell_stand_fewest_rows_worst_noise_and_the_null_of_the_mean(self):
+        records, given = (
+            [],
+            {"rows_used": (9, 4), "rows_no_gradient": (0, 5), "g_noise": (1e-7, 0.1), "null_sd": (3, 4)},
+        )
+        for seed in (0, 1):
+            taps = {name: lambda _, value=values[seed]: (value,) * 5 for name, values in given.items()}
+            records += over_epochs((0, 1), seeds=(seed,), **taps)
+        (method,) = group_methods(records)
+        extras = trace_layers(method, (0, 1)).extras
+        wanted = {"rows_used": 4, "rows_no_gradient": 5, "g_noise": 0.1, "null_sd": 2.5}
+        assert {name: np.unique(values).tolist() for name, values in extras.items()} == {
+            name: [pytest.approx(value)] for name, value in wanted.items()
+        }
 
     def test_a_cell_of_sizes_is_their_geometric_mean_over_seeds(self):
         sizes = {1: 1e-4, 2: 1e-2, 3: 1e-3}
@@ -175,6 +190,20 @@ class TestChart:
         assert len(charts[0]) == 4
         assert charts[0] == charts[1]
         assert "DFA 0.05" in charts[2][0][1]  # if all diverged, they are all there is
+
+    def test_a_curve_is_the_mean_over_seeds_within_the_lowest_and_the_highest(self):
+        facts, records = make_facts(), []
+        for seed, accuracy in ((1, 0.6), (2, 0.7), (3, 0.95)):
+            sizes = {"h_norm": tuple(10.0 ** (seed + tap) for tap in range(5))}
+            taken = [make_snapshot(facts, epoch=e, accuracy=accuracy - e / 10, taps=sizes) for e in range(3)]
+            records.append(make_record(seed=seed, epochs=2, snapshots=taken))
+        (method,) = group_methods(records)
+        found = {name: _curve(method, name, "c3") for name in ("accuracy", "h_norm")}
+        for name, ends in {"accuracy": (0.75, 0.6, 0.95), "h_norm": (1e6, 1e5, 1e7)}.items():
+            curve, fall = found[name], np.arange(3) / 10 * (name == "accuracy")
+            assert curve.epochs == (0, 1, 2)
+            for values, first in zip((curve.mean, curve.low, curve.high), ends, strict=True):
+                np.testing.assert_allclose(values, first - fall)
 
     @given(st.lists(st.floats(0, 200), min_size=1, max_size=12))
     def test_labels_are_apart(self, wanted):
