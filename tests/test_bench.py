@@ -1,6 +1,7 @@
-"""What the benchmarks rest on: settings that train, fits and peaks of memory, draws of seeds."""
+"""What the benchmarks rest on: settings that train, fits and peaks of memory, draws of seeds, faults."""
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -115,3 +116,38 @@ class TestVerdicts:
         there = [make_record(rule=rule, **plain) for rule in ("bp", "fa")]
         others = [make_record(**plain, lr=0.01), make_record(**plain, targets="random")]
         assert verdicts.of_setting([*there, *others]) == there
+
+
+class TestMutations:
+    @pytest.fixture
+    def mutations(self, bench):
+        return bench("mutations")
+
+    def test_every_one_can_be_applied_and_names_tests_that_there_are(self, mutations):
+        tests = Path(__file__).parent
+        for mutation in mutations.MUTATIONS:
+            compile(mutations.mutated(mutation, mutations.ROOT), mutation.file, "exec")
+            for test in mutation.tests:
+                file, *names = test.split("::")
+                text = (tests / file).read_text()
+                assert all(re.search(rf"(def|class) {name}\b", text) for name in names), test
+
+    @pytest.mark.parametrize(("old", "times"), [("no such text", 0), ("import", 3)])
+    def test_a_text_that_is_not_there_once_is_refused(self, mutations, tmp_path, old, times):
+        file = tmp_path / mutations.PACKAGE / "a.py"
+        file.parent.mkdir(parents=True)
+        file.write_text("import a\nimport b\nimport c\n")
+        with pytest.raises(ValueError, match=f"{times} times"):
+            mutations.mutated(mutations.Mutation("", "a.py", old, "", []), tmp_path)
+        once = mutations.Mutation("", "a.py", "b", "d", [])
+        assert mutations.mutated(once, tmp_path) == "import a\nimport d\nimport c\n"
+
+    @pytest.mark.slow
+    def test_a_fault_is_noticed_and_a_change_that_is_none_is_not(self, mutations):
+        fault = next(m for m in mutations.MUTATIONS if m.file == "record/pick.py")
+        harmless = fault._replace(new=f"{fault.old}  # the same")
+        unknown = fault._replace(tests=["record/test_pick.py::test_of_no_such_name"])
+        with mutations.copied() as tree:
+            before = (tree / mutations.PACKAGE / fault.file).read_bytes()
+            assert [mutations.is_noticed(m, tree) for m in (fault, harmless, unknown)] == [True, False, False]
+            assert (tree / mutations.PACKAGE / fault.file).read_bytes() == before

@@ -36,6 +36,7 @@ class TestOverwrittenStream:
             ((1, 50, 50, 50, 50), PASSED, 50),  # at the limit is not above it
             ((1, 10, 100, 1000, 10_000), PASSED, 10),  # slow growth over many blocks
             ((100, 100, 1, 1, 1), TIP, 1),
+            ((100, 100, 2, 2, 2), PASSED, 1),  # a fiftieth is not under the limit
             ((1, 1, 1, 1, 0.0), TIP, 1),  # to exactly zero
             ((None,) * 5, SKIPPED, None),
             ((1, 1, 1, 1, None), SKIPPED, None),

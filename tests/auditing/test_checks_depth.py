@@ -36,6 +36,13 @@ class TestDepthNotUsed:
         for part in ("BP-frozen", f"({100 * bounds.low:+.1f} to", "n = 3", "103%"):
             assert part in found.message
 
+    def test_the_better_baseline_is_that_of_the_seeds_compared(self):
+        """A fourth seed, of the frozen runs alone, would make BP's the better."""
+        frozen = {"frozen_own": (0.45, 0.45, 0.45, 0.1), "frozen_bp": (0.4, 0.4, 0.4, 0.4)}
+        found = self.judge(self.method(**frozen))
+        assert found.value == pytest.approx(0.26)
+        assert "own-rule frozen" in found.message
+
     def test_issue(self):
         found = self.judge(self.method(own=(0.40, 0.41, 0.405)))
         assert (found.outcome, found.published) == (ISSUE, False)  # the published check looks at the own baseline

@@ -135,6 +135,27 @@ class TestBatchNorm:
         assert measured(net, began)["rewind"][1:].tolist() == wanted != half
         assert measured(net, weights_only)["rewind"][1:].tolist() == half
 
+    def test_a_norm_outside_of_the_tapped_block_is_put_back_with_the_stage_it_lies_in(self):
+        class Before(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.stem, self.head = nn.Linear(8, 16), nn.Linear(16, 4)
+                self.norms = nn.ModuleList(nn.BatchNorm1d(16) for _ in range(2))
+                self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(16, 16), nn.Tanh()) for _ in range(2))
+
+            def forward(self, x: Tensor) -> Tensor:
+                h = 5 * self.stem(x) + 3
+                for norm, block in zip(self.norms, self.blocks, strict=True):
+                    h = block(norm(h))
+                return self.head(h)
+
+        net, began = trained(Before)
+        found = measured(net, began)["rewind"][1:].tolist()
+        both = [put_back(put_back(net, began, f"blocks.{i}."), began, f"norms.{i}.") for i in range(2)]
+        assert found == [share_right(alike) for alike in both]
+        now = {f"norms.{i}.{name}": b for i in range(2) for name, b in net.norms[i].named_buffers()}
+        assert found != measured(net, {**began, **now})["rewind"][1:].tolist()  # statistics matter
+
     def test_statistics_estimated_anew_are_those_of_the_training_rows(self, normed):
         """By hand: each norm normalises what it sees of them by that, and keeps mean and (unbiased) variance."""
         net, began = normed
@@ -228,6 +249,41 @@ def test_skipping_a_block_is_the_net_without_it():
         del without.blocks[tap - 1]
         torch.testing.assert_close(found[tap], (without(x).argmax(1) == y).double().mean())
     assert not net.blocks[0]._forward_hooks
+
+
+class InPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Linear(16, 16)
+
+    def forward(self, h: Tensor) -> Tensor:
+        h += torch.tanh(self.w(h.clone()))
+        return h
+
+
+class InPlaceNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = nn.Linear(8, 16), nn.Linear(16, 4)
+        self.blocks = nn.ModuleList(InPlace() for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.stem(x)
+        for block in self.blocks:
+            h = block(h)
+        return self.head(h)
+
+
+def test_a_block_that_works_in_place_is_skipped_too():
+    net, _ = trained(InPlaceNet)
+    found = measure_skips(make_subject(net, *rows()))["skip_one"]
+    wanted = []
+    for i in range(3):
+        without = copy.deepcopy(net)
+        del without.blocks[i]
+        wanted.append(share_right(without))
+    assert found[1:].tolist() == wanted
+    assert len({*wanted, share_right(net)}) == 4
 
 
 def test_there_is_nothing_to_skip_without_a_residual_block_or_labels():

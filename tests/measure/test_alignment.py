@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from builders import QUICK, make_facts, make_snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from subjects import make_net, make_subject, seen_of
 
 from creditscope.measure.alignment import batch_drift, common_share, measure_reading, permuted_cosine
+from creditscope.measure.instruments import complete_snapshots
 from creditscope.measure.numerics import UnitRows
 
 
@@ -90,6 +93,18 @@ class TestPermuted:
         x = UnitRows.of(torch.eye(rows))
         keys = torch.rand(rows, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         assert float(permuted_cosine(x, x, keys)) == 0
+
+    def test_every_seed_has_an_order_of_its_own(self):
+        net, x, y = make_net(depth=1, steps=5)
+        subject = make_subject(net, x[:64], y[:64])
+        seen, facts = seen_of(subject), make_facts(depth=1, class_token=None)
+        taken = [make_snapshot(facts, taps=QUICK)]
+
+        def permuted(seed: int) -> tuple:
+            how = {"subjects": list, "tier": "standard", "ends": False, "last": False}
+            return complete_snapshots(taken, seen, facts, net, seeds=[seed], **how)[0].taps.permuted_cos
+
+        assert permuted(1) == permuted(1) != permuted(2)
 
     def test_one_usable_row_is_not_enough(self):
         one = torch.zeros(5, 3)

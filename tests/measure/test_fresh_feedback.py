@@ -188,6 +188,17 @@ class TestForwardGradient:
         assert_rule(ForwardGradient)
         assert rule_facts(ForwardGradient()).draws_noise
 
+    def test_a_weight_rule_s_next_draws_are_those_of_its_next_steps(self, learnt):
+        subject, seen, _ = prepared(learnt, "sign_fa", rows=64, variant="br")
+        applied, name = subject.applied, "blocks.0.w1"
+        counter, memory = (subject.tensors[f"{name}.{part}"] for part in ("counter", "feedback"))
+        for steps in (1, 2):
+            noise = gaussian_probe(advanced(counter, steps), tuple(memory.shape), memory.dtype).abs()
+            found = applied.next_memories(steps, subject.tensors)[f"{name}.feedback"]
+            torch.testing.assert_close(found / found.mean(), noise / noise.mean())
+        draws = [credits[0] for credits, _ in zip(own_credits(subject, seen), range(3), strict=False)]
+        assert all(not torch.allclose(draws[i], draws[j], rtol=0.1) for i, j in ((0, 1), (0, 2), (1, 2)))
+
     def test_noise_that_does_not_move_is_told(self):
         class Still(ForwardGradient):
             learns_feedback = False

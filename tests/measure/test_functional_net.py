@@ -59,13 +59,14 @@ def test_rho_estimates_cos_F_of_rows_weighted_by_their_states(learnt):
         assert 0.2 < found < 0.7
 
 
-def test_rho_against_differences_taken_by_hand(learnt, monkeypatch):
-    """The net's upper part called directly, one direction after the other."""
+@pytest.mark.parametrize("seed", [0, 3])
+def test_rho_against_differences_taken_by_hand(learnt, monkeypatch, seed):
+    """The net's upper part called directly, one direction after the other, each from the run's own seed."""
     net, x, y = learnt
-    twin = twin_of(net, x, y, "dfa", rows=40)
+    twin = twin_of(net, x, y, "dfa", rows=40, seed=seed)
     monkeypatch.setattr(moves, "DIRECTIONS", 5)
     found = measure_rho(twin)["rho"]
-    upper, stream = copy.deepcopy(net).double(), generator(0, "directions")
+    upper, stream = copy.deepcopy(net).double(), generator(seed, "directions")
     h, a = twin.seen.states[1], twin.seen.credits[1].numpy()
     told, done = [], []
 

@@ -5,9 +5,10 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from scipy.stats import ortho_group
 
 from creditscope.measure.alignment import measure_alignment
-from creditscope.measure.nulls import NORMAL_POINT, haar_frame, places_and_features, turned_rows
+from creditscope.measure.nulls import NORMAL_POINT, haar_frame, places_and_features, rotation_quantile, turned_rows
 from creditscope.measure.numerics import unit_rows
 
 
@@ -62,6 +63,15 @@ def test_haar_frames_are_orthogonal_and_centred():
     np.testing.assert_allclose(many.mean(0), 0, atol=0.04)
     # without the sign fix the diagonal of Q is biased
     np.testing.assert_allclose(many.diagonal(dim1=1, dim2=2).mean(0), 0, atol=0.04)
+
+
+@pytest.mark.parametrize("d", [3, 8])
+def test_the_quantile_of_few_features_is_that_of_other_rotations(d):
+    moment = torch.from_numpy(np.random.default_rng(7).normal(size=(d, d)))
+    turned = np.einsum("rij,ij->r", ortho_group(d, seed=1).rvs(20_000), moment)
+    sd = moment.norm() / d**0.5
+    assert float(rotation_quantile(moment, sd)) == pytest.approx(np.quantile(turned, 0.99), rel=0.04)
+    assert np.std(turned) == pytest.approx(float(sd), rel=0.02)
 
 
 SHAPES = [(24,), (3, 17), (16, 2, 2), (2, 2, 16)]

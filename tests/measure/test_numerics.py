@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from creditscope.measure.alignment import measure_alignment
+from creditscope.measure.alignment import RANK_ROWS, measure_alignment
 from creditscope.measure.numerics import angles, median_where, quartiles_where, row_norms, unit_rows
 from creditscope.measure.weights import Direction, gradient_sizes
 
@@ -110,6 +110,16 @@ def test_ranks_match_eigenvalues(n):
     for x, rank in ((a, found["rank_a"]), (g, found["rank_g"])):
         eigenvalues = np.linalg.eigvalsh(x.T @ x)
         np.testing.assert_allclose(float(rank), eigenvalues.sum() ** 2 / (eigenvalues**2).sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("d", [6, 400])
+def test_ranks_are_over_the_first_rows(d):
+    """At most 256 of them, by whichever matrix is the smaller; what comes after has a rank of its own."""
+    a = np.concatenate([rows(5, n=RANK_ROWS, d=d), 100 * np.outer(np.ones(50), rows(6, n=1, d=d)[0])])
+    found, of_first = (measure_alignment(torch.tensor(x), torch.tensor(x))["rank_a"] for x in (a, a[:RANK_ROWS]))
+    eigenvalues = np.linalg.eigvalsh(a[:RANK_ROWS].T @ a[:RANK_ROWS])
+    np.testing.assert_allclose(float(of_first), eigenvalues.sum() ** 2 / (eigenvalues**2).sum(), rtol=1e-9)
+    np.testing.assert_allclose(float(found), float(of_first), rtol=1e-9)
 
 
 @pytest.mark.usefixtures("own_stream")

@@ -47,6 +47,21 @@ def test_accuracy_is_that_of_scikit_learn(rows, features):
     assert found > 0.5
 
 
+def test_features_are_standardised_by_training_rows_alone():
+    """A test row is judged as it is alone, whatever stands beside it: one of 1e9 would make all others alike."""
+    x, y = clusters(400, 8, 4)
+    far = torch.cat([x[200:], torch.full((1, 8), 1e9).to(x)])
+    labels = torch.cat([y[200:], torch.tensor([-1])])  # which is never right
+    plain = probe_accuracy(x[:200], y[:200], x[200:], y[200:], 4)
+    beside = probe_accuracy(x[:200], y[:200], far, labels, 4)
+    torch.testing.assert_close(beside * 201, plain * 200)
+    many = (x[None, :200], y[:200])
+    plain = probe_accuracies(*many, x[None, 200:], y[200:], 4)
+    beside = probe_accuracies(*many, far[None], labels, 4)
+    torch.testing.assert_close(beside * 201, plain * 200)
+    assert float(plain) > 0.5
+
+
 def test_scale_and_idle_features_do_not_matter():
     x, y = clusters(400, 8, 4)
     plain = float(probe_accuracy(x[:200], y[:200], x[200:], y[200:], 4))

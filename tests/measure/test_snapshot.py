@@ -12,7 +12,7 @@ import creditscope as cs
 from creditscope.auditing import audit
 from creditscope.losses import row_errors
 from creditscope.measure.observation import gather_facts, observe
-from creditscope.measure.snapshot import OVERFLOWED, measure_noise, take_snapshots
+from creditscope.measure.snapshot import OVERFLOWED, LastStep, measure_noise, measure_scale, take_snapshots
 from creditscope.measure.weights import Direction, measure_update
 from creditscope.rng import generator
 from creditscope.rules import apply_rule, rule_class
@@ -137,6 +137,17 @@ def test_noise_sees_rounding_and_only_rounding(learnt):
     assert "float64 already" in exact.notes[0]
 
 
+def test_noise_is_that_of_the_exact_gradient_whatever_feedback_the_net_carries(learnt):
+    net, x, y = learnt
+    net = copy.deepcopy(net)
+    taps = resolve_taps(net, ["stem", "blocks.*"])
+    application = apply_rule(rule_class("fa")(), net, taps, x[:8], generator(0, "feedback"))
+    seen = observe(net, application.applied, x, y)
+    for a, g, g64 in zip(seen.credits, seen.exact, seen.exact64, strict=True):
+        torch.testing.assert_close(g.double(), g64, rtol=1e-2, atol=1e-5)
+        assert not torch.allclose(a, g, rtol=0.5)
+
+
 def test_errors_of_fitted_rows_do_not_cancel():
     logits = torch.tensor([[40.0, 0.0, 0.0], [200.0, 0.0, 0.0]])
     errors = row_errors(logits, torch.tensor([0, 0]))
@@ -219,6 +230,29 @@ def test_sizes_of_weight_gradients_are_those_of_the_mean_loss():
     expected = [float(plain.get_parameter(w.name).grad.double().norm()) for w in scope.records[0].facts.weights]
     for found in (taken.norm, taken.exact_norm, taken.exact_float32):
         np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
+def test_sizes_of_the_last_step_are_those_it_was_given(learnt):
+    """Its gradients are of the mean loss already: nothing is divided by the rows of the snapshot."""
+    net, x, y = learnt
+    seen, facts = observed(net, x, y, noise=False)
+    given = {name: (i + 1) * torch.ones_like(g) for i, (name, g) in enumerate(seen.exact_weights.items())}
+    step = LastStep(given, given, {name: -g for name, g in given.items()}, torch.tensor(0.5))
+    (taken,) = take_snapshots(seen, facts, epoch=1, last_step=step)
+    np.testing.assert_allclose(taken.weights.step_norm, [float(g.norm()) for g in given.values()], rtol=1e-6)
+    assert (taken.step_error, set(taken.weights.step_all_zero)) == (0.5, {0})
+
+
+def test_scales_of_state_and_gradient_against_numpy():
+    rng = np.random.default_rng(0)
+    h, g, e = 10 * rng.normal(size=(21, 6)), rng.normal(size=(21, 6)), rng.uniform(0.1, 1, size=21)
+    norms = [np.linalg.norm(x, axis=1) for x in (h, g)]
+    found = measure_scale(torch.from_numpy(h), torch.from_numpy(norms[1]), torch.from_numpy(e))
+    np.testing.assert_allclose(found["h_rms"], np.sqrt((h**2).mean()))
+    np.testing.assert_allclose(found["g_rel"], np.median(norms[1] * norms[0] / e))
+    for name, size in zip(("h_norm", "g_norm"), norms, strict=True):
+        quartiles = [float(found[f"{name}{part}"]) for part in ("_q25", "", "_q75")]
+        np.testing.assert_allclose(quartiles, np.percentile(size, [25, 50, 75]))
 
 
 def test_noise_is_the_error_over_the_true_size():

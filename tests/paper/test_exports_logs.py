@@ -164,6 +164,17 @@ def test_other_seeds_of_the_transformer_are_exported_and_thinned_logs_share_epoc
     assert {tuple(e["epoch"] for e in c[name]) for c in pairs for name in ("bp_log", "dfa_log")} == {(0, 2)}
 
 
+def test_what_has_no_class_token_is_not_exported_of_all_tokens(records, tmp_path):
+    bare = [replace(s, class_token=None) for s in next(r for r in records if r.spec.net == "vit").snapshots]
+    changed = [replace(r, snapshots=tuple(bare)) if r.spec.net == "vit" and r.spec.seed == 42 else r for r in records]
+    found, missing = export(changed, tmp_path, "snapshot_vit_v1")
+    assert set(found) == {f"snapshot_vit_v1/snapshot_vit_s{seed}.json" for seed in (123, 456)}
+    assert sorted(line.split("snapshot_vit_v1/")[1].split(" ")[0] for line in missing) == [
+        "snapshot_fa_canonical_s42.json",
+        "snapshot_vit_s42.json",
+    ]
+
+
 def test_what_is_missing_is_named_and_the_rest_written(records, tmp_path):
     found, missing = export([r for r in records if r.spec.net == "student" and r.spec.rule != "fa"], tmp_path)
     assert set(found) == {"snapshot_synth_v1/snapshot_synth_a1.0_L4_s42.json"}

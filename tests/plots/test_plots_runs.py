@@ -96,6 +96,12 @@ class TestLadder:
         np.testing.assert_allclose(line(ax, "DFA filled"), [[0, 1, 2], means], rtol=1e-9)
         assert sorted(words(ax)) == ["BP", "DFA"]
 
+    def test_runs_that_diverged_are_on_no_rung(self):
+        rungs = {"frozen": {"frozen": True}, "one": {"train_last": 1}, "all": {}}
+        records = [make_record(seed=s, accuracy=0.5 + s / 10, **how) for how in rungs.values() for s in (1, 2)]
+        records += [make_record(seed=3, accuracy=0.1, diverged=1, **how) for how in rungs.values()]
+        np.testing.assert_allclose(line(plots.ladder(records), "DFA filled"), [[0, 1, 4], [0.65] * 3])
+
     def test_without_rungs_it_is_refused(self):
         with pytest.raises(CreditscopeError, match=r"only the last blocks trained .* but got none\. .*ladder=True"):
             plots.ladder([make_record()])

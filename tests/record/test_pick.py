@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import make_record
+from builders import make_record, make_snapshot
 
 from creditscope.errors import CreditscopeError
 from creditscope.record.pick import pick
@@ -92,6 +92,9 @@ def test_runs_that_all_diverged_can_be_asked_for():
 def test_the_richer_record_of_one_run_is_taken_or_the_one_chosen():
     records = runs(rules=("dfa",), seeds=(1,), tier="standard") + runs(rules=("dfa",), seeds=(1,), tier="quick")
     assert by_rule(records)["dfa"].first.spec.tier == "standard"
+    longer = [make_snapshot(epoch=epoch) for epoch in range(5)]
+    more = [make_record(seed=1, epochs=1, tier="quick", snapshots=longer), records[0]]
+    assert [by_rule(given)["dfa"].first.spec.tier for given in (more, more[::-1])] == ["standard"] * 2
     chosen = by_rule(records, choose=lambda record: record.spec.tier == "quick")
     assert chosen["dfa"].first.spec.tier == "quick"
 
@@ -101,6 +104,14 @@ def test_shared_keeps_the_seeds_that_all_have():
     assert (found.seeds, list(found["dfa"].runs)) == ((1, 2), [1, 2])
     with pytest.raises(CreditscopeError, match="seed"):
         by_rule([*runs(rules=("bp",), seeds=(1,)), *runs(rules=("dfa",), seeds=(2,))]).shared()
+
+
+def test_shared_seeds_are_the_same_ones_not_the_first_of_each():
+    records = [*runs(rules=("bp",), seeds=(4, 3, 2)), *runs(rules=("dfa",), seeds=(1, 2, 3, 5))]
+    found = by_rule(records).shared()
+    assert (found.seeds, set(found["bp"].runs), set(found["dfa"].runs)) == ((2, 3), {2, 3}, {2, 3})
+    assert [record.spec.seed for record in found["dfa"].records] == list(found["dfa"].runs)
+    assert (set(found["bp"].lost), set(found["dfa"].lost)) == ({1, 4, 5}, {1, 4, 5})
 
 
 def test_nothing_to_pick_is_an_error_that_says_what_was_asked():

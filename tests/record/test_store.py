@@ -73,6 +73,22 @@ ANY_JSON = st.recursive(
 )
 
 
+def test_a_finished_record_is_kept_beside_however_often_a_new_one_is_begun(tmp_path):
+    record = make_record()
+    folder = write_record(tmp_path, record)
+    names = ("spec.json", "snapshots.jsonl", "provenance.json")
+    whole = {name: (folder / name).read_bytes() for name in names}
+    writer = RecordWriter(tmp_path, record.spec)
+    with writer.open():
+        for _ in range(2):  # the first was killed on its way
+            writer.begin()
+            writer.write_provenance(replace(record.provenance, status="running"))
+            writer.append(record.snapshots[0])
+            assert {name: (folder / f"{name}.before").read_bytes() for name in names} == whole
+        writer.forget_before()
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+
+
 class TestRead:
     def test_what_is_written_is_read(self, tmp_path):
         record = make_record(rule="block_fa", rule_options={"x": 1, "y": 0.5, "z": "a", "on": True}, diverged=3)

@@ -10,7 +10,7 @@ from pages import texts
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RuleFacts
-from creditscope.record.table import to_xarray
+from creditscope.record.table import growths, largest_growth, read, to_xarray
 from creditscope.runs import Runs
 
 AXES = ("rule", "seed", "epoch", "tap")
@@ -95,3 +95,12 @@ def test_of_one_run_measured_twice_the_record_that_holds_more_is_viewed():
     poor = make_record(rule="bp", seed=1, tier="quick", eval_rows=64, taps={"cos": 0.1})
     for records in ([rich, poor], [poor, rich]):
         assert float(to_xarray(records)["cos"].max()) == rich.last.taps.cos[0]
+
+
+def test_growth_is_over_residual_stages_of_equal_shape_alone():
+    shapes = ((8,), (8,), (8,), (16,), (16,))
+    facts = make_facts(residual=(False, True, False, True, True), tap_shapes=shapes)
+    taken = make_snapshot(facts, taps={"h_rms": (1.0, 2.0, 20.0, 60.0, 30.0)})
+    assert growths(facts, taken) == {1: 2.0, 4: 0.5}
+    assert read(facts, taken, "growth") == [None, 2.0, None, None, 0.5]
+    assert largest_growth(facts, taken) == 2.0

@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from builders import make_facts
+from builders import make_facts, make_record, make_snapshot
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from reading import Page, over_epochs
 
 from creditscope.auditing.methods import group_methods
 from creditscope.report.colours import SIGNED, Scale, diverging, log_scale, sequential
-from creditscope.report.curves import Curve, draw_chart, spread
+from creditscope.report.curves import Curve, _curve, draw_chart, draw_curves, spread
 from creditscope.report.history import choose_epochs, pick, trace_layers
 from creditscope.report.layers import _size, draw_heatmap
 
@@ -84,10 +84,35 @@ class TestHeatmap:
         assert scale.ticks()[0] == (0.0, "10⁻⁴")
 
     def test_cells_within_chance_are_dotted_and_exact_ones_never(self):
-        history = history_of({"cos": [[0.01, 0.097, 0.099, -0.05, 0.01]] * 2, "null_sd": [[0.05] * 5] * 2}, exact=(4,))
-        assert history.in_null.tolist() == [[True, True, False, True, False]] * 2
+        rows = [[0.01, 0.097, 0.099, -0.05, 0.01], [-0.01, -0.097, -0.099, -0.9, -0.01]]
+        history = history_of({"cos": rows, "null_sd": [[0.05] * 5] * 2}, exact=(4,))
+        assert history.in_null.tolist() == [[True, True, False, True, False], [True, True, False, False, False]]
         svg = draw_heatmap(history, "cos", SIGNED, key=0, method="m")
-        assert svg.count("h0") == 6
+        assert svg.count("h0") == 5
+
+    def test_beside_a_cell_stand_fewest_rows_worst_noise_and_the_null_of_the_mean(self):
+        records, given = (
+            [],
+            {"rows_used": (9, 4), "rows_no_gradient": (0, 5), "g_noise": (1e-7, 0.1), "null_sd": (3, 4)},
+        )
+        for seed in (0, 1):
+            taps = {name: lambda _, value=values[seed]: (value,) * 5 for name, values in given.items()}
+            records += over_epochs((0, 1), seeds=(seed,), **taps)
+        (method,) = group_methods(records)
+        extras = trace_layers(method, (0, 1)).extras
+        wanted = {"rows_used": 4, "rows_no_gradient": 5, "g_noise": 0.1, "null_sd": 2.5}
+        assert {name: np.unique(values).tolist() for name, values in extras.items()} == {
+            name: [pytest.approx(value)] for name, value in wanted.items()
+        }
+
+    def test_a_cell_of_sizes_is_their_geometric_mean_over_seeds(self):
+        sizes = {1: 1e-4, 2: 1e-2, 3: 1e-3}
+        each = (over_epochs((0, 1), seeds=(s,), g_norm=lambda _, size=size: (size,) * 5) for s, size in sizes.items())
+        records = [record for found in each for record in found]
+        (method,) = group_methods(records)
+        means = trace_layers(method, (0, 1)).means
+        np.testing.assert_allclose(means["g_norm"], 1e-3)
+        np.testing.assert_allclose(means["cos"], 0.5)
 
     def test_names_are_escaped(self):
         svg = draw_heatmap(history_of({"cos": [[0.1] * 5] * 2}), "cos", SIGNED, key=3, method='<a "b">')
@@ -155,6 +180,30 @@ class TestChart:
             svg = draw_chart([Curve("m", "c0", (0, 1, 2), values, values, values)], "size", log=log)
             assert len(re.findall('class="grid"', svg)) >= 1
             assert "nan" not in svg
+
+    def test_a_curve_is_of_the_seeds_that_did_not_diverge(self):
+        good = over_epochs((0, 1, 2, 3), seeds=(1, 2))
+        facts = good[0].facts
+        bad = [make_snapshot(facts, epoch=e, accuracy=0.05, gamma=-0.3, taps={"h_norm": 1e9}) for e in (0, 1, 2)]
+        gone = make_record(seed=3, epochs=3, diverged=3, snapshots=bad)
+        charts = [draw_curves(group_methods(records), {"dfa": "c3"}) for records in ([*good, gone], good, [gone])]
+        assert len(charts[0]) == 4
+        assert charts[0] == charts[1]
+        assert "DFA 0.05" in charts[2][0][1]  # if all diverged, they are all there is
+
+    def test_a_curve_is_the_mean_over_seeds_within_the_lowest_and_the_highest(self):
+        facts, records = make_facts(), []
+        for seed, accuracy in ((1, 0.6), (2, 0.7), (3, 0.95)):
+            sizes = {"h_norm": tuple(10.0 ** (seed + tap) for tap in range(5))}
+            taken = [make_snapshot(facts, epoch=e, accuracy=accuracy - e / 10, taps=sizes) for e in range(3)]
+            records.append(make_record(seed=seed, epochs=2, snapshots=taken))
+        (method,) = group_methods(records)
+        found = {name: _curve(method, name, "c3") for name in ("accuracy", "h_norm")}
+        for name, ends in {"accuracy": (0.75, 0.6, 0.95), "h_norm": (1e6, 1e5, 1e7)}.items():
+            curve, fall = found[name], np.arange(3) / 10 * (name == "accuracy")
+            assert curve.epochs == (0, 1, 2)
+            for values, first in zip((curve.mean, curve.low, curve.high), ends, strict=True):
+                np.testing.assert_allclose(values, first - fall)
 
     @given(st.lists(st.floats(0, 200), min_size=1, max_size=12))
     def test_labels_are_apart(self, wanted):

@@ -225,6 +225,13 @@ def test_every_value_of_a_check_stands_beside_what_it_is_compared_with():
     assert limits["CS010"].startswith("best constant 0.106")
 
 
+def test_the_final_values_say_the_fewest_rows_used_and_the_most_without_gradient():
+    counts = ((1, 2900, 0), (2, 1400, 30), (3, 2000, 7))
+    each = [make_record(seed=s, taps={"rows_used": used, "rows_no_gradient": lost}) for s, used, lost in counts]
+    (method,) = report_of(each).settings[0].methods
+    assert "rows used 1,400, rows without gradient 30, n 3" in method.final.alike
+
+
 def test_the_final_values_are_the_audits():
     records = make_family("dfa", taps={"cos": (0.1, 0.2, 0.3, 0.4, 0.51234)})
     found = next(m for m in audit(records).methods if m.method == "DFA")

@@ -257,6 +257,7 @@ def test_only_the_direction_of_the_jacobian_counts_however_small():
         torch.testing.assert_close(a, b, rtol=1e-12, atol=0)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
 def test_pseudo_errors_by_hand_on_five_nodes():
     """A path 0 − 1 − 2 − 3 and a node of its own, 4; node 0 is labelled, one step of α = ½ with S of ones."""
     S = np.diag(np.ones(5)) + np.diag([1, 1, 1, 0], 1) + np.diag([1, 1, 1, 0], -1)
@@ -280,6 +281,21 @@ def test_pseudo_errors_by_hand_on_five_nodes():
     log[2] = torch.tensor([0.05, 0.94, 0.01]).log()  # now (.65, .54, −.19): two do
     assert (spread(2)[2] == 0).all()
     assert spread(2, mask=None) is error
+
+
+def test_pseudo_errors_are_never_scaled_up():
+    """A path 0 − 1 − 2 − 3 whose ends and third node are labelled: one guessed row beside three true ones."""
+    path = sp.csr_array(np.diag(np.ones(3), 1) + np.diag(np.ones(3), -1))
+    graph = Adjacency.normalised(path, dtype=torch.float64)
+    error = torch.tensor([[-0.6, 0.4, 0.2], [0.0, 0.0, 0.0], [-0.3, 0.2, 0.1], [-0.9, 0.6, 0.3]]).double()
+    mask = torch.tensor([True, False, True, True])
+    log = torch.tensor([[0.4, 0.4, 0.2]] * 4).double().log()
+    plain, balanced = (
+        pseudo_errors(graph, error, log, mask, alpha=0.5, steps=1, balance=balance) for balance in (False, True)
+    )
+    # Z_1 is along (−3, 2, 1); its L1 size becomes the mean of 1.2, .6 and 1.8
+    torch.testing.assert_close(plain[1], torch.tensor([-0.6, 0.4, 0.2]).double())
+    torch.testing.assert_close(balanced, plain)
 
 
 class Operations(TorchDispatchMode):

@@ -71,6 +71,18 @@ def test_block_fa_on_maps_of_different_sizes():
         applied("block_fa", net, ("0", "1"), torch.ones(5, 2, 8, 8))
 
 
+def test_feedback_of_another_shape_than_its_weight():
+    class Turned(cs.WeightRule):
+        needs_feedback = True
+
+        def draw_memory(self, layer, generator):
+            return torch.zeros(layer.weight.shape[::-1])
+
+    net = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3))
+    with pytest.raises(CreditscopeError, match=r"\(8, 4\) for '0', but got \(4, 8\)"):
+        cs.convert(net, Turned(), taps="0", inputs=torch.ones(5, 4))
+
+
 def test_credit_for_a_class_token_that_there_is_not():
     net = nn.Sequential(nn.Linear(4, 4), nn.Flatten(), nn.Linear(12, 3))
     rule = applied("dfa", net, ("0",), torch.randn(5, 3, 4), tokens="class")

@@ -162,6 +162,30 @@ def test_graphs_train_under_every_rule(rule):
         assert last.taps.rows_no_credit == (920, 920)
 
 
+@pytest.mark.parametrize("images", [True, False])
+def test_a_snapshot_is_of_the_first_test_rows(images):
+    task = image_task() if images else load_task("digits")
+    spec = plan_run(task="cifar10" if images else "digits", net="vit" if images else "resmlp", eval_rows=7, batch=16)
+    batch = RowData(task, spec, torch.device("cpu")).snapshot_batch()
+    expected = task.x_test[:7].astype(np.float64)
+    if images:
+        mean, std = (np.array(v)[:, None, None] for v in (SETTINGS.mean, SETTINGS.std))
+        expected = (expected / 255 - mean) / std
+    np.testing.assert_allclose(batch.inputs, expected, atol=1e-6)
+    np.testing.assert_array_equal(batch.target, task.y_test[:7])
+
+
+def test_a_probe_is_trained_on_whole_images_without_their_border():
+    task = image_task()
+    data = RowData(task, plan_run(task="cifar10", net="vit", batch=16), torch.device("cpu"))
+    assert data.x_train.shape[-2:] == (12, 12)
+    train, test = data.probe_batches()
+    mean, std = (np.array(v)[:, None, None] for v in (SETTINGS.mean, SETTINGS.std))
+    for batch, x, y in ((train, task.x_train, task.y_train), (test, task.x_test, task.y_test)):
+        np.testing.assert_allclose(batch.inputs, (x / 255 - mean) / std, atol=1e-6)
+        np.testing.assert_array_equal(batch.target, y)
+
+
 def test_vectors_are_refused_by_a_net_for_images():
     with pytest.raises(CreditscopeError, match=r"vectors.*'digits'.*'vit'.*resmlp, student"):
         check_data(load_task("digits"), plan_run(task="digits", net="vit"))

@@ -10,14 +10,20 @@ from stacking import Ended, assert_equal, read, record_run, snapshots_of, train,
 from torch import nn
 from trained import train_run
 
+from creditscope import rng
 from creditscope.errors import CreditscopeError
 from creditscope.losses import row_errors
+from creditscope.measure.fresh_feedback import fresh_streams
+from creditscope.measure.functional_net import subjects_of
+from creditscope.nets._layers import HashDropout
 from creditscope.rng import generator
-from creditscope.rules import AppliedRule, apply_rule, rule_class
-from creditscope.tasks import Task, load_task
+from creditscope.rules import AppliedRule, apply_rule, layers_with_feedback, rule_class
+from creditscope.tasks import ImageSettings, Task, load_task
 from creditscope.tasks.mnist1d import mnist1d
+from creditscope.train.data import RowData
 from creditscope.train.plan import plan_run
 from creditscope.train.run import build_run, make_optimiser
+from creditscope.train.stacked import stack_runs
 
 TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 3, "eval_rows": 64, "tier": "quick"}
 
@@ -67,6 +73,47 @@ def test_seeds_differ_and_repeat():
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert not torch.equal(first[0], other[0])
     assert not torch.equal(runs[0].net.stem.weight, runs[2].net.stem.weight)
+    dropped = [build_run(plan_run(rule="bp", seed=seed, **GRAPH)).net for seed in (1, 1, 2)]
+    first, again, other = ([m.key.item() for m in net.modules() if isinstance(m, HashDropout)] for net in dropped)
+    assert first == again
+    assert not set(first) & set(other)
+
+
+@pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
+def test_kolen_pollack_feedback_meets_its_weight_as_decay_says(optimiser):
+    """W_t − B_t = Π(1 − η_s λ)(W_0 − B_0), whatever the gradients; other weights decay as the run says."""
+    fields = {"optimiser": optimiser, "lr": 0.01, "weight_decay": 0.0, "batch": 350, "precision": "float64"}
+    run = build_run(plan_run(rule="kp", rule_options={"decay": 4.0}, **TINY | fields))
+    layers = layers_with_feedback(run.net)
+    apart = {name: layer.weight.detach() - layer.feedback for name, layer in layers.items()}
+    began = {name: layer.weight.detach().clone() for name, layer in layers.items()}
+    for epoch in range(3):
+        run.train_epoch(epoch, keep_last=False)
+    rates = [0.01 * 0.5 * (1 + np.cos(np.pi * epoch / 3)) for epoch in range(3) for _ in range(4)]
+    left = np.prod([1 - 4.0 * rate for rate in rates])
+    assert 0.3 < left < 0.8
+    for name, layer in layers.items():
+        torch.testing.assert_close(layer.weight.detach() - layer.feedback, left * apart[name])
+        assert not torch.allclose(layer.weight, left * began[name])  # it has learnt, too
+
+
+def test_an_epoch_s_loss_is_the_mean_over_its_steps_and_its_last_error_that_of_a_row():
+    spec = plan_run(rule="bp", optimiser="sgd", lr=0.5, batch=350, precision="float64", **TINY)
+    run, net = build_run(spec), build_run(spec).net
+    (rows,) = run.data.plan_epoch(spec.seed, 0)
+    loss, last = run.train_epoch(0, keep_last=True)
+    losses, errors, optimiser = [], [], torch.optim.SGD(net.parameters(), lr=0.5, weight_decay=spec.weight_decay)
+    for index in rows:
+        optimiser.zero_grad()
+        logits, target = net(run.data.x_train[index]), run.data.y_train[index]
+        mean = nn.functional.cross_entropy(logits, target)
+        mean.backward()
+        optimiser.step()
+        losses.append(mean.item())
+        errors.append((logits.softmax(-1) - nn.functional.one_hot(target, 10)).detach().numpy())
+    assert len(losses) == 4
+    np.testing.assert_allclose(loss, [np.mean(losses)])
+    np.testing.assert_allclose(last.error, np.sqrt((errors[-1] ** 2).sum(1).mean()))
 
 
 @pytest.mark.slow
@@ -111,10 +158,42 @@ def test_accuracy_and_loss_are_those_of_the_whole_test_set(tmp_path):
 
 def test_update_of_the_last_step_points_downhill_under_backprop():
     taken = snapshots_of(build_run(plan_run(rule="bp", **TINY)))
+    assert [snapshot.untrained for snapshot in taken] == [True, False, False, False]
     assert taken[0].weights.update_cos[0] is None
     assert taken[0].weights.step_all_zero[0] is None
     assert np.mean([c for c in taken[1].weights.update_cos if c is not None]) > 0.1
     assert sum(s for s in taken[1].weights.decrease_share if s is not None) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_the_update_is_compared_with_the_gradient_before_the_step(stacked):
+    """Plain SGD steps along −∇ exactly; so long a step that the gradient after it points elsewhere."""
+    fields = TINY | {"epochs": 1, "precision": "float64"}
+    run = build_run(plan_run(rule="bp", optimiser="sgd", lr=2.0, weight_decay=0.0, **fields))
+    last = snapshots_of(stack_runs([run], compare=False) if stacked else run)[-1]
+    np.testing.assert_allclose(last.weights.update_cos, 1, atol=1e-9)
+
+
+def test_streams_differ(monkeypatch):
+    """Every purpose, epoch and draw has a seed of its own, of whatever name: init, feedback, order, crops, targets."""
+    seeds: list[int] = []
+
+    def noted(*asked, derive=rng.derive_seed) -> int:
+        seeds.append(derive(*asked))
+        return seeds[-1]
+
+    monkeypatch.setattr(rng, "derive_seed", noted)
+    run = build_run(plan_run(rule="dfa", **TINY))
+    assert len(seeds) == 2  # weights and feedback
+    x, y = np.zeros((8, 1, 4, 4), np.uint8), np.arange(8) % 2
+    task = Task("toy", x, y, x, y, 2, ImageSettings(mean=(0.5,), std=(0.5,), pad=1))
+    data = RowData(task, plan_run(task="cifar10", net="vit", batch=4, targets="redrawn"), torch.device("cpu"))
+    for epoch in range(3):
+        data.plan_epoch(run.spec.seed, epoch)
+    assert len(seeds) == 2 + 3 * 3
+    (subject,) = subjects_of(run.net, run.application.applied, [run.spec.seed], inputs=None, target=None)
+    assert len(fresh_streams(subject, 3)) == 3
+    assert len(seeds) == len(set(seeds)) == 2 + 3 * 3 + 3
 
 
 def test_a_loss_that_stops_being_finite_ends_the_run(tmp_path):
@@ -183,6 +262,7 @@ def test_a_stack_s_elements_have_the_bits_they_have_alone_and_in_plain_pytorch(k
         return torch.randn(SEEDS, size, dtype=dtype, generator=generator)
 
     starts, gradients = [draw(n) for n in SIZES], [[draw(n).exp() for n in SIZES] for _ in range(STEPS)]
+
     stacked = [nn.Parameter(start.clone()) for start in starts]
     together = trained(stacked, optimiser_of(spec, stacked), gradients)
     for seed in range(SEEDS):
