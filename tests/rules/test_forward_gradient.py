@@ -8,7 +8,7 @@ import torch
 from credited import ROWS, SHAPES, at_work, close, graph, learn, stream
 from torch import Tensor, nn
 
-from creditscope.measure.fresh_feedback import measure_draws, of_feedback
+from creditscope.measure.fresh_feedback import _of_feedback, measure_draws
 from creditscope.measure.functional_net import subjects_of
 from creditscope.measure.observation import Observation, observe
 from creditscope.rules import AppliedRule
@@ -86,7 +86,7 @@ def test_the_mean_over_draws_is_the_gradient(joint):
     (subject,) = subjects_of(net, applied, [0], inputs=x, target=y)
     seen = observe(net, applied, x, y, noise=False)
     counters = [applied.rule.redraw(applied.feedback, draw) for draw in range(1, 21)]
-    for a, g in zip(of_feedback(subject, seen, counters, list), seen.exact, strict=True):
+    for a, g in zip(_of_feedback(subject, seen, counters, list), seen.exact, strict=True):
         assert_unbiased(a, g[0])
 
 
@@ -97,7 +97,7 @@ def test_the_mean_over_draws_is_the_gradient_where_rows_mix(joint):
     (subject,) = subjects_of(net, applied, [0], inputs=inputs, target=y, mask=mask)
     seen = observe(net, applied, inputs, y, mask=mask)
     counters = [applied.rule.redraw(applied.feedback, draw) for draw in range(1, 8001)]
-    for a, g in zip(of_feedback(subject, seen, counters, list, chunk=2000), seen.exact, strict=True):
+    for a, g in zip(_of_feedback(subject, seen, counters, list, chunk=2000), seen.exact, strict=True):
         assert (g[~mask] != 0).any()
         assert_unbiased(a.unflatten(0, (20, -1)), g)
 

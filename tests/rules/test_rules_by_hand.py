@@ -302,7 +302,7 @@ class TestLayerFeedback:
         rule, counter = rule_class("sign_fa")(variant="br"), draw_counter(generator(0, "f"))
         tensors, sizes = (self.W, torch.ones_like(self.W), counter), []
         for step in range(3):
-            found = learn_memories(rule, {"a": tensors})
+            found = learn_memories(rule, {"a": FeedbackConv2d}, {"a": tensors})
             tensors = (self.W, found["a.feedback"], found["a.counter"])
             noise = gaussian_probe(advanced(counter, step), (4, 7), torch.float64)
             sizes.append(float(tensors[1].mean()))

@@ -192,7 +192,7 @@ class Layer:
     ...     needs_feedback = True
     ...
     ...     def draw_memory(self, layer, generator):
-    ...         return None if layer.in_head else layer.weight + torch.randn(layer.weight.shape, generator=generator)
+    ...         return None if layer.in_head else 0.1 * torch.randn(layer.weight.shape, generator=generator)
     >>> from creditscope.testing import assert_rule
     >>> assert_rule(Mirrored)
     """
