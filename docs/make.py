@@ -10,6 +10,7 @@ import json
 import re
 import sys
 import textwrap
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +22,7 @@ from make_api import make_page
 
 from creditscope.auditing import MethodAudit, audit
 from creditscope.auditing.checks import all_checks
-from creditscope.auditing.stats import Interval, write_points
+from creditscope.auditing.stats import Interval, t_interval, write_points
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
 from creditscope.errors import CreditscopeError
@@ -29,6 +30,7 @@ from creditscope.paper.commands.figure import drawable
 from creditscope.paper.figures import describe_figure
 from creditscope.paper.figures.graph_depth import name as method_name
 from creditscope.paper.figures.graph_depth import pick_graphs
+from creditscope.paper.published import numbers
 from creditscope.paper.published.compare import compare_settings, tally
 from creditscope.paper.published.numbers import AS_PUBLISHED, OURS, PUBLISHED, SAMPLE, SETTINGS
 from creditscope.paper.published.page import render_page
@@ -43,7 +45,7 @@ from creditscope.text import DASH, number, span
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "results" / "paper"
 DOCS = ROOT / "docs"
-FILLED = (ROOT / "README.md", *(DOCS / f"{name}.md" for name in ("studies", "performance", "checks")))
+FILLED = (ROOT / "README.md", *(DOCS / f"{name}.md" for name in ("studies", "performance", "checks", "rules")))
 """Pages with parts that are made; those of the checks, too."""
 MAIN = "cifar10 · resmlp (depth 4, width 256) · 100 epochs"
 """ResMLP with a terminal LayerNorm."""
@@ -102,6 +104,48 @@ def demo_rules(shipped: Shipped) -> str:
     return _rules(
         [m for m in audit(load_records(ROOT / "results" / "demo")).methods if m.setting.startswith("mnist1d")]
     )
+
+
+def side_by_side(shipped: Shipped) -> str:
+    """Rules under one recipe, best first."""
+    methods = [m for m in audit(load_records(ROOT / "results" / "rules")).methods if m.accuracy]
+    methods.sort(key=lambda m: -m.accuracy.mean if m.accuracy else 0.0)
+    rows = [
+        [
+            m.method,
+            _mean(m.accuracy),
+            _mean(m.frozen_own),
+            DASH if m.gain_share is None else f"{m.gain_share:.0%}".replace("%", " %"),
+            " ".join("=" if i in m.exact_taps else DASH if c is None else share(c) for i, c in enumerate(m.cos)),
+            number(m.growth or 0.0, ".1f"),
+            _verdict(m),
+        ]
+        for m in methods
+    ]
+    columns = ["rule", "accuracy", "frozen, own stem", "Δ/Δ_BP", "cos at taps 0 to 4", "growth", "verdict"]
+    return table(columns, rows)
+
+
+def weight_transport(shipped: Shipped) -> str:
+    """Published logs of learned feedback beside ours."""
+    said = tomllib.loads((Path(numbers.__file__).parent / "weight_transport.toml").read_text(encoding="utf-8"))
+    study = resolve_study("weight_transport", "paper")
+    records = collect(study, RECORDS, records=shipped.records, train=False, problems=[])
+    rows = []
+    for (label, rule), own in groupby(records, key=lambda r: (_variant(r), r.facts.rule.name)):
+        ended = [record.last for record in own]
+        here = t_interval([s.accuracy for s in ended if s.accuracy is not None])
+        angles = [a for s in ended if (a := s.taps.angle[0]) is not None]
+        theirs = said[rule]
+        angle = f"{theirs['angle']}°" if "angle" in theirs else DASH
+        ours = f"{sum(angles) / len(angles):.1f}°"
+        rows.append([label, f"{share(theirs['last'])}, {share(theirs['best'])}", _mean(here), angle, ours])
+    return table(["rule", "published: last, best", "ours: last", "published: angle", "ours: angle"], rows)
+
+
+def _variant(record: Record) -> str:
+    rule = record.facts.rule
+    return f"{rule.label}, {rule.variant}" if rule.variant else rule.label
 
 
 def _rules(methods: Iterable[MethodAudit]) -> str:
@@ -318,6 +362,8 @@ PARTS: dict[str, Callable[..., str]] = {
     for made in (
         main_rules,
         demo_rules,
+        side_by_side,
+        weight_transport,
         settings,
         published,
         audit_main,
