@@ -143,6 +143,22 @@ def weight_transport(shipped: Shipped) -> str:
     return table(["rule", "published: last, best", "ours: last", "published: angle", "ours: angle"], rows)
 
 
+def rule_costs(shipped: Shipped) -> str:
+    """What a stacked step of every rule costs."""
+    measured = json.loads((ROOT / "bench" / "results" / "h200_rules.json").read_text(encoding="utf-8"))
+    columns = {"ms": ".2f", "of_bp": ".2f", "of_eager": ".4f"}
+    rows = [
+        [
+            row["rule"].strip(),
+            row["passes"].strip(),
+            row["per_pass"].strip(),
+            *(f"{row[c]['median']:{f}}" for c, f in columns.items()),
+        ]
+        for row in measured["rows"]
+    ]
+    return table(["rule", "passes", "each, in BP steps", "ms", "of BP", "of 20 single steps"], rows)
+
+
 def _variant(record: Record) -> str:
     rule = record.facts.rule
     return f"{rule.label}, {rule.variant}" if rule.variant else rule.label
@@ -364,6 +380,7 @@ PARTS: dict[str, Callable[..., str]] = {
         demo_rules,
         side_by_side,
         weight_transport,
+        rule_costs,
         settings,
         published,
         audit_main,

@@ -86,7 +86,7 @@ def make_facts(*, rule: str | RuleFacts = "dfa", depth: int = 4, **others: Any) 
         "stem_tap": True,
         "exact_taps": exact,
         "residual": (False, *[True] * depth),
-        "weights": WEIGHTS,
+        "weights": tuple(replace(w, stage=min(w.stage, count)) for w in WEIGHTS),
         "classes": 10,
         "chance": 0.1,
         "best_constant": 0.106,

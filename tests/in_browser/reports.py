@@ -9,6 +9,7 @@ from builders import QUICK, make_facts, make_record, make_snapshot, write_record
 from creditscope.record import Record, Snapshot
 
 EPOCHS = (0, 1, 2, 3, 5, 8)
+DUE = {"epochs": 8, "snapshot_every": 0, "snapshot_at": "1,2,3,5"}
 DEPTH = 4
 GROWTH = {"dfa": 60.0}
 """How far the stream grows at tap 2: too far under DFA, so its verdict is not that of BP."""
@@ -34,7 +35,8 @@ def varied_snapshot(rule: str, seed: int, epoch: int, *, depth: int = DEPTH, ful
 def varied(rule: str, seed: int = 1, *, epochs: Sequence[int] = EPOCHS, depth: int = DEPTH, **spec) -> Record:
     """A run of such snapshots."""
     shown = [varied_snapshot(rule, seed, e, depth=depth) for e in epochs]
-    return make_record(rule=rule, seed=seed, epochs=epochs[-1], facts={"depth": depth}, snapshots=shown, **spec)
+    due = {"epochs": epochs[-1], "snapshot_every": 0, "snapshot_at": ",".join(map(str, epochs[1:-1]))}
+    return make_record(rule=rule, seed=seed, facts={"depth": depth}, snapshots=shown, **due, **spec)
 
 
 def small() -> list[Record]:
@@ -48,7 +50,7 @@ def small() -> list[Record]:
                 cos = tuple(None if t == 2 else v for t, v in enumerate(shown[2].taps.cos))
                 shown[2] = replace(shown[2], taps=replace(shown[2].taps, cos=cos))
                 run = replace(run, snapshots=tuple(shown))
-            frozen = make_record(rule=rule, seed=seed, frozen=True, accuracy=0.4 + 0.002 * seed, epochs=EPOCHS[-1])
+            frozen = make_record(rule=rule, seed=seed, frozen=True, accuracy=0.4 + 0.002 * seed, **DUE)
             found += [run, frozen]
     return found
 
@@ -75,7 +77,7 @@ def hostile() -> list[Record]:
 def before() -> list[Record]:
     """The small folder at an earlier time: DFA was well, and there was FA, too."""
     others = [r for r in small() if r.facts.rule.name != "dfa" or (r.spec and r.spec.frozen)]
-    well = [make_record(seed=s, epochs=EPOCHS[-1], accuracy=0.66) for s in (1, 2, 3)]
+    well = [make_record(seed=s, accuracy=0.66, **DUE) for s in (1, 2, 3)]
     return [*others, *well, make_record(rule="fa")]
 
 

@@ -28,7 +28,7 @@ DEAR = {"rho", "rho_exact", "probe", "skip_one", "fresh_cos", "fresh_sd", "fresh
 LATE = {"descent", "descent_null", "descent_null_sd", "descent_stage", "fresh_descent", "fresh_descent_sd"}
 LAST = {"rewind"}
 NEW = CHEAP | DEAR | LATE
-OWN_DRAWS = {"beta", "beta_se", "beta_null_sd", "draw_noise"}
+OWN_DRAWS = {"beta", "beta_se", "beta_null_sd", "draw_noise", "draw_cos"}
 """Of rules that draw noise in every step."""
 OTHER_AIM = {"descent_stage_null", "descent_stage_null_sd"}
 """Of rules that do not aim at the gradient."""
@@ -49,7 +49,7 @@ def test_every_instrument_names_fields_of_the_record():
     for instrument in INSTRUMENTS:
         assert set(instrument.fields) <= series[instrument.of]
     named = {name for i in INSTRUMENTS if i.of == "taps" for name in i.fields}
-    assert named == NEW | LAST | OWN_DRAWS | OTHER_AIM | {"rewind_refit"}
+    assert named == NEW | LAST | OWN_DRAWS | OTHER_AIM | {"rewind_refit", "handed_on", "skip_cos", "skip_alone"}
 
 
 @pytest.mark.parametrize(
