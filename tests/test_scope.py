@@ -332,6 +332,12 @@ def test_both_refusals_to_convert_tell_how_to_train_by_a_tap_rule(rule):
         cs.convert(model, rule, taps="0", inputs=torch.randn(4, 3, 6))
 
 
+@pytest.mark.parametrize(("rule", "options"), [("kp", {}), ("wm", {}), ("sign_fa", {"variant": "br"})])
+def test_feedback_that_moves_is_not_left_to_a_plain_backward(rule, options):
+    with pytest.raises(CreditscopeError, match=r"creditscope\.attach"):
+        cs.convert(linears(nn.Linear(6, 6)), rule, taps="1", inputs=few(12)[0], **options)
+
+
 def test_convert_takes_a_stem_and_a_class_as_watch_does():
     (x, y), layer = few(12), nn.Sequential(nn.Linear(6, 6), nn.Tanh())
     plain, other = linears(layer), linears(copy.deepcopy(layer))

@@ -327,6 +327,11 @@ def convert(
         raise CreditscopeError(
             f"Expected a weight rule such as 'fa' to convert a model to, but got {chosen.name!r}. {BY_TAP_RULE}"
         )
+    if chosen.learns_feedback or chosen.follows:
+        raise CreditscopeError(
+            f"Expected a rule whose feedback stays, or is made of the weights alone, but {chosen.name!r} moves it in "
+            "every step, which a plain backward does not. Train by creditscope.attach(model, …), whose backward does."
+        )
     feedback = generator(seed, "feedback")
     return apply_rule(chosen, model, name_taps(model, taps, stem), few_rows(inputs), feedback).report
 

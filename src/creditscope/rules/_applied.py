@@ -100,7 +100,7 @@ class AppliedRule:
     def followers(self) -> dict[str, list[Tensor]]:
         """Feedback that the optimiser steps with its weight, by the weight's name; of a tied one that of all layers."""
         found: dict[str, list[Tensor]] = {}
-        if self.rule.local or not self.rule.follows:
+        if not self.rule.follows:
             return found
         buffers = dict(self.net.named_buffers())
         for name, weight in weight_names(self.net).items():

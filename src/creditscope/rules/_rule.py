@@ -48,6 +48,8 @@ class Rule:
     """Whether its feedback moves in training."""
     hands_on: bool = False
     """Whether the credit at taps says at which states stages learn: a `Credit`."""
+    follows: ClassVar[bool] = False
+    """Whether the optimiser steps the feedback with its weight's gradient, as it steps the weight."""
     remembers: ClassVar[bool] = False
     """Whether layers have memories that are drawn (set where a class defines `draw_memory`)."""
     passes: float = 0.0
@@ -221,8 +223,6 @@ class WeightRule(Rule):
     >>> assert_rule(SignFeedback)
     """
 
-    follows: ClassVar[bool] = False
-    """Whether the optimiser steps the feedback with its weight's gradient, as it steps the weight."""
     decay: float | None = None
     """Weight decay of layers with feedback, and of feedback that follows; None: the run's. An option may set it."""
 
