@@ -584,3 +584,29 @@ class TestRefusals:
     def test_watch_alone_still_refuses_rules_that_learn(self):
         with pytest.raises(CreditscopeError, match=r"creditscope\.attach"):
             cs.watch(chain(), rule="local", **TAPS)
+
+
+def test_rows_outside_of_a_mask_may_hold_anything_under_a_loss_of_ones_own():
+    x, y, mask = torch.randn(8, 4), torch.randn(8, 3), torch.arange(8) < 5
+    y[5:] = torch.nan
+    for rule in ("bp", "dfa"):
+        model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 3))
+        trainer = cs.attach(model, rule, taps="1", stem="0", loss=lambda output, y: (output - y).square().mean(1))
+        trainer.backward(x, y, mask=mask)
+        assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+class ByKeyword(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.block, self.head = nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, *, scale, x):
+        return self.head(torch.tanh(self.block(self.stem(x * scale))))
+
+
+def test_a_second_pass_is_called_by_keyword_as_the_first():
+    model, x = ByKeyword(), torch.randn(8, 4)
+    trainer = cs.attach(model, "pepita", taps="block", stem="stem")
+    trainer.backward({"x": x, "scale": torch.tensor(2.0)}, torch.arange(8) % 3)
+    assert all(p.grad is not None for p in model.parameters())

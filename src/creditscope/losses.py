@@ -60,14 +60,10 @@ def row_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask
     output = output.detach()
     with torch.enable_grad():
         leaf = output.requires_grad_()
-        losses = _checked(loss(leaf, target), output)
+        losses = _checked(losses_per_row(leaf, target, loss, mask), output)
         (error,) = torch.autograd.grad(losses.sum(), leaf)
-    losses = losses.detach()
     covered = (error.flatten(1) != 0).any(1) if mask is None else mask
-    if mask is not None:
-        losses = losses * mask
-        error = error * mask.view(-1, *[1] * (error.ndim - 1))
-    return RowErrors(losses, error, covered, mask, output.detach(), target, loss)
+    return RowErrors(losses.detach(), error, covered, mask, output.detach(), target, loss)
 
 
 def mean_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask: Tensor | None = None) -> RowErrors:

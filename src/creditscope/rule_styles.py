@@ -1,6 +1,6 @@
 """How each rule looks, everywhere: its label, colour and marker in figures, and its colour in the report."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import cycle
 
@@ -34,13 +34,20 @@ OTHERS = (
 """For rules from elsewhere, in the order in which they come."""
 
 
+def _other_looks() -> Iterator[Look]:
+    """Those, and then their colours with other markers: a colour that comes again has another shape."""
+    yield from OTHERS
+    for look, marker in zip(cycle(OTHERS), cycle("*d8+x1"), strict=False):
+        yield replace(look, marker=marker)
+
+
 def rule_looks(rules: Iterable[str], *, labels: Mapping[str, str]) -> dict[str, Look]:
     """A look per rule, by name; `labels` are what the rules call themselves, where they are known.
 
     >>> [look.label for look in rule_looks(["fa", "block_fa", "mine.py:Mine"], labels={"fa": "FA"}).values()]
     ['FA', 'block FA', 'Mine']
     """
-    free, found = cycle(OTHERS), {}
+    free, found = _other_looks(), {}
     for rule in rules:
         look = LOOKS.get(rule) or next(free)
         found[rule] = replace(look, label=labels.get(rule) or look.label or rule.rpartition(":")[2])

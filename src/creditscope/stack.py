@@ -53,6 +53,13 @@ def call_module(net: nn.Module, inputs: Any, tensors: Mapping[str, Tensor] | Non
     return functional_call(net, dict(tensors), arguments, named) if tensors else net(*arguments, **named)
 
 
+def with_first(inputs: Any, first: Any) -> Any:
+    """The same inputs with another first argument."""
+    if isinstance(inputs, Mapping):
+        return {**inputs, next(iter(inputs)): first}
+    return (first, *inputs[1:]) if isinstance(inputs, tuple) else first
+
+
 class StackedNet:
     """One net as the pattern, and the tensors of all seeds by the names they have in it."""
 

@@ -6,7 +6,7 @@ import torch
 
 from creditscope.losses import errors_function
 from creditscope.measure.alignment import measure_handed_on, measure_skip_credit
-from creditscope.measure.fresh_feedback import measure_draws, own_credits
+from creditscope.measure.fresh_feedback import fresh_streams, measure_draws, own_credits
 from creditscope.measure.functional_net import subjects_of
 from creditscope.measure.numerics import UnitRows, flat_rows
 from creditscope.measure.observation import gather_facts, observe
@@ -91,3 +91,23 @@ def test_the_gap_of_weights_and_feedback():
         np.degrees(np.arccos((W * B).sum() / np.linalg.norm(W) / np.linalg.norm(B)))
     )
     assert found["feedback_gap"][1].isnan()
+
+
+@pytest.mark.parametrize(
+    ("rule", "options", "draws"),
+    [
+        ("fa", {}, 2),
+        ("kp", {}, 2),
+        ("sign_fa", {"variant": "fr"}, 2),
+        ("dfa", {}, 2),
+        ("fa", {"scale": "init"}, 0),
+        ("wm", {}, 0),
+        ("sign_fa", {}, 0),
+        ("pc", {}, 0),
+        ("bp", {}, 0),
+    ],
+)
+def test_feedback_is_drawn_anew_where_it_is_drawn_and_not_read_off_the_weights(rule, options, draws):
+    """What a fresh mirror, or fresh initial weights, would say is today's weights: alignment that nobody acquired."""
+    _, _, _, subject = seen_under(rule, **options)
+    assert len(fresh_streams(subject, 2)) == draws

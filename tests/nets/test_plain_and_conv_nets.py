@@ -50,8 +50,10 @@ def test_a_lenet_has_the_sizes_of_the_published_one():
 
 
 def test_images_too_small_for_a_lenet_are_refused():
-    with pytest.raises(CreditscopeError, match="24×24"):
-        LeNet((3, 8, 8), 10)
+    for side, options in ((31, {}), (7, {"padded": True})):
+        with pytest.raises(CreditscopeError, match=r"32×32.*8×8"):
+            LeNet((3, side, side), 10, **options)
+        assert LeNet((3, side + 1, side + 1), 10, **options)(torch.randn(2, 3, side + 1, side + 1)).shape == (2, 10)
 
 
 @pytest.mark.parametrize("norm", ["group", "batch"])
@@ -72,6 +74,8 @@ def test_blocks_that_keep_their_size_are_residual_and_the_others_not():
     net = ResNet(IMAGES, 5, depth=6, width=4)
     anatomy = examine(net, taps_of(net), torch.randn(4, *IMAGES))
     assert anatomy.residual == (False, True, True, False, True, False, True)
+    for width in (1, 5, 9, 18, 20):  # groups of a norm divide any number of channels
+        assert ResNet(IMAGES, 5, width=width)(torch.randn(2, *IMAGES)).shape == (2, 5)
     with pytest.raises(CreditscopeError, match="multiple of 3"):
         ResNet(IMAGES, 5, depth=4)
 

@@ -57,7 +57,7 @@ def test_restored_is_plain_again(rule, name):
 
 def test_what_is_done_to_a_converted_model_is_done_to_the_restored_one():
     net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3))
-    cs.convert(net, "wm", taps="1", inputs=torch.randn(5, 4))
+    cs.convert(net, "fa", taps="1", inputs=torch.randn(5, 4))
     net.eval().double().requires_grad_(False)
     net[2].weight = nn.Parameter(torch.ones(3, 4).double())
     net.load_state_dict({n: t + 1 for n, t in net.state_dict().items()})
@@ -235,7 +235,7 @@ def test_a_layer_of_ones_own(gated):
 def test_a_layer_of_ones_own_is_refused_until_it_is_known():
     net, x = nn.Sequential(nn.Linear(3, 4), Gated(), nn.Linear(5, 2)), torch.randn(6, 3)
     with pytest.raises(CreditscopeError, match=r"'1\.weight' of shape \(5, 4\) belongs to a Gated.*register_feedback"):
-        cs.convert(net, "kp", taps="1", inputs=x)
+        cs.convert(net, "fa", taps="1", inputs=x)
     assert type(net[0]) is nn.Linear
 
 

@@ -19,6 +19,7 @@ from small import (
 )
 from torch import Tensor, nn
 
+import creditscope as cs
 from creditscope.rules import dtp, rule_class
 from creditscope.rules._pass import gaussian_probe
 
@@ -152,3 +153,13 @@ def test_rows_without_a_loss_get_no_credit_and_change_nothing():
     for a, b in zip(masked.credits, whole.credits, strict=True):
         assert not a[~mask].any()
         torch.testing.assert_close(a[mask], b[mask], rtol=1e-12, atol=1e-15)
+
+
+def test_a_row_whose_last_state_is_zero_has_finite_credit():
+    """A dead row behind a ReLU: its step β would be 0, and its credit 0/0."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()))
+    net.append(torch.nn.Linear(4, 3))
+    torch.nn.init.constant_(net[1][0].bias, -100.0)
+    cs.attach(net, "dtp", taps=["0", "1"]).backward(torch.randn(5, 3), torch.arange(5) % 3)
+    assert all(torch.isfinite(p.grad).all() for p in net.parameters())

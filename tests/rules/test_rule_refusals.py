@@ -108,3 +108,25 @@ def test_a_last_tap_that_the_head_does_not_read():
     rule = applied("block_fa", Beside(), ("first", "second"), x)
     with pytest.raises(CreditscopeError, match="last tap"):
         rule.backward(x, lambda output: row_errors(output, torch.zeros(5, dtype=torch.long)))
+
+
+def test_states_are_handed_on_by_rules_that_say_so_alone():
+    """The head's gradient was counted twice where a rule forgot to."""
+
+    class Forgetful(cs.TapRule):
+        needs_top_gradient = True
+
+        def credit(self, ctx):
+            return cs.Credit(list(ctx.states), list(ctx.states))
+
+    class Boastful(cs.TapRule):
+        hands_on = True
+
+        def credit(self, ctx):
+            return list(ctx.states)
+
+    x, y = torch.randn(6, 4), torch.zeros(6, dtype=torch.long)
+    for rule in (Forgetful, Boastful):
+        net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+        with pytest.raises(CreditscopeError, match="hands_on"):
+            cs.attach(net, rule, taps="1").backward(x, y)

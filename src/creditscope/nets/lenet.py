@@ -66,7 +66,7 @@ def _features(maps: nn.Sequential, input_shape: tuple[int, ...]) -> int:
             found = maps.eval()(torch.zeros(1, *input_shape)).numel()
     except RuntimeError as error:
         raise CreditscopeError(
-            f"Expected images of at least 24×24 (with padded=true 8×8) for a LeNet, but got shape {input_shape}."
+            f"Expected images of at least 32×32 (with padded=true 8×8) for a LeNet, but got shape {input_shape}."
         ) from error
     maps.train(training)
     return found

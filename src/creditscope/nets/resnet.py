@@ -10,12 +10,15 @@ from creditscope.errors import CreditscopeError, one_of
 from creditscope.nets import register_net
 
 GROUPS = 8
-"""Of group norm; at least two channels each."""
+"""Of group norm, at most; at least two channels each."""
 
 
 def make_norm(kind: str, channels: int) -> nn.Module:
     """Batch norm, or group norm, which computes a row from that row alone."""
-    return nn.BatchNorm2d(channels) if kind == "batch" else nn.GroupNorm(min(GROUPS, max(1, channels // 2)), channels)
+    if kind == "batch":
+        return nn.BatchNorm2d(channels)
+    most = min(GROUPS, max(1, channels // 2))
+    return nn.GroupNorm(next(n for n in range(most, 0, -1) if channels % n == 0), channels)
 
 
 class ConvBlock(nn.Module):

@@ -24,7 +24,7 @@ from creditscope.rules._layers import layers_with_feedback, learn_memories, tran
 from creditscope.rules._pass import Forward as Again
 from creditscope.rules._pass import advanced
 from creditscope.rules._rule import Credit, CreditContext, Feedback, TapRule, WeightRule
-from creditscope.stack import Net, PerSeed, StackedNet, as_arguments, call_net, pattern_of
+from creditscope.stack import Net, PerSeed, StackedNet, as_arguments, call_net, pattern_of, with_first
 from creditscope.taps import Forward, cut_forward, watch_forward
 
 EPS = 1e-6
@@ -181,6 +181,12 @@ class AppliedRule:
 
         def credit(context: CreditContext) -> Given:
             given = self.rule.credit(context)
+            if isinstance(given, Credit) is not self.rule.hands_on:
+                says = "hands_on = True" if self.rule.hands_on else "hands_on = False"
+                raise CreditscopeError(
+                    f"Expected a Credit of rule {self.rule.name!r} if, and only if, it sets hands_on = True, but got a "
+                    f"{type(given).__name__} with {says}."
+                )
             given = given if isinstance(given, Credit) else Credit(given, [])
             handed_on = self._checked("state handed on", given.handed_on, context)
             other = [] if given.inputs is None else [given.inputs]
@@ -247,7 +253,7 @@ class AppliedRule:
         if not other:
             return inputs
         if not isinstance(self.net, StackedNet):
-            return (*other, *as_arguments(inputs)[1:])
+            return with_first(inputs, other[0])
         if isinstance(inputs, PerSeed):
             return PerSeed((*other, *as_arguments(inputs.inputs)[1:]))
         shared = [t.expand(self.net.seeds, *t.shape) if isinstance(t, Tensor) else t for t in as_arguments(inputs)[1:]]

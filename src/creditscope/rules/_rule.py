@@ -50,8 +50,8 @@ class Rule:
     """Whether the credit at taps says at which states stages learn: a `Credit`."""
     follows: ClassVar[bool] = False
     """Whether the optimiser steps the feedback with its weight's gradient, as it steps the weight."""
-    remembers: ClassVar[bool] = False
-    """Whether layers have memories that are drawn (set where a class defines `draw_memory`)."""
+    remembers: bool = False
+    """Whether layers have memories that are drawn whatever the weights are; set where a class defines `draw_memory`."""
     passes: float = 0.0
     """What a step costs beyond backprop's, in forward passes (a backward: two). Options may set these facts."""
     later_options: ClassVar[tuple[str, ...]] = ()
@@ -228,7 +228,8 @@ class WeightRule(Rule):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.remembers = cls.draw_memory is not WeightRule.draw_memory
+        if "remembers" not in vars(cls):
+            cls.remembers = cls.draw_memory is not WeightRule.draw_memory
 
     def convert(self, net: nn.Module, anatomy: Anatomy, generator: torch.Generator) -> None:
         """Swap layers of `net` in place for ones that own feedback; none for a rule without (backprop)."""

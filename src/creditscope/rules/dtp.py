@@ -67,7 +67,7 @@ class DTP(TapRule):
         assert ctx.top_gradient is not None
         g, h = ctx.top_gradient, ctx.states[-1]
         sizes, slopes = (x.flatten(1).norm(dim=1) for x in (h, g))
-        beta = torch.where(slopes > 0, self.step * sizes / slopes, 1.0).view(-1, *[1] * (h.ndim - 1))
+        beta = torch.where((slopes > 0) & (sizes > 0), self.step * sizes / slopes, 1.0).view(-1, *[1] * (h.ndim - 1))
         credits, target = [g], h - beta * g
         for i in reversed(range(len(ctx.states) - 1)):
             G, below, above = ctx.feedback["G"][i], ctx.states[i], ctx.states[i + 1]

@@ -30,6 +30,7 @@ class FA(WeightRule):
     def __init__(self, *, head: str = "random", scale: str = "unit"):
         self.head = one_of("head feedback", head, ("random", "exact"))
         self.scale = one_of("feedback scale", scale, SCALES)
+        self.remembers = scale != "init"  # which is no draw
 
     def draw_memory(self, layer: Layer, generator: torch.Generator) -> Tensor | None:
         """Fixed; none for layers after the last tap, with `head="exact"`."""

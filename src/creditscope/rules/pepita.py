@@ -11,7 +11,7 @@ from torch import Tensor
 
 from creditscope.errors import CreditscopeError
 from creditscope.rules import Credit, CreditContext, TapRule, TapShapes, register_rule
-from creditscope.stack import as_arguments
+from creditscope.stack import as_arguments, with_first
 
 
 @register_rule("pepita")
@@ -40,9 +40,9 @@ class PEPITA(TapRule):
         return [(2 * torch.rand(inputs, classes, generator=generator) - 1) * bound]
 
     def credit(self, ctx: CreditContext) -> Credit:
-        x, *others = as_arguments(ctx.inputs)
+        x = as_arguments(ctx.inputs)[0]
         if not x.is_floating_point():
             raise CreditscopeError(f"Expected inputs that are numbers for rule 'pepita', but got {x.dtype}.")
         moved = x + (ctx.error @ ctx.feedback[0].T).view_as(x)
-        other = ctx.forward((moved, *others)).states
+        other = ctx.forward(with_first(ctx.inputs, moved)).states
         return Credit([h - m for h, m in zip(ctx.states, other, strict=True)], other, moved)

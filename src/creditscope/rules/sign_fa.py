@@ -36,6 +36,7 @@ class SignFA(WeightRule):
         self.head = one_of("head feedback", head, ("sign", "exact"))
         self.learns_feedback = self.draws_noise = variant == "br"
         self.passes = float(variant == "br")  # a draw of every weight's size
+        self.remembers = variant != "u"
 
     def draw_memory(self, layer: Layer, generator: torch.Generator) -> Tensor | None:
         """Magnitudes with a mean of 1, or of the size that stays."""

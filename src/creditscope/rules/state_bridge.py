@@ -28,12 +28,12 @@ class StateBridge(TapRule):
     needs_feedback = True
     needs_top_gradient = True
     learns_feedback = True
+    passes = 3.0  # of as many rows as there are taps below the last
 
     def __init__(self, *, hidden: int = 256, rate: float = 1e-3):
         if hidden < 1 or rate <= 0:
             raise CreditscopeError(f"Expected hidden >= 1 and rate > 0, but got hidden {hidden}, rate {rate}.")
         self.hidden, self.rate = hidden, rate
-        self.passes = 3.0  # for every tap but the last
 
     def exact_taps(self, count: int) -> tuple[int, ...]:
         return (count - 1,)

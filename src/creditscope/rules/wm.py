@@ -27,6 +27,7 @@ class WM(WeightRule):
     needs_feedback = True
     learns_feedback = True
     passes = 2.0  # products of every layer with noise
+    remembers = False  # a fresh one would mirror the weights of today
 
     def __init__(self, *, rate: float = 0.05, rows: int = 128):
         if not 0 < rate <= 1 or rows < 1:
