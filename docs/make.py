@@ -159,6 +159,24 @@ def rule_costs(shipped: Shipped) -> str:
     return table(["rule", "passes", "each, in BP steps", "ms", "of BP", "of 20 single steps"], rows)
 
 
+def plain_costs(shipped: Shipped) -> str:
+    """What a step of every rule costs against the same rule by hand, on a CPU."""
+    measured = json.loads((ROOT / "bench" / "results" / "cpu_rules.json").read_text(encoding="utf-8"))
+    rules: dict[str, dict[int, dict]] = {}
+    for row in measured["rows"]:
+        rules.setdefault(row["rule"].strip(), {})[row["width"]] = row
+    widths = sorted({row["width"] for row in measured["rows"]})
+    rows = []
+    for rule, found in rules.items():
+        cells = []
+        for width in widths:
+            plain, ratio = found[width]["plain_ms"], found[width]["ratio"]
+            cells += [f"{plain['median']:.1f}", f"{ratio['median']:.2f} ({ratio['q25']:.2f}–{ratio['q75']:.2f})"]
+        rows.append([rule, *cells])
+    columns = [title for width in widths for title in (f"d = {width}: by hand, ms", "ours over it")]
+    return table(["rule", *columns], rows)
+
+
 def _variant(record: Record) -> str:
     rule = record.facts.rule
     return f"{rule.label}, {rule.variant}" if rule.variant else rule.label
@@ -381,6 +399,7 @@ PARTS: dict[str, Callable[..., str]] = {
         side_by_side,
         weight_transport,
         rule_costs,
+        plain_costs,
         settings,
         published,
         audit_main,
