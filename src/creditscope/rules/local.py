@@ -26,7 +26,7 @@ class Local(TapRule):
     """a_l = ∂ℓ_l/∂h_l of the tap's own loss: pred ℓ(A_l h_l, y); sim ‖S(C_l h_l) − S(y*)‖²/rows, S the cosines between
     the rows of the batch, centred; predsim (1 − β) pred + β sim.
 
-    Heads start at 0 and are learned by Adam (`rate`: as published, that of the net). Images are pooled to at most
+    Heads start at 0 and are learned by Adam (`rate`, by default that of a run's recipe). Images are pooled to at most
     `pooled` features, of tokens the class token is read, or their mean. Under sim, rows interact.
     """
 
