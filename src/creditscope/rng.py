@@ -8,10 +8,13 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
+Words = TypeVar("Words", Tensor, np.ndarray)
 STEP, PLACE, INDEX = 0x9E3779B9, 0x85EBCA6B, -0x61C8864680B583EB
 
 
@@ -45,7 +48,7 @@ def mix32(x: Tensor) -> Tensor:
     return x ^ ((x >> 16) & 0xFFFF)
 
 
-def mix64(x: Tensor) -> Tensor:
+def mix64(x: Words) -> Words:
     """The same for 64 bits (splitmix64's constants)."""
     x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
     x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
@@ -64,3 +67,27 @@ def hashed_gaussians(salt: Tensor, shape: Sequence[int], dtype: torch.dtype) -> 
     radius, turn = ((half.to(dtype) + 0.5) * 2.0**-32 for half in ((words >> 32) & 0xFFFFFFFF, words & 0xFFFFFFFF))
     radius, angle = (-2 * radius.log()).sqrt(), 2 * math.pi * turn
     return torch.cat([radius * angle.cos(), radius * angle.sin()])[:count].view(tuple(shape))
+
+
+def gaussians_of_many(
+    counters: Sequence[Tensor], places: Sequence[int], shape: Sequence[int], dtype: torch.dtype
+) -> list[Tensor]:
+    """The same for several keys and steps, each (2,), and places.
+
+    On a CPU, outside of any map, by NumPy and in one go: a quarter of torch's time, other in the last bits.
+    """
+    if counters[0].device.type != "cpu" or torch._C._are_functorch_transforms_active():
+        pairs = zip(counters, places, strict=True)
+        return [hashed_gaussians(salt_of(c[0], c[1], place), shape, dtype) for c, place in pairs]
+    count, own = math.prod(shape), np.stack([c.numpy() for c in counters])
+    salts = mix64(own[:, :1] + own[:, 1:] * STEP + np.array(places)[:, None] * PLACE)
+    words = mix64(salts + np.arange((count + 1) // 2) * INDEX).view(np.uint32)  # halves, of which the lower comes first
+    numbers = np.empty((2, *words[:, ::2].shape), torch.zeros((), dtype=dtype).numpy().dtype)
+    numbers[0], numbers[1] = words[:, 1::2], words[:, ::2]
+    numbers += 0.5
+    numbers *= 2.0**-32
+    radius, angle = numbers
+    np.sqrt(np.multiply(np.log(radius, out=radius), -2, out=radius), out=radius)
+    angle *= 2 * math.pi
+    found = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], -1)[:, :count]
+    return list(torch.from_numpy(found).reshape(len(own), *shape))

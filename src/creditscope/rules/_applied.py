@@ -10,6 +10,7 @@ the credit above, it leaves as it is.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, get_args
 
 import torch
@@ -20,10 +21,11 @@ from creditscope.anatomy import Anatomy
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.losses import RowErrors, losses_per_row
 from creditscope.record.spec import CreditNorm
-from creditscope.rules._layers import layers_with_feedback, learn_memories, transport_of, weight_names
+from creditscope.rules._layers import WithFeedback, layers_with_feedback, learn_memories, transport_of, weight_names
 from creditscope.rules._pass import Forward as Again
-from creditscope.rules._pass import advanced
+from creditscope.rules._pass import advanced, detached_tensors
 from creditscope.rules._rule import Credit, CreditContext, Feedback, TapRule, WeightRule
+from creditscope.rules._tree import leaves_of, same_shape
 from creditscope.stack import Net, PerSeed, StackedNet, as_arguments, call_net, pattern_of, with_first
 from creditscope.taps import Forward, cut_forward, watch_forward
 
@@ -103,7 +105,7 @@ class AppliedRule:
         if not self.rule.follows:
             return found
         buffers = dict(self.net.named_buffers())
-        for name, weight in weight_names(self.net).items():
+        for name, weight in self._weight_names.items():
             found.setdefault(weight, []).append(buffers[f"{name}.feedback"])
         return found
 
@@ -156,21 +158,21 @@ class AppliedRule:
     def learn(self, forward: Forward, errors: RowErrors, top: Tensor | None) -> None:
         """Move the feedback, in place, if the rule learns it; the net and its buffers stay as they are."""
         if self.rule.learns_feedback:
-            for own, new in zip(tree_flatten(self.feedback)[0], self.learned(forward, errors, top), strict=True):
-                own.copy_(new)
+            torch._foreach_copy_(leaves_of(self.feedback), self.learned(forward, errors, top))
 
     @torch.no_grad()
     def learned(self, forward: Forward, errors: RowErrors, top: Tensor | None) -> list[Tensor]:
         """What the feedback would become."""
 
         def learn(context: CreditContext) -> list[Tensor]:
-            learned, shape = tree_flatten(self.rule.learn_feedback(context))
-            if shape != (own := tree_flatten(self.feedback)[1]):
+            learned = self.rule.learn_feedback(context)
+            if not same_shape(learned, self.feedback):
+                own, got = (tree_flatten(tree)[1] for tree in (self.feedback, learned))
                 raise CreditscopeError(
                     f"Expected learn_feedback of rule {self.rule.name!r} to return what draw_feedback does, {own}, "
-                    f"but got {shape}."
+                    f"but got {got}."
                 )
-            return learned
+            return leaves_of(learned)
 
         return self._each_seed(learn, forward, errors, top, "none")
 
@@ -230,13 +232,14 @@ class AppliedRule:
                     class_token=self.anatomy.class_token,
                     net_mixes_rows=self.anatomy.rows_interact,
                     normalise=lambda a: normalise_credit(a, chain),
-                    forward=Again(net, taps, inputs, tensors),
+                    forward=Again(net, taps, inputs, tensors, bare=forward.bare),
                     loss=lambda output: losses_per_row(output, target, errors.loss_function, errors.mask),
                 )
             )
 
-        named = {name: t.detach() for name, t in (*self.net.named_parameters(), *self.net.named_buffers())}
-        named |= {name: t.detach() for name, t in (forward.tensors or {}).items()}
+        named = None  # the net as it is
+        if isinstance(self.net, StackedNet) or forward.tensors:
+            named = detached_tensors(self.net) | {name: t.detach() for name, t in (forward.tensors or {}).items()}
         states, feedback = [h.detach() for h in forward.states], self.feedback if feedback is None else feedback
         top = top if self.rule.needs_top_gradient else None
         seen = (errors.error, errors.output, errors.target, states, feedback, top, named)
@@ -298,9 +301,8 @@ class AppliedRule:
     def _by_backward(self, inputs: Any, errors_of: Callable[[Tensor], RowErrors]) -> RowErrors:
         """One backward pass, after the memories of the layers have learned."""
         if self.rule.learns_feedback:
-            buffers = dict(self.net.named_buffers())
-            for name, new in self.next_memories().items():
-                buffers[name].copy_(new)
+            new, own = self.next_memories(), self._tensors_of_layers()
+            torch._foreach_copy_([own[name] for name in new], list(new.values()))
         if self.penalty:
             forward = watch_forward(self.net, self.anatomy.taps, inputs)
             errors = errors_of(forward.output)
@@ -310,25 +312,43 @@ class AppliedRule:
             output = call_net(self.net, inputs)
             errors = errors_of(output)
             output.backward(errors.gradient)
-        parameters = dict(self.net.named_parameters())
-        for name, memories in self.followers().items():
-            for memory in memories:
-                memory.grad = parameters[name].grad
+        if follow := self.followers():
+            parameters = dict(self.net.named_parameters())
+            for name, memories in follow.items():
+                for memory in memories:
+                    memory.grad = parameters[name].grad
         return errors
 
     @torch.no_grad()
     def next_memories(self, steps: int = 0, tensors: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Feedback and counters of all layers after the next step, or that of so many steps later, by buffer name."""
         rule: WeightRule = self.rule
-        named = {**dict(self.net.named_parameters()), **dict(self.net.named_buffers()), **(tensors or {})}
+        named = self._tensors_of_layers() | dict(tensors or {})
         own = {
             name: tuple(named[one].detach() for one in (weight, f"{name}.feedback", f"{name}.counter"))
-            for name, weight in weight_names(self.net).items()
+            for name, weight in self._weight_names.items()
         }
         if steps:
             own = {name: (w, m, advanced(counter, steps)) for name, (w, m, counter) in own.items()}
-        layers = layers_with_feedback(self.net)
-        return self._each(lambda _, own: learn_memories(rule, layers, own), None, own)
+        return self._each(lambda _, own: learn_memories(rule, self._layers, own), None, own)
+
+    @cached_property
+    def _layers(self) -> dict[str, WithFeedback]:
+        return layers_with_feedback(self.net)
+
+    @cached_property
+    def _weight_names(self) -> dict[str, str]:
+        return weight_names(self.net)
+
+    def _tensors_of_layers(self) -> dict[str, Tensor]:
+        """Weights, feedback and counters of layers that have some, by name; a net is not searched for them again."""
+        if isinstance(self.net, StackedNet):
+            return {**dict(self.net.named_parameters()), **dict(self.net.named_buffers())}
+        found: dict[str, Tensor] = {}
+        for name, layer in self._layers.items():
+            found[self._weight_names[name]] = layer.weight
+            found |= {f"{name}.feedback": layer.feedback, f"{name}.counter": layer.counter}
+        return found
 
     def _measure_backward(
         self, forward: Forward, errors: RowErrors, exact: Sequence[Tensor], parameters: Mapping[str, Tensor]

@@ -15,7 +15,8 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from creditscope.anatomy import Anatomy
 from creditscope.errors import CreditscopeError
-from creditscope.rules._pass import advanced, draw_counter, gaussian_probe
+from creditscope.rng import gaussians_of_many
+from creditscope.rules._pass import advanced, draw_counter
 from creditscope.rules._rule import Layer, WeightRule
 from creditscope.stack import Net, StackedNet, pattern_of
 from creditscope.stacked_functions import OneForAll, linear_backward, stacked_linear
@@ -342,12 +343,18 @@ def learn_memories(
     rule: WeightRule, layers: dict[str, WithFeedback], tensors: dict[str, tuple[Tensor, Tensor, Tensor]]
 ) -> dict[str, Tensor]:
     """The memory of every layer after one more step, by name, from its weight, memory and counter."""
-    found = {}
+    found, drawn = {}, dict[tuple, dict[str, Tensor]]()
     for name, (weight, memory, counter) in tensors.items():
         out_first = layers[name].out_first
 
-        def noise(shape: tuple[int, ...], place: int = 0, counter: Tensor = counter, like: Tensor = memory) -> Tensor:
-            return gaussian_probe(counter, shape, like.dtype, place)
+        def noise(shape: tuple[int, ...], place: int = 0, name: str = name, like: Tensor = memory) -> Tensor:
+            """Layers alike ask for the same, and are given it in one go, which costs less."""
+            asked = (like.shape, like.dtype, shape, place)
+            if name not in drawn.setdefault(asked, {}):
+                alike = {n: counter for n, (_, other, counter) in tensors.items() if other.shape == like.shape}
+                numbers = gaussians_of_many(list(alike.values()), [place] * len(alike), shape, like.dtype)
+                drawn[asked] = dict(zip(alike, numbers, strict=True))
+            return drawn[asked].pop(name)
 
         found[f"{name}.feedback"] = out_first(rule.learn(out_first(weight), out_first(memory), noise))
         found[f"{name}.counter"] = advanced(counter)

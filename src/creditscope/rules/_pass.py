@@ -6,16 +6,17 @@ seeds. Loops over passes have a fixed length, and nothing asks the device for a 
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import jvp
+from torch.func import grad, jvp, vjp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from creditscope.rng import hashed_gaussians, salt_of
-from creditscope.stack import call_module
+from creditscope.rng import gaussians_of_many, hashed_gaussians, salt_of
+from creditscope.rules._tree import arranged, leaves_of
+from creditscope.stack import Net, as_arguments, call_module
 from creditscope.taps import split_state
 
 AtTaps = Sequence[Tensor | None]
@@ -33,15 +34,30 @@ class Forward:
     """`forward(inputs=None, at=None, shift=None)`: a pass of one net at the weights of one moment.
 
     `inputs` are others than the step's own; tap l hands on `at[l]` instead of h_l, plus `shift[l]` (None: nothing is
-    replaced, nothing is added).
+    replaced, nothing is added). `tensors` replace the net's own by name, all of them. With `bare`, every tap's module
+    gives its state and nothing else, so that those whose states are replaced, and not asked for, need not be run.
     """
 
-    def __init__(self, net: nn.Module, taps: Sequence[str], inputs: Any, tensors: Mapping[str, Tensor]):
-        self.net, self.taps, self.inputs, self.tensors = net, taps, inputs, dict(tensors)
+    def __init__(
+        self,
+        net: nn.Module,
+        taps: Sequence[str],
+        inputs: Any,
+        tensors: Mapping[str, Tensor] | None = None,
+        *,
+        bare: bool = False,
+    ):
+        self.net, self.inputs, self.tensors, self.bare = net, inputs, tensors, bare
+        self.modules = [net.get_submodule(tap) for tap in taps]
 
     def __call__(self, inputs: Any = None, *, at: AtTaps | None = None, shift: AtTaps | None = None) -> Pass:
-        none = [None] * len(self.taps)
+        return self._pass(self.inputs if inputs is None else inputs, at, shift)
+
+    def _pass(self, inputs: Any, at: AtTaps | None, shift: AtTaps | None = None, skipped: int = 0) -> Pass:
+        """A pass in which the modules of the first so many taps are not run, if they are bare."""
+        none = [None] * len(self.modules)
         states: list[Tensor] = []
+        undo: list[Callable[[], None]] = []
 
         def hand_on(output: Any, instead: Tensor | None, added: Tensor | None) -> Any:
             h, put_in_place = split_state(output)
@@ -49,16 +65,37 @@ class Forward:
             h = h if instead is None else instead
             return put_in_place(h if added is None else h + added)
 
-        with ExitStack() as hooks, plain_attention():
-            for tap, instead, added in zip(self.taps, at or none, shift or none, strict=True):
+        try:
+            for i, (module, instead, added) in enumerate(zip(self.modules, at or none, shift or none, strict=True)):
+                if i < skipped and self.bare:
+                    undo.append(_give(module, instead))
                 hook: Callable = lambda _, __, o, instead=instead, added=added: hand_on(o, instead, added)  # noqa: E731
-                hooks.callback(self.net.get_submodule(tap).register_forward_hook(hook).remove)
-            return Pass(states, call_module(self.net, self.inputs if inputs is None else inputs, self.tensors))
+                undo.append(module.register_forward_hook(hook).remove)
+            with plain_attention():
+                return Pass(states, self._run(inputs, [*(at or ()), *(shift or ())]))
+        finally:
+            for restore in undo:
+                restore()
+
+    def _run(self, inputs: Any, others: AtTaps) -> Any:
+        """Within `torch.func`, or at other tensors than the net's own, a functional call; else the net as it is.
+
+        That costs less. Its parameters ask for gradients, so a graph is kept only where something given does.
+        """
+        if self.tensors is None and not transforms_active():
+            given = [t for t in (*as_arguments(inputs), *others) if isinstance(t, Tensor)]
+            with torch.set_grad_enabled(torch.is_grad_enabled() and any(t.requires_grad for t in given)):
+                return call_module(self.net, inputs)
+        return call_module(self.net, inputs, detached_tensors(self.net) if self.tensors is None else self.tensors)
 
     def stages(self, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """F_1(s_0), …, F_L(s_{L−1}), head(s_L): every stage but the stem, of its own state alone, in one pass."""
-        found = self(at=states)
+        found = self._pass(self.inputs, states, skipped=1)
         return (*found.states[1:], found.output)
+
+    def head(self, states: Sequence[Tensor]) -> Tensor:
+        """The output at these states; what is below the last tap is not computed, if that can be."""
+        return self._pass(self.inputs, states, skipped=len(states)).output
 
     def push(self, tangents: Sequence[Tensor]) -> Tensor:
         """Derivatives of the output along each tangent alone, by forward mode, in one pass through the net.
@@ -68,7 +105,7 @@ class Forward:
         copy, because the last bits of sums and products would depend on how many seeds lie between its rows.
         """
         probes = tangents[0].shape[0]
-        at = tangents[0].new_zeros(len(self.taps), probes)
+        at = tangents[0].new_zeros(len(self.modules), probes)
         directions = torch.eye(at.numel(), dtype=at.dtype, device=at.device).view(-1, *at.shape)
 
         def output(amounts: Tensor) -> Tensor:
@@ -77,6 +114,54 @@ class Forward:
         with forward_mode():
             pushed = torch.vmap(lambda direction: jvp(output, (at,), (direction,))[1])(directions)
         return pushed.unflatten(0, tuple(at.shape)).clone(memory_format=torch.contiguous_format)
+
+
+def _give(module: nn.Module, state: Tensor | None) -> Callable[[], None]:
+    """Let a module give this state, whatever it is called with; the function that undoes it."""
+    own = vars(module).get("forward")
+    module.forward = lambda *_, **__: state
+
+    def undo() -> None:
+        del module.forward
+        if own is not None:
+            module.forward = own
+
+    return undo
+
+
+def transforms_active() -> bool:
+    """Whether this is called within `torch.func` or a map, over seeds say."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def detached_tensors(net: Net) -> dict[str, Tensor]:
+    """Parameters and buffers of a net, or of all seeds of a stack, by name."""
+    return {name: t.detach() for name, t in (*net.named_parameters(), *net.named_buffers())}
+
+
+def gradient(function: Callable[[Any], Tensor], at: Any, *, again: bool = False) -> Any:
+    """The gradient of a scalar function at a tree of tensors; `again`: to be differentiated in its turn.
+
+    It is `torch.func.grad`'s; one seed alone has it by a plain backward, which costs less.
+    """
+    if transforms_active():
+        return grad(function)(at)
+    with torch.enable_grad():
+        leaves = [t.detach().requires_grad_() for t in leaves_of(at)]
+        value = function(arranged(iter(leaves), at))
+        if not value.requires_grad:  # it depends on none of them
+            return arranged(map(torch.zeros_like, leaves), at)
+        found = torch.autograd.grad(value, leaves, create_graph=again, materialize_grads=True)
+    return arranged(iter(found), at)
+
+
+def pull_back(function: Callable[..., Sequence[Tensor]], at: Sequence[Tensor], told: Sequence[Tensor]) -> list[Tensor]:
+    """Jᵀ a at every tensor of `at`, with one a for each tensor that the function gives; as `gradient` is made."""
+    if transforms_active():
+        return list(vjp(function, *at)[1](tuple(told)))
+    with torch.enable_grad():
+        leaves = [t.detach().requires_grad_() for t in at]
+        return list(torch.autograd.grad(function(*leaves), leaves, told, materialize_grads=True))
 
 
 def plain_attention():
@@ -102,9 +187,21 @@ def draw_counter(generator: torch.Generator) -> Tensor:
 
 def advanced(counter: Tensor, steps: int = 1) -> Tensor:
     """The counter of the next step, or of so many steps later."""
-    return counter + steps * torch.arange(2, device=counter.device)
+    one = torch.arange(2, device=counter.device)
+    return counter + (one if steps == 1 else steps * one)
 
 
 def gaussian_probe(counter: Tensor, shape: Sequence[int], dtype: torch.dtype, place: int = 0) -> Tensor:
     """A Gaussian tensor of one step; `place` tells apart those of the same step."""
     return hashed_gaussians(salt_of(counter[0], counter[1], place), shape, dtype)
+
+
+def gaussian_probes(counter: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Gaussian tensors of one step, of the shapes of these, with their places for places; those alike in one go."""
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for place, h in enumerate(like):
+        alike.setdefault(tuple(h.shape), []).append(place)
+    found: dict[int, Tensor] = {}
+    for shape, places in alike.items():
+        found |= zip(places, gaussians_of_many([counter] * len(places), places, shape, like[0].dtype), strict=True)
+    return [found[place] for place in range(len(like))]

@@ -8,7 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import tree_map
+
+from creditscope.rules._pass import transforms_active
+from creditscope.rules._tree import arranged, leaves_of
 
 
 def draw_mlp(sizes: Sequence[int], generator: torch.Generator, *, last: float = 1.0) -> list[Tensor]:
@@ -38,13 +41,34 @@ def adam(
 ) -> tuple[Any, dict[str, Any]]:
     """One step of Adam (β .9, .999, ε 1e-8; decoupled decay): the new weights and moments; nothing is written."""
     steps = moments["steps"] + 1
-    first = tree_map(lambda m, g: 0.9 * m + 0.1 * g, moments["first"], gradients)
-    second = tree_map(lambda v, g: 0.999 * v + 0.001 * g * g, moments["second"], gradients)
-    (ws, shape), ms, vs = tree_flatten(weights), tree_flatten(first)[0], tree_flatten(second)[0]
     count = steps.double()  # in float32 the first moves would be off by 7e-6
-    long, longer = 1 - 0.9**count, 1 - 0.999**count
-    moved = [
-        w * (1 - rate * decay) - (rate * (m / long.to(m)) / ((v / longer.to(v)).sqrt() + 1e-8))
-        for w, m, v in zip(ws, ms, vs, strict=True)
-    ]
-    return tree_unflatten(moved, shape), {"first": first, "second": second, "steps": steps}
+    ws, gs, ms, vs = map(leaves_of, (weights, gradients, moments["first"], moments["second"]))
+    size, longer = ((factor / (1 - beta**count)).to(ws[0]) for factor, beta in ((rate, 0.9), (1.0, 0.999)))
+    step = _adam_of_all if not transforms_active() else _adam_of_each
+    moved, ms, vs = step(ws, gs, ms, vs, size, longer.sqrt(), 1 - rate * decay)
+    moved, first, second = (arranged(iter(found), weights) for found in (moved, ms, vs))
+    return moved, {"first": first, "second": second, "steps": steps}
+
+
+Lists = tuple[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]]
+
+
+def _adam_of_each(ws: Any, gs: Any, ms: Any, vs: Any, size: Tensor, longer: Tensor, kept: float) -> Lists:
+    """m ← m + .1(g − m), v ← .999 v + .001 g², w ← kept·w − size·m/(longer·√v + ε)."""
+    ms = [m.lerp(g, 0.1) for m, g in zip(ms, gs, strict=True)]
+    vs = [torch.addcmul(0.999 * v, g, g, value=0.001) for v, g in zip(vs, gs, strict=True)]
+    moves = [m / (v.sqrt() * longer + 1e-8) * size for m, v in zip(ms, vs, strict=True)]
+    return [(w if kept == 1 else kept * w) - move for w, move in zip(ws, moves, strict=True)], ms, vs
+
+
+def _adam_of_all(ws: Any, gs: Any, ms: Any, vs: Any, size: Tensor, longer: Tensor, kept: float) -> Lists:
+    """The same, each operation called once for all tensors, which maps over seeds do not know."""
+    ms = torch._foreach_lerp(ms, gs, 0.1)
+    vs = torch._foreach_mul(vs, 0.999)
+    torch._foreach_addcmul_(vs, gs, gs, value=0.001)
+    sizes = torch._foreach_sqrt(vs)
+    torch._foreach_mul_(sizes, longer)
+    torch._foreach_add_(sizes, 1e-8)
+    moves = torch._foreach_div(ms, sizes)
+    torch._foreach_mul_(moves, size)
+    return torch._foreach_sub(ws if kept == 1 else torch._foreach_mul(ws, kept), moves), ms, vs

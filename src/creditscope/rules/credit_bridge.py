@@ -6,11 +6,11 @@ not know how long training is.
 
 import torch
 from torch import Tensor
-from torch.func import grad
 from torch.utils._pytree import tree_map
 
 from creditscope.errors import CreditscopeError
 from creditscope.rules import CreditContext, TapRule, TapShapes, register_rule
+from creditscope.rules._pass import gradient
 from creditscope.rules._small_nets import adam, draw_mlp, draw_moments, mlp
 from creditscope.rules.state_bridge import one_size, placed
 
@@ -53,20 +53,22 @@ class CreditBridge(TapRule):
         above = [value(ctx.feedback["mean"], ctx, i, h) for i, h in enumerate(ctx.states)][1:]
 
         def loss(net: list[Tensor]) -> Tensor:
-            slope = grad(lambda h: value(net, ctx, last, h).sum())(ctx.states[-1])
+            slope = gradient(lambda h: value(net, ctx, last, h).sum(), ctx.states[-1], again=True)
             ends = (slope - g).square().sum() / g.square().sum().clamp(min=1e-30)
             along = [value(net, ctx, i, h) - up for i, (h, up) in enumerate(zip(ctx.states, above, strict=False))]
             return ends + self.consistency * torch.stack(along).square().mean()
 
-        net, moments = adam(ctx.feedback["V"], grad(loss)(ctx.feedback["V"]), ctx.feedback["moments"], self.rate)
+        net, moments = adam(ctx.feedback["V"], gradient(loss, ctx.feedback["V"]), ctx.feedback["moments"], self.rate)
         mean = tree_map(lambda m, w: (1 - self.mean_rate) * m + self.mean_rate * w, ctx.feedback["mean"], net)
         return {"V": net, "mean": mean, "moments": moments}
 
     def credit(self, ctx: CreditContext) -> list[Tensor]:
         assert ctx.top_gradient is not None
-        below = enumerate(ctx.states[:-1])
-        found = [grad(lambda h, i=i: value(ctx.feedback["V"], ctx, i, h).sum())(h) for i, h in below]
-        return [*found, ctx.top_gradient]
+
+        def values(below: list[Tensor]) -> Tensor:
+            return torch.stack([value(ctx.feedback["V"], ctx, i, h) for i, h in enumerate(below)]).sum()
+
+        return [*gradient(values, list(ctx.states[:-1])), ctx.top_gradient]
 
 
 def value(net: list[Tensor], ctx: CreditContext, tap: int, h: Tensor) -> Tensor:

@@ -6,10 +6,10 @@ synthetic gradients and decoupled neural interfaces" (ICML 2017).
 
 import torch
 from torch import Tensor
-from torch.func import grad, vjp
 
 from creditscope.errors import CreditscopeError
 from creditscope.rules import CreditContext, TapRule, TapShapes, register_rule
+from creditscope.rules._pass import gradient, pull_back
 from creditscope.rules._small_nets import adam, draw_mlp, draw_moments, mlp
 from creditscope.rules._spread import feature_size, features_back, features_last, one_hot
 
@@ -46,16 +46,15 @@ class DNI(TapRule):
 
     def learn_feedback(self, ctx: CreditContext) -> dict:
         told = self.credit(ctx)
-        outputs, pull, *_ = vjp(lambda *s: ctx.forward.stages(s), *ctx.states)
-        wanted = pull((*told[1:], torch.zeros_like(outputs[-1])))[:-1]
+        wanted = pull_back(lambda *below: ctx.forward.stages([*below, ctx.states[-1]])[:-1], ctx.states[:-1], told[1:])
         seen = self._seen(ctx)
 
         def loss(nets: list) -> Tensor:
             trios = zip(nets, seen, wanted, strict=True)
-            off = ((mlp(M, x) - features_last(w)).square().sum() / len(x) for M, x, w in trios)
-            return sum(off, ctx.error.new_zeros(()))
+            off = [(mlp(M, x) - features_last(w)).square().sum() for M, x, w in trios]
+            return torch.stack(off).sum() / len(ctx.error)
 
-        nets, moments = adam(ctx.feedback["M"], grad(loss)(ctx.feedback["M"]), ctx.feedback["moments"], self.rate)
+        nets, moments = adam(ctx.feedback["M"], gradient(loss, ctx.feedback["M"]), ctx.feedback["moments"], self.rate)
         return {"M": nets, "moments": moments}
 
     def credit(self, ctx: CreditContext) -> list[Tensor]:

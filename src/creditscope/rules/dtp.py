@@ -8,11 +8,10 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
-from torch.func import grad
 
 from creditscope.errors import CreditscopeError
 from creditscope.rules import CreditContext, TapRule, TapShapes, register_rule
-from creditscope.rules._pass import advanced, draw_counter, gaussian_probe
+from creditscope.rules._pass import advanced, draw_counter, gaussian_probes, gradient
 from creditscope.rules._small_nets import adam, draw_mlp, draw_moments, mlp
 from creditscope.rules._spread import chained_features, features_back, features_last
 
@@ -50,17 +49,16 @@ class DTP(TapRule):
         return {"G": nets, "moments": draw_moments(nets), "counter": draw_counter(generator)}
 
     def learn_feedback(self, ctx: CreditContext) -> dict:
-        counter, moved = ctx.feedback["counter"], []
-        for place, h in enumerate(ctx.states):
-            size = self.noise * h.square().mean().sqrt()
-            moved.append(h + size * gaussian_probe(counter, h.shape, h.dtype, place))
-        above = ctx.forward.stages(moved)[:-1]
+        counter, below = ctx.feedback["counter"], ctx.states[:-1]
+        sizes = [self.noise * h.square().mean().sqrt() for h in below]
+        moved = [h + s * xi for h, s, xi in zip(below, sizes, gaussian_probes(counter, below), strict=True)]
+        above = ctx.forward.stages([*moved, ctx.states[-1]])[:-1]
 
         def loss(nets: list) -> Tensor:
-            trios = zip(nets, moved, above, strict=False)
-            return sum(((self.inverse(G, y) - h).square().sum() / len(h) for G, h, y in trios), ctx.error.new_zeros(()))
+            trios = zip(nets, moved, above, strict=True)
+            return torch.stack([(self.inverse(G, y) - h).square().sum() for G, h, y in trios]).sum() / len(ctx.error)
 
-        nets, moments = adam(ctx.feedback["G"], grad(loss)(ctx.feedback["G"]), ctx.feedback["moments"], self.rate)
+        nets, moments = adam(ctx.feedback["G"], gradient(loss, ctx.feedback["G"]), ctx.feedback["moments"], self.rate)
         return {"G": nets, "moments": moments, "counter": advanced(counter)}
 
     def credit(self, ctx: CreditContext) -> list[Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from creditscope.errors import CreditscopeError
 from creditscope.rules import CreditContext, TapRule, TapShapes, register_rule
-from creditscope.rules._pass import advanced, draw_counter, gaussian_probe
+from creditscope.rules._pass import advanced, draw_counter, gaussian_probes
 from creditscope.rules._spread import feature_count, spread_over_tokens
 
 
@@ -41,7 +41,7 @@ class FDFA(TapRule):
 
     def learn_feedback(self, ctx: CreditContext) -> list[Tensor]:
         *feedback, counter = ctx.feedback
-        probes = [gaussian_probe(counter, h.shape, h.dtype, place) for place, h in enumerate(ctx.states)]
+        probes = gaussian_probes(counter, ctx.states)
         pushed = ctx.push_forward([p.unsqueeze(0) for p in probes]).squeeze(1)
         learned = []
         for B, p, Jp in zip(feedback, probes, pushed, strict=True):

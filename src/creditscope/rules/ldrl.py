@@ -10,12 +10,11 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
-from torch.func import grad, jvp
-from torch.utils._pytree import tree_map
+from torch.func import jvp
 
 from creditscope.errors import CreditscopeError, one_of
 from creditscope.rules import CreditContext, TapRule, TapShapes, register_rule
-from creditscope.rules._pass import advanced, draw_counter, forward_mode, gaussian_probe
+from creditscope.rules._pass import advanced, draw_counter, forward_mode, gaussian_probes, gradient
 from creditscope.rules._small_nets import adam, draw_mlp, draw_moments, mlp
 from creditscope.rules._spread import chained_features, features_back, features_last, send_back
 
@@ -56,11 +55,11 @@ class LDRL(TapRule):
 
     def learn_feedback(self, ctx: CreditContext) -> dict:
         counter = ctx.feedback["counter"]
-        noise = [gaussian_probe(counter, h.shape, h.dtype, place) for place, h in enumerate(ctx.states)]
-        pushed = push_stages(ctx, noise)[:-1]
+        noise = gaussian_probes(counter, ctx.states if self.feedback == "learned" else ctx.states[:-1])
+        pushed = push_stages(ctx, noise[: len(ctx.states) - 1])
         following = {"counter": advanced(counter)}
         if self.feedback == "linear":
-            pairs = [(rows_of(xi), rows_of(u)) for xi, u in zip(noise[:-1], pushed, strict=True)]
+            pairs = [(rows_of(xi), rows_of(u)) for xi, u in zip(noise, pushed, strict=True)]
             seen = [xi.T @ u / len(xi) for xi, u in pairs]
             rate = self.mean_rate
             return {"B": [(1 - rate) * B + rate * s for B, s in zip(ctx.feedback["B"], seen, strict=True)], **following}
@@ -74,7 +73,7 @@ class LDRL(TapRule):
             return total
 
         with forward_mode():
-            slopes = grad(loss)(ctx.feedback["G"])
+            slopes = gradient(loss, ctx.feedback["G"])
         nets, moments = adam(ctx.feedback["G"], slopes, ctx.feedback["moments"], self.rate)
         return {"G": nets, "moments": moments, **following}
 
@@ -100,12 +99,11 @@ class LDRL(TapRule):
 
 
 def push_stages(ctx: CreditContext, tangents: list[Tensor]) -> tuple[Tensor, ...]:
-    """J_{l+1} ξ_l of every stage above a tap, and of the head, in one forward-mode pass."""
-    states = [h.detach() for h in ctx.states]
+    """J_{l+1} ξ_l of every stage between two taps, in one forward-mode pass."""
+    *below, last = ctx.states
     with forward_mode():
-        return tree_map(
-            torch.Tensor.contiguous, jvp(lambda *s: ctx.forward.stages(s), tuple(states), tuple(tangents))[1]
-        )
+        found = jvp(lambda *s: ctx.forward.stages([*s, last])[:-1], tuple(below), tuple(tangents))[1]
+    return tuple(u.contiguous() for u in found)
 
 
 def rows_of(x: Tensor) -> Tensor:

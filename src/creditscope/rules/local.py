@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.func import grad
 from torch.nn import functional
 
 from creditscope.errors import CreditscopeError, one_of
 from creditscope.rules import CreditContext, TapRule, TapShapes, register_rule
+from creditscope.rules._pass import gradient
 from creditscope.rules._small_nets import adam, draw_moments
 from creditscope.rules._spread import one_hot, row_features
 
@@ -59,25 +59,25 @@ class Local(TapRule):
 
     def learn_feedback(self, ctx: CreditContext) -> dict:
         heads, moments = ctx.feedback["heads"], ctx.feedback["moments"]
-        slopes = grad(lambda heads: self._losses(ctx, ctx.states, heads) / rows_of(ctx))(heads)
+        slopes = gradient(lambda heads: self._losses(ctx, ctx.states, heads) / rows_of(ctx), heads)
         heads, moments = adam(heads, slopes, moments, self.rate)
         return {"heads": heads, "moments": moments}
 
     def credit(self, ctx: CreditContext) -> list[Tensor]:
-        return grad(lambda states: self._losses(ctx, states, ctx.feedback["heads"]))(list(ctx.states))
+        return gradient(lambda states: self._losses(ctx, states, ctx.feedback["heads"]), list(ctx.states))
 
     def _losses(self, ctx: CreditContext, states: Sequence[Tensor], heads: dict[str, list[Tensor]]) -> Tensor:
         """The local losses of all taps, summed over rows; nothing ties one tap to another."""
-        total = ctx.error.new_zeros(())
+        losses, rows = [], rows_of(ctx)
         for i, h in enumerate(states):
             x = self._read(h, ctx)
             if self.weight < 1:
-                logits = functional.linear(x, heads["A"][i], heads["b"][i])
-                total = total + (1 - self.weight) * ctx.loss(logits).sum()
+                pred = ctx.loss(functional.linear(x, heads["A"][i], heads["b"][i])).sum()
+                losses.append(pred if self.weight == 0 else (1 - self.weight) * pred)
             if self.weight > 0:
                 off = similarities(x @ heads["C"][i].T, ctx.mask) - similarities(one_hot(ctx), ctx.mask)
-                total = total + self.weight * off.square().sum() / rows_of(ctx)
-        return total
+                losses.append(self.weight * off.square().sum() / rows)
+        return torch.stack(losses).sum()
 
     def _read(self, h: Tensor, ctx: CreditContext) -> Tensor:
         side = self._side(tuple(h.shape[1:]))

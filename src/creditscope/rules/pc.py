@@ -6,10 +6,10 @@ predictive coding networks" (ICML 2026), whose published settings are steps=5, r
 """
 
 from torch import Tensor, zeros_like
-from torch.func import grad
 
 from creditscope.errors import CreditscopeError, one_of
 from creditscope.rules import Credit, CreditContext, TapRule, register_rule
+from creditscope.rules._pass import gradient
 
 
 def settle(ctx: CreditContext, beta: float, steps: int, rate: float) -> list[Tensor]:
@@ -20,7 +20,7 @@ def settle(ctx: CreditContext, beta: float, steps: int, rate: float) -> list[Ten
 
     errors = [zeros_like(h) for h in ctx.states]
     for _ in range(steps):
-        errors = [e - rate * (e + g) for e, g in zip(errors, grad(nudge)(errors), strict=True)]
+        errors = [e - rate * (e + g) for e, g in zip(errors, gradient(nudge, errors), strict=True)]
     return errors
 
 

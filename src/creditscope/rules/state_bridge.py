@@ -5,10 +5,10 @@ As in the published audit of credit assignment, whose settings for images are no
 
 import torch
 from torch import Tensor
-from torch.func import grad
 
 from creditscope.errors import CreditscopeError
 from creditscope.rules import CreditContext, TapRule, TapShapes, register_rule
+from creditscope.rules._pass import gradient
 from creditscope.rules._small_nets import adam, draw_mlp, draw_moments, mlp
 from creditscope.rules._spread import chained_features, features_back, features_last
 from creditscope.rules.dni import beside
@@ -51,17 +51,20 @@ class StateBridge(TapRule):
             off = [(bridged(net, ctx, i, h) - goal).square().sum() for i, h in enumerate(ctx.states[:-1])]
             return torch.stack(off).mean() / goal.square().sum().clamp(min=1e-12)
 
-        net, moments = adam(ctx.feedback["G"], grad(loss)(ctx.feedback["G"]), ctx.feedback["moments"], self.rate)
+        net, moments = adam(ctx.feedback["G"], gradient(loss, ctx.feedback["G"]), ctx.feedback["moments"], self.rate)
         return {"G": net, "moments": moments}
 
     def credit(self, ctx: CreditContext) -> list[Tensor]:
         assert ctx.top_gradient is not None
-        none = [None] * (len(ctx.states) - 1)
 
-        def loss(i: int, h: Tensor) -> Tensor:
-            return ctx.loss(ctx.forward(at=[*none, bridged(ctx.feedback["G"], ctx, i, h)]).output).sum()
+        def losses(last: Tensor) -> Tensor:
+            return ctx.loss(ctx.forward.head([*ctx.states[:-1], last]))
 
-        return [*(grad(lambda h, i=i: loss(i, h))(h) for i, h in enumerate(ctx.states[:-1])), ctx.top_gradient]
+        def loss(below: list[Tensor]) -> Tensor:
+            last = [bridged(ctx.feedback["G"], ctx, i, h) for i, h in enumerate(below)]
+            return torch.vmap(losses)(torch.stack(last)).sum()
+
+        return [*gradient(loss, list(ctx.states[:-1])), ctx.top_gradient]
 
 
 def bridged(net: list[Tensor], ctx: CreditContext, tap: int, h: Tensor) -> Tensor:

@@ -36,14 +36,14 @@ class WM(WeightRule):
 
     def draw_memory(self, layer: Layer, generator: torch.Generator) -> Tensor:
         rows = round((2 - self.rate) / self.rate * self.rows)
-        return mirror(layer.weight.cpu(), torch.randn(rows, layer.weight[0].numel(), generator=generator))
+        weight, noise = layer.weight.cpu(), torch.randn(rows, layer.weight[0].numel(), generator=generator)
+        return mirror(weight, noise, torch.zeros_like(weight), 1.0)
 
     def learn(self, weight: Tensor, memory: Tensor, noise: Callable[..., Tensor]) -> Tensor:
-        seen = mirror(weight, noise((self.rows, weight[0].numel())))
-        return (1 - self.rate) * memory + self.rate * seen
+        return mirror(weight, noise((self.rows, weight[0].numel())), memory, self.rate)
 
 
-def mirror(weight: Tensor, noise: Tensor) -> Tensor:
-    """Mean of (W ξ) ξᵀ over the rows of the noise, of the weight's shape."""
-    noise = noise.to(weight.dtype)
-    return ((noise @ weight.flatten(1).T).T @ noise / len(noise)).view_as(weight)
+def mirror(weight: Tensor, noise: Tensor, memory: Tensor, rate: float) -> Tensor:
+    """(1 − rate) memory + rate · mean of (W ξ) ξᵀ over the rows of the noise, of the weight's shape."""
+    W, B, noise = weight.flatten(1), memory.flatten(1), noise.to(weight.dtype)
+    return torch.addmm(B, (noise @ W.T).T, noise, beta=1 - rate, alpha=rate / len(noise)).view_as(weight)
