@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from creditscope.errors import CreditscopeError
-from creditscope.stack import Net, StackedNet
+from creditscope.stack import Net, StackedNet, transforms_active
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 """A function (output, target) → one loss per row."""
@@ -112,8 +112,8 @@ def losses_per_row(output: Tensor, target: Tensor, loss: RowLoss | None, mask: T
     """The loss of every row as a function of the output, to be differentiated; 0 for rows outside the mask."""
     if mask is not None:  # a row without a label may hold anything
         target = torch.where(mask.view(-1, *[1] * (target.ndim - 1)), target, 0)
-    if loss is None and output.ndim == 2 and not torch._C._are_functorch_transforms_active():
-        losses = functional.nll_loss(output.log_softmax(-1), target, reduction="none")  # the same in one operation less
+    if loss is None and output.ndim == 2 and not transforms_active():
+        losses = _cross_entropy(output, target.long())  # the same at less cost
     elif loss is None:
         losses = -output.log_softmax(-1).gather(-1, target.unsqueeze(-1)).squeeze(-1)
     else:

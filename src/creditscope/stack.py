@@ -126,6 +126,11 @@ class StackedNet:
         self.net.eval()
 
 
+def transforms_active() -> bool:
+    """Whether this is called within `torch.func` or a map, over seeds say."""
+    return torch._C._are_functorch_transforms_active()
+
+
 Net = nn.Module | StackedNet
 
 

@@ -71,7 +71,7 @@ class Forward:
     """Whether a backward crosses taps; only in a watched forward."""
     tensors: dict[str, Tensor] | None = None
     """What replaced the net's own parameters or buffers."""
-    bare: bool = False
+    states_only: bool = False
     """Whether every tap's module gives its state and nothing else."""
 
 
@@ -158,16 +158,16 @@ def _forward(
 ) -> Forward:
     kept: dict[str, Tensor] = {}
     passed: dict[str, Tensor] = {}
-    bare = True
+    states_only = True
 
     def tap(name: str, h: Tensor) -> Tensor:
         kept[name], passed[name] = hand_over(h, name)
         return passed[name]
 
     def hook(name: str, module: nn.Module, args: Any, output: Any) -> Any:
-        nonlocal bare
+        nonlocal states_only
         state, put_in_place = split_state(output)
-        bare = bare and state is output
+        states_only = states_only and state is output
         if name in kept:
             raise CreditscopeError(
                 f"Expected tap {name!r} to run once in a forward, but it ran twice. "
@@ -197,7 +197,14 @@ def _forward(
     if not isinstance(output, Tensor):
         raise CreditscopeError(f"Expected the model to return one tensor, but got {_describe(output)}.")
     return Forward(
-        inputs, output, [kept[t] for t in taps], [passed[t] for t in taps], tuple(kept), gate or Gate(), tensors, bare
+        inputs=inputs,
+        output=output,
+        states=[kept[name] for name in taps],
+        passed=[passed[name] for name in taps],
+        order=tuple(kept),
+        gate=gate or Gate(),
+        tensors=tensors,
+        states_only=states_only,
     )
 
 

@@ -155,7 +155,7 @@ class AsksForANumber(Broadcast):
 
 class MovesWeights(Learns):
     def learn_feedback(self, ctx):
-        ctx.forward.net.blocks[0].w1.bias.add_(0.1)
+        ctx.forward.tensors["blocks.0.w1.bias"].add_(0.1)
         return super().learn_feedback(ctx)
 
 

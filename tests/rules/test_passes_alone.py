@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.func import grad, vjp
 
+import creditscope as cs
 from creditscope.rng import gaussians_of_many, hashed_gaussians, salt_of
 from creditscope.rules._pass import Forward, draw_counter, gaussian_probe, gaussian_probes, gradient, pull_back
 from creditscope.rules._small_nets import adam, draw_moments
@@ -55,13 +56,13 @@ def test_a_gradient_of_what_depends_on_nothing_is_zero():
 
 
 def test_a_gradient_can_be_differentiated_again():
-    def slopes(inner, **again):
+    def slopes(inner, **options):
         def outer(w):
-            return inner(lambda x: (w * x.square()).sum(), B, **again).square().sum()
+            return inner(lambda x: (w * x.square()).sum(), B, **options).square().sum()
 
         return outer
 
-    ours = gradient(slopes(gradient, again=True), A[0])
+    ours = gradient(slopes(gradient, create_graph=True), A[0])
     torch.testing.assert_close(ours, 2 * A[0] * (2 * B).square())  # d/dw (2wx)²
 
 
@@ -85,17 +86,17 @@ def test_another_pass_keeps_no_graph_and_leaves_the_net_as_it_was():
 
 
 @pytest.mark.parametrize(
-    ("net", "taps", "bare", "runs"),
+    ("net", "taps", "alone", "runs"),
     [(plain_net, ["0", "1"], True, 0), (plain_net, ["0", "1"], False, 1), (PairNet, ["stem", "block"], False, 1)],
 )
-def test_the_head_alone(net, taps, bare, runs):
+def test_the_head_alone(net, taps, alone, runs):
     """Blocks are run only where what they give cannot be put together without it."""
     net, x, h, ran = net(), torch.randn(5, 4), torch.randn(5, 4), []
-    forward = Forward(net, taps, x, bare=bare)
+    forward = Forward(net, taps, x, states=[torch.zeros(5, 4)] * 2 if alone else None)
     whole = forward(at=[None, h]).output
     inner = net.get_submodule(taps[1]).inner if taps[1] == "block" else net[1][0]
     inner.register_forward_pre_hook(lambda *_: ran.append(1))
-    assert torch.equal(forward.head([torch.zeros(5, 4), h]), whole)
+    assert torch.equal(forward.head(h), whole)
     assert len(ran) == runs
 
 
@@ -106,7 +107,7 @@ def test_a_forward_of_the_users_own_is_put_back():
         return 2 * x
 
     net[1].forward = doubled
-    Forward(net, ["0", "1"], x, bare=True).head([x, x])
+    Forward(net, ["0", "1"], x, states=[x, x]).head(x)
     assert net[1].forward is doubled
     assert "forward" not in vars(net[0])
 
@@ -142,3 +143,132 @@ def test_adam_of_one_seed_is_that_of_a_stack():
         moved, after = adam(*mine, own, 0.1, 0.3)
         torch.testing.assert_close(moved["A"][0], mapped[0]["A"][0][seed], rtol=1e-14, atol=1e-15)
         torch.testing.assert_close(after["second"]["b"], mapped[1]["second"]["b"][seed], rtol=1e-14, atol=1e-15)
+
+
+def deeper(blocks: int = 2) -> nn.Sequential:
+    hidden = [nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(blocks)]
+    return nn.Sequential(nn.Linear(4, 8), *hidden, nn.Linear(8, 3))
+
+
+X, Y = torch.randn(20, 4), torch.arange(20) % 3
+
+
+class ByBackward(cs.TapRule):
+    """A rule that differentiates as people do in a loop."""
+
+    passes = 3.0
+
+    def credit(self, ctx):
+        with torch.enable_grad():
+            shifts = [torch.zeros_like(h).requires_grad_() for h in ctx.states]
+            ctx.loss(ctx.forward(shift=shifts).output).sum().backward()
+        return [torch.as_tensor(shift.grad) for shift in shifts]
+
+
+class ByFunction(ByBackward):
+    def credit(self, ctx):
+        return grad(lambda s: ctx.loss(ctx.forward(shift=s).output).sum())([torch.zeros_like(h) for h in ctx.states])
+
+
+def test_a_backward_of_the_rules_own_does_not_reach_the_weights():
+    found = []
+    for rule in (ByBackward, ByFunction):
+        torch.manual_seed(0)
+        net = deeper()
+        cs.attach(net, rule, stem="0", taps=["1", "2"]).backward(X, Y)
+        found.append([p.grad for p in net.parameters()])
+    torch.testing.assert_close(*found)
+    net = deeper()
+    cs.watch(net, stem="0", taps=["1", "2"], credit=ByBackward().credit).snapshot(X, Y)
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_what_a_pass_is_given_within_a_dictionary_is_differentiated_too():
+    class Inner(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = nn.Linear(4, 2)
+
+        def forward(self, given):
+            return self.block(given["x"])
+
+    x = torch.ones(5, 4, requires_grad=True)
+    Forward(Inner(), ["block"], ({"x": x},))().output.sum().backward()
+    assert x.grad is not None
+
+
+class Counting(nn.Linear):
+    """A layer that puts another tensor in the place of its buffer in every forward."""
+
+    def __init__(self):
+        super().__init__(8, 8)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, input):
+        self.seen = self.seen + 1
+        return super().forward(input)
+
+
+@pytest.mark.parametrize("rule", ["pc", "dtp", "dni"])
+def test_further_passes_leave_buffers_as_they_are(rule):
+    net = nn.Sequential(nn.Linear(4, 8), Counting(), nn.Linear(8, 8), nn.Linear(8, 3))
+    trainer = cs.attach(net, rule, stem="0", taps=["1", "2"])
+    before = float(net[1].seen)
+    for _ in range(3):
+        trainer.backward(X, Y)
+    assert float(net[1].seen) - before == 3
+
+
+@pytest.mark.parametrize("rule", ["dtp", "dni", "ldrl", "local", "pc"])
+def test_one_tap_is_enough(rule):
+    net = deeper(0)
+    cs.attach(net, rule, taps="0").backward(X, Y)
+    assert all(p.grad is not None for p in net.parameters())
+
+
+def test_a_rule_may_learn_nothing():
+    class Nothing(cs.TapRule):
+        learns_feedback = True
+
+        def credit(self, ctx):
+            return [torch.ones_like(h) for h in ctx.states]
+
+    class NoLayer(cs.WeightRule):
+        needs_feedback, learns_feedback = True, True
+
+        def draw_memory(self, layer, generator):
+            return None
+
+    for rule in (Nothing, NoLayer):
+        cs.attach(deeper(), rule, stem="0", taps=["1", "2"]).backward(X, Y)
+
+
+def test_the_weights_of_a_pass_can_be_looked_at():
+    class Sees(cs.TapRule):
+        def credit(self, ctx):
+            weight = ctx.forward.tensors["3.weight"]
+            assert not weight.requires_grad
+            return [ctx.error @ weight[:, : h.shape[1]] for h in ctx.states]
+
+    cs.attach(deeper(), Sees, stem="0", taps=["1", "2"]).backward(X, Y)
+
+
+def test_noise_of_a_format_that_numpy_lacks():
+    numbers = gaussians_of_many([draw_counter(torch.Generator().manual_seed(0))], [0], (64,), torch.bfloat16)[0]
+    assert numbers.dtype == torch.bfloat16
+    assert 0.7 < float(numbers.float().std()) < 1.3
+
+
+def test_memories_do_not_learn_in_half_precision():
+    torch.manual_seed(0)
+    net = deeper()
+    trainer = cs.attach(net, "wm", stem="0", taps=["1", "2"])
+    with torch.autocast("cpu", torch.float16):
+        trainer.backward(X, Y)
+    memory = net[1][0].feedback
+    assert memory.dtype == torch.float32
+    assert not torch.equal(memory, memory.half().float())
+
+
+def test_targets_of_32_bits():
+    cs.attach(deeper(), "local", stem="0", taps=["1", "2"]).backward(X, Y.int())

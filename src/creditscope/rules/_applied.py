@@ -25,7 +25,7 @@ from creditscope.rules._layers import WithFeedback, layers_with_feedback, learn_
 from creditscope.rules._pass import Forward as Again
 from creditscope.rules._pass import advanced, detached_tensors
 from creditscope.rules._rule import Credit, CreditContext, Feedback, TapRule, WeightRule
-from creditscope.rules._tree import leaves_of, same_shape
+from creditscope.rules._tree import leaves_of, same_structure
 from creditscope.stack import Net, PerSeed, StackedNet, as_arguments, call_net, pattern_of, with_first
 from creditscope.taps import Forward, cut_forward, watch_forward
 
@@ -157,8 +157,8 @@ class AppliedRule:
 
     def learn(self, forward: Forward, errors: RowErrors, top: Tensor | None) -> None:
         """Move the feedback, in place, if the rule learns it; the net and its buffers stay as they are."""
-        if self.rule.learns_feedback:
-            torch._foreach_copy_(leaves_of(self.feedback), self.learned(forward, errors, top))
+        if self.rule.learns_feedback and (own := leaves_of(self.feedback)):
+            torch._foreach_copy_(own, self.learned(forward, errors, top))
 
     @torch.no_grad()
     def learned(self, forward: Forward, errors: RowErrors, top: Tensor | None) -> list[Tensor]:
@@ -166,7 +166,7 @@ class AppliedRule:
 
         def learn(context: CreditContext) -> list[Tensor]:
             learned = self.rule.learn_feedback(context)
-            if not same_shape(learned, self.feedback):
+            if not same_structure(learned, self.feedback):
                 own, got = (tree_flatten(tree)[1] for tree in (self.feedback, learned))
                 raise CreditscopeError(
                     f"Expected learn_feedback of rule {self.rule.name!r} to return what draw_feedback does, {own}, "
@@ -232,13 +232,13 @@ class AppliedRule:
                     class_token=self.anatomy.class_token,
                     net_mixes_rows=self.anatomy.rows_interact,
                     normalise=lambda a: normalise_credit(a, chain),
-                    forward=Again(net, taps, inputs, tensors, bare=forward.bare),
+                    forward=Again(net, taps, inputs, tensors, states if forward.states_only else None),
                     loss=lambda output: losses_per_row(output, target, errors.loss_function, errors.mask),
                 )
             )
 
-        named = None  # the net as it is
-        if isinstance(self.net, StackedNet) or forward.tensors:
+        named = None  # the net as it is, if a pass can leave nothing behind in it
+        if isinstance(self.net, StackedNet) or forward.tensors or self._has_buffers:
             named = detached_tensors(self.net) | {name: t.detach() for name, t in (forward.tensors or {}).items()}
         states, feedback = [h.detach() for h in forward.states], self.feedback if feedback is None else feedback
         top = top if self.rule.needs_top_gradient else None
@@ -301,8 +301,9 @@ class AppliedRule:
     def _by_backward(self, inputs: Any, errors_of: Callable[[Tensor], RowErrors]) -> RowErrors:
         """One backward pass, after the memories of the layers have learned."""
         if self.rule.learns_feedback:
-            new, own = self.next_memories(), self._tensors_of_layers()
-            torch._foreach_copy_([own[name] for name in new], list(new.values()))
+            own = self._named_tensors()
+            if new := self.next_memories(tensors=own):
+                torch._foreach_copy_([own[name] for name in new], list(new.values()))
         if self.penalty:
             forward = watch_forward(self.net, self.anatomy.taps, inputs)
             errors = errors_of(forward.output)
@@ -323,14 +324,20 @@ class AppliedRule:
     def next_memories(self, steps: int = 0, tensors: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Feedback and counters of all layers after the next step, or that of so many steps later, by buffer name."""
         rule: WeightRule = self.rule
-        named = self._tensors_of_layers() | dict(tensors or {})
+        named = tensors or self._named_tensors()
         own = {
             name: tuple(named[one].detach() for one in (weight, f"{name}.feedback", f"{name}.counter"))
             for name, weight in self._weight_names.items()
         }
         if steps:
             own = {name: (w, m, advanced(counter, steps)) for name, (w, m, counter) in own.items()}
-        return self._each(lambda _, own: learn_memories(rule, self._layers, own), None, own)
+        device = next(iter(self.net.parameters())).device.type
+        with torch.autocast(device, enabled=False):  # a running mean in half precision would stand still
+            return self._each(lambda _, own: learn_memories(rule, self._layers, own), None, own)
+
+    @cached_property
+    def _has_buffers(self) -> bool:
+        return any(True for _ in self.net.buffers())
 
     @cached_property
     def _layers(self) -> dict[str, WithFeedback]:
@@ -340,8 +347,8 @@ class AppliedRule:
     def _weight_names(self) -> dict[str, str]:
         return weight_names(self.net)
 
-    def _tensors_of_layers(self) -> dict[str, Tensor]:
-        """Weights, feedback and counters of layers that have some, by name; a net is not searched for them again."""
+    def _named_tensors(self) -> dict[str, Tensor]:
+        """Weights, feedback and counters of layers with feedback, by name; a net is not searched for them again."""
         if isinstance(self.net, StackedNet):
             return {**dict(self.net.named_parameters()), **dict(self.net.named_buffers())}
         found: dict[str, Tensor] = {}

@@ -4,7 +4,7 @@ Whether B or W is used is read when the backward runs, so one forward serves the
 and so is B itself, which the rule makes of the weight and of its memory (`WeightRule.transport`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from creditscope.errors import CreditscopeError
 from creditscope.rng import gaussians_of_many
 from creditscope.rules._pass import advanced, draw_counter
 from creditscope.rules._rule import Layer, WeightRule
-from creditscope.stack import Net, StackedNet, pattern_of
+from creditscope.stack import Net, StackedNet, pattern_of, transforms_active
 from creditscope.stacked_functions import OneForAll, linear_backward, stacked_linear
 
 ELEMENTWISE = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.PReLU, nn.Embedding, nn.modules.batchnorm._NormBase)
@@ -64,7 +64,7 @@ class LinearWithFeedback(torch.autograd.Function):
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """As of any function; outside `vmap` and its kin without binding the arguments, which is felt in a step."""
-        if torch._C._are_functorch_transforms_active():
+        if transforms_active():
             return super().apply(*args)
         return super(torch.autograd.Function, cls).apply(*args)  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -343,18 +343,21 @@ def learn_memories(
     rule: WeightRule, layers: dict[str, WithFeedback], tensors: dict[str, tuple[Tensor, Tensor, Tensor]]
 ) -> dict[str, Tensor]:
     """The memory of every layer after one more step, by name, from its weight, memory and counter."""
-    found, drawn = {}, dict[tuple, dict[str, Tensor]]()
+    found, given = {}, dict[tuple, dict[str, Tensor]]()
+    kinds = {name: (memory.shape, memory.dtype, memory.device) for name, (_, memory, _) in tensors.items()}
     for name, (weight, memory, counter) in tensors.items():
         out_first = layers[name].out_first
 
-        def noise(shape: tuple[int, ...], place: int = 0, name: str = name, like: Tensor = memory) -> Tensor:
+        def noise(shape: Sequence[int], place: int = 0, name: str = name) -> Tensor:
             """Layers alike ask for the same, and are given it in one go, which costs less."""
-            asked = (like.shape, like.dtype, shape, place)
-            if name not in drawn.setdefault(asked, {}):
-                alike = {n: counter for n, (_, other, counter) in tensors.items() if other.shape == like.shape}
-                numbers = gaussians_of_many(list(alike.values()), [place] * len(alike), shape, like.dtype)
-                drawn[asked] = dict(zip(alike, numbers, strict=True))
-            return drawn[asked].pop(name)
+            kind = kinds[name]
+            drawn = given.setdefault((kind, tuple(shape), place), {})
+            if not drawn:
+                alike = [other for other in tensors if kinds[other] == kind]
+                counters = [tensors[other][2] for other in alike]
+                numbers = gaussians_of_many(counters, [place] * len(alike), shape, kind[1])
+                drawn.update(zip(alike, numbers, strict=True))
+            return drawn[name]
 
         found[f"{name}.feedback"] = out_first(rule.learn(out_first(weight), out_first(memory), noise))
         found[f"{name}.counter"] = advanced(counter)

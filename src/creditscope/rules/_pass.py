@@ -4,6 +4,7 @@ It is a function of plain tensors, for `torch.func.grad`, `jvp`, `vjp` and `vmap
 seeds. Loops over passes have a fixed length, and nothing asks the device for a number, so that a step can be captured.
 """
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,8 +16,8 @@ from torch.func import grad, jvp, vjp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from creditscope.rng import gaussians_of_many, hashed_gaussians, salt_of
-from creditscope.rules._tree import arranged, leaves_of
-from creditscope.stack import Net, as_arguments, call_module
+from creditscope.rules._tree import leaves_of, unflatten
+from creditscope.stack import Net, call_module, transforms_active
 from creditscope.taps import split_state
 
 AtTaps = Sequence[Tensor | None]
@@ -34,8 +35,8 @@ class Forward:
     """`forward(inputs=None, at=None, shift=None)`: a pass of one net at the weights of one moment.
 
     `inputs` are others than the step's own; tap l hands on `at[l]` instead of h_l, plus `shift[l]` (None: nothing is
-    replaced, nothing is added). `tensors` replace the net's own by name, all of them. With `bare`, every tap's module
-    gives its state and nothing else, so that those whose states are replaced, and not asked for, need not be run.
+    replaced, nothing is added). `tensors` replace the net's own by name, all of them. `states` are those of the step,
+    given where every tap's module returns its state and nothing else: one whose state is replaced need not be run then.
     """
 
     def __init__(
@@ -44,17 +45,31 @@ class Forward:
         taps: Sequence[str],
         inputs: Any,
         tensors: Mapping[str, Tensor] | None = None,
-        *,
-        bare: bool = False,
+        states: Sequence[Tensor] | None = None,
     ):
-        self.net, self.inputs, self.tensors, self.bare = net, inputs, tensors, bare
+        self.net, self.inputs, self._tensors, self._states = net, inputs, tensors, states
         self.modules = [net.get_submodule(tap) for tap in taps]
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Parameters and buffers by name, detached."""
+        return detached_tensors(self.net) if self._tensors is None else self._tensors
 
     def __call__(self, inputs: Any = None, *, at: AtTaps | None = None, shift: AtTaps | None = None) -> Pass:
         return self._pass(self.inputs if inputs is None else inputs, at, shift)
 
+    def stages(self, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """F_1(s_0), …, F_L(s_{L−1}), head(s_L): every stage but the stem, of its own state alone, in one pass."""
+        found = self._pass(self.inputs, states, skipped=1)
+        return (*found.states[1:], found.output)
+
+    def head(self, last: Tensor) -> Tensor:
+        """The output at another last state; what is below it is not computed again, if that can be."""
+        below = [None] * (len(self.modules) - 1) if self._states is None else self._states[:-1]
+        return self._pass(self.inputs, [*below, last], skipped=len(self.modules)).output
+
     def _pass(self, inputs: Any, at: AtTaps | None, shift: AtTaps | None = None, skipped: int = 0) -> Pass:
-        """A pass in which the modules of the first so many taps are not run, if they are bare."""
+        """A pass in which modules of the first so many taps are not run, if all they would give is known."""
         none = [None] * len(self.modules)
         states: list[Tensor] = []
         undo: list[Callable[[], None]] = []
@@ -67,8 +82,8 @@ class Forward:
 
         try:
             for i, (module, instead, added) in enumerate(zip(self.modules, at or none, shift or none, strict=True)):
-                if i < skipped and self.bare:
-                    undo.append(_give(module, instead))
+                if i < skipped and instead is not None and self._states is not None:
+                    undo.append(_replace_forward(module, instead))
                 hook: Callable = lambda _, __, o, instead=instead, added=added: hand_on(o, instead, added)  # noqa: E731
                 undo.append(module.register_forward_hook(hook).remove)
             with plain_attention():
@@ -78,24 +93,18 @@ class Forward:
                 restore()
 
     def _run(self, inputs: Any, others: AtTaps) -> Any:
-        """Within `torch.func`, or at other tensors than the net's own, a functional call; else the net as it is.
+        """The net as it is, which costs less than a functional call, where no backward can reach its parameters.
 
-        That costs less. Its parameters ask for gradients, so a graph is kept only where something given does.
+        That is where nothing given asks for a gradient, or `gradient` and its like ask, for what is given alone.
         """
-        if self.tensors is None and not transforms_active():
-            given = [t for t in (*as_arguments(inputs), *others) if isinstance(t, Tensor)]
-            with torch.set_grad_enabled(torch.is_grad_enabled() and any(t.requires_grad for t in given)):
+        if self._tensors is None and not transforms_active():
+            asked = any(isinstance(t, Tensor) and t.requires_grad for t in (*leaves_of(inputs), *others))
+            if not (asked and torch.is_grad_enabled()):
+                with torch.no_grad():
+                    return call_module(self.net, inputs)
+            if _asking.depth:
                 return call_module(self.net, inputs)
-        return call_module(self.net, inputs, detached_tensors(self.net) if self.tensors is None else self.tensors)
-
-    def stages(self, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """F_1(s_0), …, F_L(s_{L−1}), head(s_L): every stage but the stem, of its own state alone, in one pass."""
-        found = self._pass(self.inputs, states, skipped=1)
-        return (*found.states[1:], found.output)
-
-    def head(self, states: Sequence[Tensor]) -> Tensor:
-        """The output at these states; what is below the last tap is not computed, if that can be."""
-        return self._pass(self.inputs, states, skipped=len(states)).output
+        return call_module(self.net, inputs, self.tensors)
 
     def push(self, tangents: Sequence[Tensor]) -> Tensor:
         """Derivatives of the output along each tangent alone, by forward mode, in one pass through the net.
@@ -116,7 +125,7 @@ class Forward:
         return pushed.unflatten(0, tuple(at.shape)).clone(memory_format=torch.contiguous_format)
 
 
-def _give(module: nn.Module, state: Tensor | None) -> Callable[[], None]:
+def _replace_forward(module: nn.Module, state: Tensor) -> Callable[[], None]:
     """Let a module give this state, whatever it is called with; the function that undoes it."""
     own = vars(module).get("forward")
     module.forward = lambda *_, **__: state
@@ -129,37 +138,51 @@ def _give(module: nn.Module, state: Tensor | None) -> Callable[[], None]:
     return undo
 
 
-def transforms_active() -> bool:
-    """Whether this is called within `torch.func` or a map, over seeds say."""
-    return torch._C._are_functorch_transforms_active()
-
-
 def detached_tensors(net: Net) -> dict[str, Tensor]:
     """Parameters and buffers of a net, or of all seeds of a stack, by name."""
     return {name: t.detach() for name, t in (*net.named_parameters(), *net.named_buffers())}
 
 
-def gradient(function: Callable[[Any], Tensor], at: Any, *, again: bool = False) -> Any:
-    """The gradient of a scalar function at a tree of tensors; `again`: to be differentiated in its turn.
+class _Asking(threading.local):
+    """How many backwards are under way that stop at what they are asked for, and reach no parameter."""
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+
+
+_asking = _Asking()
+
+
+def gradient(function: Callable[[Any], Tensor], at: Any, *, create_graph: bool = False) -> Any:
+    """The gradient of a scalar function at a tree of tensors; `create_graph`: to be differentiated in its turn.
 
     It is `torch.func.grad`'s; one seed alone has it by a plain backward, which costs less.
     """
+    if not (leaves := leaves_of(at)):
+        return at
     if transforms_active():
         return grad(function)(at)
-    with torch.enable_grad():
-        leaves = [t.detach().requires_grad_() for t in leaves_of(at)]
-        value = function(arranged(iter(leaves), at))
+    with torch.enable_grad(), _asking:
+        leaves = [t.detach().requires_grad_() for t in leaves]
+        value = function(unflatten(iter(leaves), at))
         if not value.requires_grad:  # it depends on none of them
-            return arranged(map(torch.zeros_like, leaves), at)
-        found = torch.autograd.grad(value, leaves, create_graph=again, materialize_grads=True)
-    return arranged(iter(found), at)
+            return unflatten(map(torch.zeros_like, leaves), at)
+        found = torch.autograd.grad(value, leaves, create_graph=create_graph, materialize_grads=True)
+    return unflatten(iter(found), at)
 
 
 def pull_back(function: Callable[..., Sequence[Tensor]], at: Sequence[Tensor], told: Sequence[Tensor]) -> list[Tensor]:
     """Jᵀ a at every tensor of `at`, with one a for each tensor that the function gives; as `gradient` is made."""
+    if not at:
+        return []
     if transforms_active():
         return list(vjp(function, *at)[1](tuple(told)))
-    with torch.enable_grad():
+    with torch.enable_grad(), _asking:
         leaves = [t.detach().requires_grad_() for t in at]
         return list(torch.autograd.grad(function(*leaves), leaves, told, materialize_grads=True))
 
@@ -198,10 +221,10 @@ def gaussian_probe(counter: Tensor, shape: Sequence[int], dtype: torch.dtype, pl
 
 def gaussian_probes(counter: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     """Gaussian tensors of one step, of the shapes of these, with their places for places; those alike in one go."""
-    alike: dict[tuple[int, ...], list[int]] = {}
+    alike: dict[tuple, list[int]] = {}
     for place, h in enumerate(like):
-        alike.setdefault(tuple(h.shape), []).append(place)
+        alike.setdefault((tuple(h.shape), h.dtype), []).append(place)
     found: dict[int, Tensor] = {}
-    for shape, places in alike.items():
-        found |= zip(places, gaussians_of_many([counter] * len(places), places, shape, like[0].dtype), strict=True)
+    for kind, places in alike.items():
+        found |= zip(places, gaussians_of_many([counter] * len(places), places, *kind), strict=True)
     return [found[place] for place in range(len(like))]

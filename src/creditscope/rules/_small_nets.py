@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils._pytree import tree_map
 
-from creditscope.rules._pass import transforms_active
-from creditscope.rules._tree import arranged, leaves_of
+from creditscope.rules._tree import leaves_of, unflatten
+from creditscope.stack import transforms_active
 
 
 def draw_mlp(sizes: Sequence[int], generator: torch.Generator, *, last: float = 1.0) -> list[Tensor]:
@@ -42,11 +42,13 @@ def adam(
     """One step of Adam (β .9, .999, ε 1e-8; decoupled decay): the new weights and moments; nothing is written."""
     steps = moments["steps"] + 1
     count = steps.double()  # in float32 the first moves would be off by 7e-6
+    if not leaves_of(weights):
+        return weights, {**moments, "steps": steps}
     ws, gs, ms, vs = map(leaves_of, (weights, gradients, moments["first"], moments["second"]))
     size, longer = ((factor / (1 - beta**count)).to(ws[0]) for factor, beta in ((rate, 0.9), (1.0, 0.999)))
     step = _adam_of_all if not transforms_active() else _adam_of_each
     moved, ms, vs = step(ws, gs, ms, vs, size, longer.sqrt(), 1 - rate * decay)
-    moved, first, second = (arranged(iter(found), weights) for found in (moved, ms, vs))
+    moved, first, second = (unflatten(iter(found), weights) for found in (moved, ms, vs))
     return moved, {"first": first, "second": second, "steps": steps}
 
 

@@ -19,29 +19,29 @@ def leaves_of(tree: Any) -> list[Any]:
     return [leaf for part in parts for leaf in leaves_of(part)]
 
 
-def arranged(leaves: Iterator[Any], like: Any) -> Any:
+def unflatten(leaves: Iterator[Any], like: Any) -> Any:
     """A tree of these leaves, in the shape of another.
 
-    >>> arranged(iter("abc"), {"G": [1, 2], "counter": 3})
+    >>> unflatten(iter("abc"), {"G": [1, 2], "counter": 3})
     {'G': ['a', 'b'], 'counter': 'c'}
     """
     if isinstance(like, dict):
-        return {name: arranged(leaves, part) for name, part in like.items()}
+        return {name: unflatten(leaves, part) for name, part in like.items()}
     if isinstance(like, list | tuple):
-        return [arranged(leaves, part) for part in like]
+        return [unflatten(leaves, part) for part in like]
     return next(leaves)
 
 
-def same_shape(one: Any, other: Any) -> bool:
+def same_structure(one: Any, other: Any) -> bool:
     """Whether two trees have the same branches, in the same order.
 
-    >>> same_shape([1, [2]], [3, [4]]), same_shape({"a": 1, "b": 2}, {"b": 1, "a": 2})
+    >>> same_structure([1, [2]], [3, [4]]), same_structure({"a": 1, "b": 2}, {"b": 1, "a": 2})
     (True, False)
     """
     if isinstance(one, dict) or isinstance(other, dict):
         both = isinstance(one, dict) and isinstance(other, dict) and list(one) == list(other)
-        return both and all(same_shape(one[name], other[name]) for name in one)
+        return both and all(same_structure(one[name], other[name]) for name in one)
     if isinstance(one, list | tuple) or isinstance(other, list | tuple):
         both = isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other)
-        return both and all(map(same_shape, one, other))
+        return both and all(map(same_structure, one, other))
     return True

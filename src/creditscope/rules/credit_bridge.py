@@ -53,7 +53,7 @@ class CreditBridge(TapRule):
         above = [value(ctx.feedback["mean"], ctx, i, h) for i, h in enumerate(ctx.states)][1:]
 
         def loss(net: list[Tensor]) -> Tensor:
-            slope = gradient(lambda h: value(net, ctx, last, h).sum(), ctx.states[-1], again=True)
+            slope = gradient(lambda h: value(net, ctx, last, h).sum(), ctx.states[-1], create_graph=True)
             ends = (slope - g).square().sum() / g.square().sum().clamp(min=1e-30)
             along = [value(net, ctx, i, h) - up for i, (h, up) in enumerate(zip(ctx.states, above, strict=False))]
             return ends + self.consistency * torch.stack(along).square().mean()

@@ -101,6 +101,8 @@ class LDRL(TapRule):
 def push_stages(ctx: CreditContext, tangents: list[Tensor]) -> tuple[Tensor, ...]:
     """J_{l+1} ξ_l of every stage between two taps, in one forward-mode pass."""
     *below, last = ctx.states
+    if not below:
+        return ()
     with forward_mode():
         found = jvp(lambda *s: ctx.forward.stages([*s, last])[:-1], tuple(below), tuple(tangents))[1]
     return tuple(u.contiguous() for u in found)

@@ -57,12 +57,9 @@ class StateBridge(TapRule):
     def credit(self, ctx: CreditContext) -> list[Tensor]:
         assert ctx.top_gradient is not None
 
-        def losses(last: Tensor) -> Tensor:
-            return ctx.loss(ctx.forward.head([*ctx.states[:-1], last]))
-
         def loss(below: list[Tensor]) -> Tensor:
             last = [bridged(ctx.feedback["G"], ctx, i, h) for i, h in enumerate(below)]
-            return torch.vmap(losses)(torch.stack(last)).sum()
+            return torch.stack([ctx.loss(ctx.forward.head(h)) for h in last]).sum()
 
         return [*gradient(loss, list(ctx.states[:-1])), ctx.top_gradient]
 
