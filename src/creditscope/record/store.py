@@ -2,14 +2,24 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from creditscope.errors import CreditscopeError
-from creditscope.record.files import check, digest, digest_file, digest_value, first_words, parse, read_file, read_lines
+from creditscope.record.files import (
+    LARGEST_FILE,
+    check,
+    digest,
+    digest_file,
+    digest_value,
+    first_words,
+    parse,
+    read_file,
+    split_lines,
+)
 from creditscope.record.schema import DESCENT_TURNS, READABLE, Facts, Provenance, Snapshot, check_whole
 from creditscope.record.spec import LATER_FIELDS, RunSpec
 
@@ -42,7 +52,8 @@ class Record:
 
     spec: RunSpec | None
     provenance: Provenance
-    snapshots: tuple[Snapshot, ...]
+    snapshots: Sequence[Snapshot]
+    """In memory, or (`StoredSnapshots`) where they are stored."""
     path: Path | None = None
     left_out: int = field(default=0, kw_only=True)
     """Snapshots that were thinned out of it when it was bundled."""
@@ -70,6 +81,29 @@ class Record:
     def finished(self) -> bool:
         """Whether the run came to its end, well or diverged."""
         return self.provenance.status != "running"
+
+
+class StoredSnapshots(Sequence[Snapshot]):
+    """Snapshots that stay where they are stored: `read` gives all of them, and is called whenever one is asked for."""
+
+    def __init__(self, count: int, read: Callable[[], tuple[Snapshot, ...]]):
+        self.count = count
+        self.read = read
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.read()[at]
+
+    def __iter__(self) -> Iterator[Snapshot]:
+        return iter(self.read())
+
+
+def in_memory(record: Record) -> Record:
+    """The same record with all its snapshots read; one that has them already as it is."""
+    stored = record.snapshots
+    return replace(record, snapshots=stored.read()) if isinstance(stored, StoredSnapshots) else record
 
 
 def lacks(record: Record) -> tuple[str, ...]:
@@ -262,41 +296,77 @@ def read_record(folder: Path, *, unsealed: bool = False) -> Record:
 
     `unsealed`: one that does not fit its digests is read all the same.
     """
-    try:
-        asked = read_file(folder / SPEC, most=SMALL)
-        spec = check(RunSpec | None, parse(asked))  # null: of a watched model
-        raw = parse(read_file(folder / PROVENANCE, most=SMALL))
-        if not isinstance(raw, dict):
-            raise CreditscopeError(f"Expected an object in {PROVENANCE}, but got {type(raw).__name__}.")
-        check_version(raw.get("schema_version"))
-        provenance: Provenance = check(Provenance, raw)
-        lines = list(read_lines(folder / SNAPSHOTS))
-        snapshots = tuple(check(Snapshot, parse(line)) for line in lines)
-        if (spec is None) != (provenance.engine == WATCHED):
-            raise CreditscopeError("Expected a spec, or null for a watched model, but got the other.")
-        check_whole(spec, provenance, snapshots)
-        if spec is not None and not folder.name.endswith(spec.digest()):
-            raise CreditscopeError(
-                f"Expected a spec with the hash in its name, but got {spec.digest()}. It was edited or renamed."
-            )
-        own = {name: value for name, value in raw.items() if name != "seal"}
-        found = {SPEC: digest(asked), SNAPSHOTS: digest(b"".join(lines)), PROVENANCE: digest_value(own)}
-        seal = _compare(provenance.seal, found, unsealed=unsealed)
-    except (OSError, ValueError) as error:
-        raise CreditscopeError(f"Record {folder.name} cannot be read: {first_words(error)}.") from error
-    record = Record(spec, provenance, snapshots, folder, seal=seal)
+    return in_memory(open_record(folder, unsealed=unsealed))
+
+
+def open_record(folder: Path, *, unsealed: bool = False) -> Record:
+    """The same, but its snapshots are read when they are asked for."""
+    record = open_files(folder.name, lambda name, most: read_file(folder / name, most=most), folder, unsealed=unsealed)
     if record.finished:
         _tidy(folder)
     return record
 
 
-def _compare(stated: dict[str, str] | None, found: dict[str, str], *, unsealed: bool) -> Seal:
+def open_files(name: str, read: Callable[[str, int], bytes], path: Path, *, unsealed: bool) -> Record:
+    """A record by its run's name and a function that gives a file of it, of so many bytes at most.
+
+    Digests are compared at once. Snapshots that fit theirs are as they were written, and are checked when they are
+    read; others are checked here.
+    """
+
+    def snapshots() -> tuple[Snapshot, ...]:
+        with _named(name):
+            content = read(SNAPSHOTS, LARGEST_FILE)
+            if digest(content) != found[SNAPSHOTS]:
+                raise CreditscopeError(f"Expected {SNAPSHOTS} as it was a moment ago, but it has changed.")
+            kept = tuple(check(Snapshot, parse(line)) for line in split_lines(content))
+            check_whole(spec, provenance, kept)
+            return kept
+
+    with _named(name):
+        asked = read(SPEC, SMALL)
+        spec = check(RunSpec | None, parse(asked))  # null: of a watched model
+        raw = parse(read(PROVENANCE, SMALL))
+        if not isinstance(raw, dict):
+            raise CreditscopeError(f"Expected an object in {PROVENANCE}, but got {type(raw).__name__}.")
+        check_version(raw.get("schema_version"))
+        provenance: Provenance = check(Provenance, raw)
+        content = read(SNAPSHOTS, LARGEST_FILE)
+        own = {name: value for name, value in raw.items() if name != "seal"}
+        found = {SPEC: digest(asked), SNAPSHOTS: digest(content), PROVENANCE: digest_value(own)}
+        if (spec is None) != (provenance.engine == WATCHED):
+            raise CreditscopeError("Expected a spec, or null for a watched model, but got the other.")
+        stored = StoredSnapshots(content.count(b"\n") + (content[-1:] not in (b"", b"\n")), snapshots)
+        seal = _compare(provenance.seal, found)
+    if seal != "fits":
+        stored.read()
+    with _named(name):
+        if spec is not None and not name.endswith(spec.digest()):
+            raise CreditscopeError(
+                f"Expected a spec with the hash in its name, but got {spec.digest()}. It was edited or renamed."
+            )
+        if seal == "broken" and not unsealed:
+            raise broken_seal(" and ".join(_altered(provenance.seal, found)))
+    return Record(spec, provenance, stored, path, seal=seal)
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """What is wrong inside is wrong with this record."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise CreditscopeError(f"Record {name} cannot be read: {first_words(error)}.") from error
+
+
+def _compare(stated: dict[str, str] | None, found: dict[str, str]) -> Seal:
     if stated is None:
         return "none"
-    altered = [name for name, value in found.items() if stated.get(name) != value]
-    if altered and not unsealed:
-        raise broken_seal(" and ".join(altered))
-    return "broken" if altered else "fits"
+    return "broken" if _altered(stated, found) else "fits"
+
+
+def _altered(stated: dict[str, str] | None, found: dict[str, str]) -> list[str]:
+    return [name for name, value in found.items() if (stated or {}).get(name) != value]
 
 
 def check_weights(folder: Path) -> None:

@@ -16,8 +16,8 @@ from creditscope.errors import CreditscopeError
 from creditscope.paper.studies import Study, choose_scale, over_seeds, register_study
 from creditscope.paper.studies._recipes import DEMO, FROZEN, PAPER, SEEDS
 from creditscope.record import Provenance, Record, Snapshot
+from creditscope.record.bundle import DIGITS, rounded
 from creditscope.record.files import check, first_words, parse, read_lines
-from creditscope.record.load import DIGITS, rounded
 from creditscope.record.schema import READABLE
 from creditscope.record.store import WEIGHTS, write_atomically
 
