@@ -86,12 +86,12 @@ class Record:
 class StoredSnapshots(Sequence[Snapshot]):
     """Snapshots that stay where they are stored: `read` gives all of them, and is called whenever one is asked for."""
 
-    def __init__(self, count: int, read: Callable[[], tuple[Snapshot, ...]]):
-        self.count = count
+    def __init__(self, length: int, read: Callable[[], tuple[Snapshot, ...]]):
+        self.length = length
         self.read = read
 
     def __len__(self) -> int:
-        return self.count
+        return self.length
 
     def __getitem__(self, at: Any) -> Any:
         return self.read()[at]
