@@ -82,6 +82,12 @@ class Method:
         return self.first.spec
 
     @property
+    def records(self) -> list[Record]:
+        """All of them, those of baselines too."""
+        families = (self.runs, self.frozen_own, self.bp, self.frozen_bp, self.penalised_bp, *self.rungs.values())
+        return [record for runs in families for record in runs.values()]
+
+    @property
     def whole(self) -> list[Record]:
         """Runs that did not diverge."""
         return [record for record in self.runs.values() if record.provenance.status != "diverged"]

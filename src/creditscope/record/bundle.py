@@ -227,7 +227,7 @@ def _read_header(text: bytes) -> tuple[dict[str, Any], Header]:
 
 
 def _read_line(path: Path, number: int, text: bytes, *, sealed: bool, unsealed: bool, packed: bool) -> Record:
-    """`sealed`: the bundle is, and so has to be each of its lines. Only what fits its digest stays `packed`."""
+    """`sealed`: the bundle is, and so has to be each of its lines. What is `packed` and fits its digest is checked when unpacked."""
     name = f"Run {number} of"
     try:
         raw = parse(text)
@@ -236,11 +236,10 @@ def _read_line(path: Path, number: int, text: bytes, *, sealed: bool, unsealed: 
         line: BundledRun = check(BundledRun, raw)
         check_version(line.provenance.schema_version)
         seal = _seal_of(text, line.seal, sealed)
-        if packed and seal == "fits" and line.snapshots:
+        snapshots = () if packed and seal == "fits" else _snapshots(line)
+        if packed:
             kept = zlib.compress(text, 1)
             snapshots = StoredSnapshots(len(line.snapshots), lambda: _unpack(kept, f"{name} bundle {path.name}"))
-        else:
-            snapshots = _snapshots(line)
         if line.run != line.spec.name():
             digest = line.spec.digest()
             raise CreditscopeError(f"Expected a spec with the hash in its name, but got {digest}. It was edited.")
