@@ -25,7 +25,7 @@ from creditscope.record.files import (
 )
 from creditscope.record.schema import SCHEMA_VERSION, Count, Provenance, Snapshot, check_whole
 from creditscope.record.spec import RunSpec
-from creditscope.record.store import Record, Seal, StoredSnapshots, broken_seal, check_version
+from creditscope.record.store import Record, Seal, StoredSnapshots, broken_seal, check_version, share_facts
 
 SUFFIX = ".jsonl.xz"
 FORMAT = "creditscope bundle"
@@ -227,7 +227,7 @@ def _read_header(text: bytes) -> tuple[dict[str, Any], Header]:
 
 
 def _read_line(path: Path, number: int, text: bytes, *, sealed: bool, unsealed: bool, packed: bool) -> Record:
-    """`sealed`: the bundle is, and so has to be each of its lines. What is `packed` and fits its digest is checked when unpacked."""
+    """`sealed`: the bundle is, and so has to be each of its lines. `packed`: what fits its digest is checked later."""
     name = f"Run {number} of"
     try:
         raw = parse(text)
@@ -249,7 +249,7 @@ def _read_line(path: Path, number: int, text: bytes, *, sealed: bool, unsealed: 
             raise broken_seal("a line")
     except ValueError as error:
         raise CreditscopeError(f"{name} bundle {path.name} cannot be read: {first_words(error)}.") from error
-    return Record(line.spec, line.provenance, snapshots, path, left_out=line.left_out, seal=seal)
+    return Record(line.spec, share_facts(line.provenance), snapshots, path, left_out=line.left_out, seal=seal)
 
 
 def _snapshots(line: BundledRun) -> tuple[Snapshot, ...]:

@@ -4,14 +4,13 @@ import gc
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from creditscope.errors import CreditscopeError
 from creditscope.record.bundle import SUFFIX, read_bundle
 from creditscope.record.files import printable, read_file
-from creditscope.record.schema import Facts
-from creditscope.record.store import ASIDE, FAILURE, FILES, SMALL, SPEC, Record, in_memory, is_unfinished, open_record
+from creditscope.record.store import ASIDE, FAILURE, FILES, SMALL, SPEC, Record, is_unfinished, open_record, read_record
 from creditscope.text import count
 
 
@@ -46,7 +45,7 @@ def load_records(root: str | Path, *, problems: list[str] | None = None, unseale
 def open_records(root: str | Path, *, problems: list[str] | None = None, unsealed: bool = False) -> list[Record]:
     """The same, but their snapshots stay where they are stored, and are read whenever they are asked for.
 
-    So that many runs fit into memory: specs and provenance are there at once, and facts that are equal once.
+    So that many runs fit into memory: specs and provenance are there at once.
     """
     return _Loader(problems, unsealed, stored=True).load(Path(root))
 
@@ -59,7 +58,6 @@ class _Loader:
     unsealed: bool
     stored: bool = False
     """Whether snapshots stay where they are stored."""
-    facts: dict[Facts, Facts] = field(default_factory=dict)
 
     def load(self, root: Path) -> list[Record]:
         with collection_paused():
@@ -88,14 +86,14 @@ class _Loader:
         return records
 
     def bundle(self, path: Path) -> list[Record]:
-        found = read_bundle(path, problems=self.problems, unsealed=self.unsealed, packed=self.stored)
-        return [self._kept(record) for record in found]
+        return read_bundle(path, problems=self.problems, unsealed=self.unsealed, packed=self.stored)
 
     def folder(self, folder: Path) -> Record | None:
         """None if its run is not finished, or if it cannot be read."""
         try:
             begun = (folder / SPEC).exists() and is_unfinished(folder)
-            record = None if begun else self._kept(open_record(folder, unsealed=self.unsealed))
+            read = open_record if self.stored else read_record
+            record = None if begun else read(folder, unsealed=self.unsealed)
         except CreditscopeError as error:
             if self.problems is None:
                 raise
@@ -106,12 +104,6 @@ class _Loader:
         if self.problems is not None:
             self.problems.append(f"Record {folder.name} is incomplete: {_why_unfinished(folder)}")
         return None
-
-    def _kept(self, record: Record) -> Record:
-        if not self.stored:
-            return in_memory(record)
-        facts = self.facts.setdefault(record.facts, record.facts)
-        return replace(record, provenance=replace(record.provenance, facts=facts))
 
 
 def seal_notes(records: Sequence[Record]) -> list[str]:

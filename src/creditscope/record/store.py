@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -330,7 +331,7 @@ def open_files(name: str, read: Callable[[str, int], bytes], path: Path, *, unse
         if not isinstance(raw, dict):
             raise CreditscopeError(f"Expected an object in {PROVENANCE}, but got {type(raw).__name__}.")
         check_version(raw.get("schema_version"))
-        provenance: Provenance = check(Provenance, raw)
+        provenance = share_facts(check(Provenance, raw))
         content = read(SNAPSHOTS, LARGEST_FILE)
         own = {name: value for name, value in raw.items() if name != "seal"}
         found = {SPEC: digest(asked), SNAPSHOTS: digest(content), PROVENANCE: digest_value(own)}
@@ -348,6 +349,16 @@ def open_files(name: str, read: Callable[[str, int], bytes], path: Path, *, unse
         if seal == "broken" and not unsealed:
             raise broken_seal(" and ".join(_altered(provenance.seal, found)))
     return Record(spec, provenance, stored, path, seal=seal)
+
+
+def share_facts(provenance: Provenance) -> Provenance:
+    """The same, with facts that are the same object for all runs that share them: they are most of it."""
+    return replace(provenance, facts=_known(provenance.facts))
+
+
+@lru_cache(maxsize=1024)
+def _known(facts: Facts) -> Facts:
+    return facts
 
 
 @contextmanager

@@ -225,4 +225,6 @@ def weigh(part: SettingPart) -> int:
     data = [json.dumps(m.history.to_dict("", 0), separators=(",", ":")) for m in part.methods]
     words = [m.card or "" for m in part.methods] + [f.message for m in part.methods for f in m.found.findings]
     words += [cell for m in part.methods for row in m.final.rows for cell in row]
-    return sum(len(text.encode()) for text in (*drawings, *data, *words)) + TAG_BYTES * len(part.methods)
+    return sum(len(text.encode(errors="replace")) for text in (*drawings, *data, *words)) + TAG_BYTES * len(
+        part.methods
+    )
