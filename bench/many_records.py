@@ -8,12 +8,10 @@ bundled, `--json` writes the table, `--runs` are the sizes of the folder.
 
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from itertools import count, islice
