@@ -18,7 +18,7 @@ DRAWS = 4000
 """Resamples of a bootstrap."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Interval:
     """A mean with its two-sided interval; bounds are None for a single value."""
 
