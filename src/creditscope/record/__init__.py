@@ -1,6 +1,7 @@
 """Records: what is on disk; JSON that a person can read and code can check. Importing it imports no torch."""
 
 from creditscope.record.bundle import read_bundle, write_bundle
+from creditscope.record.finished import bundle_finished, bundle_if_many
 from creditscope.record.load import load_records, open_records
 from creditscope.record.schema import (
     Facts,
@@ -37,6 +38,8 @@ __all__ = [
     "WeightFact",
     "WeightMeasures",
     "begun_by",
+    "bundle_finished",
+    "bundle_if_many",
     "in_memory",
     "keep_failure",
     "load_records",

@@ -10,8 +10,11 @@ from pathlib import Path
 from creditscope.errors import CreditscopeError
 from creditscope.record.bundle import SUFFIX, read_bundle
 from creditscope.record.files import printable, read_file
+from creditscope.record.finished import LEAVING, RUNS_SUFFIX, read_runs
 from creditscope.record.store import ASIDE, FAILURE, FILES, SMALL, SPEC, Record, is_unfinished, open_record, read_record
 from creditscope.text import count
+
+SUFFIXES = (SUFFIX, RUNS_SUFFIX)
 
 
 @contextmanager
@@ -61,12 +64,13 @@ class _Loader:
 
     def load(self, root: Path) -> list[Record]:
         with collection_paused():
-            if root.is_file() and root.name.endswith(SUFFIX):
+            if root.is_file() and root.name.endswith(SUFFIXES):
                 records = self.bundle(root)
             elif root.is_dir():
                 records = self.all(root)
             else:
-                lacks = f"is a file, and no bundle of them (*{SUFFIX})" if root.exists() else "does not exist"
+                ends = " or ".join(f"*{suffix}" for suffix in SUFFIXES)
+                lacks = f"is a file, and no bundle of them ({ends})" if root.exists() else "does not exist"
                 raise CreditscopeError(
                     f"Expected a folder of records, but {root} {lacks}. Train runs first, or name another folder."
                 )
@@ -86,7 +90,8 @@ class _Loader:
         return records
 
     def bundle(self, path: Path) -> list[Record]:
-        return read_bundle(path, problems=self.problems, unsealed=self.unsealed, packed=self.stored)
+        read = read_runs if path.name.endswith(RUNS_SUFFIX) else read_bundle
+        return read(path, problems=self.problems, unsealed=self.unsealed, packed=self.stored)
 
     def folder(self, folder: Path) -> Record | None:
         """None if its run is not finished, or if it cannot be read."""
@@ -122,9 +127,9 @@ def _find(root: Path) -> tuple[list[Path], list[Path]]:
     """Folders that hold a record or part of one, and bundles; what was set aside is passed by."""
     folders, bundles = [], []
     for place, inside, files in os.walk(root):
-        inside[:] = [name for name in inside if not name.startswith(ASIDE)]
+        inside[:] = [name for name in inside if not name.startswith((ASIDE, LEAVING))]
         folders += [Path(place)] if not {*FILES}.isdisjoint(files) else []
-        bundles += [Path(place, name) for name in (*files, *inside) if name.endswith(SUFFIX)]
+        bundles += [Path(place, name) for name in (*files, *inside) if name.endswith(SUFFIXES)]
     return sorted(folders), sorted(bundles)
 
 

@@ -137,7 +137,7 @@ class RecordWriter:
     def open(self) -> Iterator["RecordWriter"]:
         """Create the folder and take the lock; refuse a folder of another spec."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with _locked(self.folder / LOCK):
+        with locked(self.folder / LOCK):
             if _holds_other_spec(self.folder, self.spec):
                 raise CreditscopeError(
                     f"Expected {self.folder} to be empty or to hold this run, but it holds a record of "
@@ -242,7 +242,7 @@ def _dump(value: Any) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """An advisory lock that the system releases when the process ends, however it ends; its file goes with it."""
     try:
         import fcntl
@@ -392,7 +392,7 @@ def _tidy(folder: Path) -> None:
     left = [folder / name for name in (CHECKPOINT, LOCK, *(f"{name}{BEFORE}" for name in FILES))]
     if os.name != "posix" or not any(path.exists() for path in left):
         return  # nothing to remove, or no lock that would say whether a writer lives
-    with suppress(OSError, CreditscopeError), _locked(folder / LOCK):
+    with suppress(OSError, CreditscopeError), locked(folder / LOCK):
         for path in left:
             path.unlink(missing_ok=True)
 
@@ -403,6 +403,11 @@ def stored_record(root: Path, spec: RunSpec, *, problems: list[str], whole: bool
     `whole`: only if it holds all that its tier measures by now.
     """
     folder = run_folder(root, spec)
+    if not folder.exists():
+        from creditscope.record.finished import bundled_record
+
+        record = bundled_record(root, spec, problems=problems)
+        return record if record and not (whole and lacks(record)) else None
     if is_unfinished(folder):
         return None  # the writer goes on from its checkpoint, or starts anew
     try:
@@ -443,7 +448,7 @@ def _raw_provenance(folder: Path) -> dict[str, Any]:
 
 def _is_being_written(folder: Path) -> bool:
     try:
-        with _locked(folder / LOCK):
+        with locked(folder / LOCK):
             return False
     except CreditscopeError:
         return True
