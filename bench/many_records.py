@@ -2,18 +2,21 @@
 
 Four tiny runs are trained (BP and DFA, each with its frozen twin); copies of them with other seeds, learning rates and
 slightly other numbers, sealed as theirs, fill a temporary folder: 20 seeds of each, so 80 runs a setting. Every command
-is a process of its own, so that its peak memory is its own. `--bundled` does the same once more when finished runs are
-bundled, `--json` writes the table, `--runs` are the sizes of the folder.
+is a process of its own, so that its peak memory is its own. Then all runs are bundled, and all is done again.
+`--runs` are the sizes of the folder, `--seeds` those of a method, `--json` writes the table.
 """
 
 import argparse
 import json
+import os
+import platform
 import random
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from datetime import date
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,6 @@ from typing import Any
 from creditscope.record import Record, RecordWriter, load_records
 from creditscope.record.store import SNAPSHOTS, SPEC
 
-SEEDS = 20
 SPREAD = 0.05
 """Copies differ by so much of each number at most."""
 TRAIN = (
@@ -29,7 +31,7 @@ TRAIN = (
     "cs.run(rule='dfa', task='digits', depth=3, width=16, epochs=4, seeds=1, baselines=True, out=sys.argv[1])"
 )
 MEASURED = """
-import contextlib, io, json, resource, sys, time
+import contextlib, json, resource, sys, time
 from pathlib import Path
 from creditscope.cli import main
 from creditscope.record import load_records
@@ -57,11 +59,11 @@ def varied(value: Any, factor: float) -> Any:
     return [varied(part, factor) for part in value] if isinstance(value, list | tuple) else value
 
 
-def copies(kinds: list[Record]) -> Iterator[tuple[Record, str]]:
+def copies(kinds: list[Record], seeds: int) -> Iterator[tuple[Record, str]]:
     """Records of ever more settings, and their snapshots as text."""
     rng, plain = random.Random(0), [[asdict(s) for s in record.snapshots] for record in kinds]
     for setting in count():
-        for seed in range(1, SEEDS + 1):
+        for seed in range(1, seeds + 1):
             for record, snapshots in zip(kinds, plain, strict=True):
                 assert record.spec is not None
                 spec = replace(record.spec, seed=seed, lr=round(1e-3 * (1 + setting / 1000), 6))
@@ -70,9 +72,9 @@ def copies(kinds: list[Record]) -> Iterator[tuple[Record, str]]:
                 yield replace(record, spec=spec), "".join(lines)
 
 
-def fill(root: Path, kinds: list[Record], runs: int) -> None:
+def fill(root: Path, kinds: list[Record], runs: int, seeds: int) -> None:
     """Write so many finished runs, without waiting for the disk at every line."""
-    for record, text in islice(copies(kinds), runs):
+    for record, text in islice(copies(kinds, seeds), runs):
         assert record.spec is not None
         writer = RecordWriter(root, record.spec)
         writer.folder.mkdir(parents=True)
@@ -89,32 +91,52 @@ def measure(*words: str | Path) -> dict[str, Any]:
 
 def rows(root: Path, runs: int, stored: str) -> Iterator[dict[str, Any]]:
     """One for each thing that is done with the folder."""
-    found = [path for path in root.rglob("*") if path.suffix != ".html"]
+    found = list(root.rglob("*"))
     about = {"runs": runs, "stored": stored, "inodes": len(found)}
     about["megabytes"] = round(sum(path.stat().st_size for path in found if path.is_file()) / 1e6, 1)
-    page = root.parent / "page.html"
-    for what, words in {
+    page, table = root.parent / "page.html", root.parent / "runs.parquet"
+    commands = {
         "load": ["load", root],
         "audit": ["audit", root],
         "report": ["report", root, "--out", page],
-    }.items():
+        "export": ["export", "parquet", "--records", root, "--out", table],
+    }
+    for what, words in commands.items():
         row = about | {"what": what} | measure(*words)
-        yield row | ({"page_mb": round(page.stat().st_size / 1e6, 2)} if what == "report" else {})
+        made = {"report": page, "export": table}.get(what)
+        yield row | ({"made_megabytes": round(made.stat().st_size / 1e6, 2)} if made else {})
+    if stored == "folders":
+        yield about | {"what": "bundle"} | measure("bundle", root)
+
+
+def show(row: dict[str, Any]) -> str:
+    """A line of the table in docs/records.md."""
+    cells = [f"{row[name]:,}" for name in ("runs", "inodes", "megabytes")]
+    cells[0] += " bundled" * (row["stored"] == "bundles")
+    return " | ".join(
+        [*cells, row["what"], f"{row['seconds']}", f"{row['peak_mib']}", f"{row.get('made_megabytes', '')}"]
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, nargs="+", default=[100, 1000, 10_000])
+    parser.add_argument("--seeds", type=int, default=20, help="of each method of a setting")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     kinds, table = originals(), []
     for runs in given.runs:
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder, "records")
-            fill(root, kinds, runs)
-            for row in rows(root, runs, "folders"):
-                print(row, flush=True)
-                table.append(row)
+            fill(root, kinds, runs, given.seeds)
+            for stored in ("folders", "bundles"):
+                for row in rows(root, runs, stored):
+                    print(show(row), flush=True)
+                    table.append(row)
+    if given.json:
+        about = {"machine": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()}
+        content = {"about": about | {"seeds": given.seeds, "date": date.today().isoformat()}, "rows": table}
+        given.json.write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

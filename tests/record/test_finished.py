@@ -208,6 +208,7 @@ class TestKilled:
         assert {n: c for n, c in files_of(root).items() if not n.endswith("/lock")} == before
 
     def test_before_every_step(self, tmp_path):
+        step = 0
         for step in range(200):
             root = write_records(tmp_path / f"{step}", [make_record(seed=s) for s in (1, 2)])
             before = files_of(root)
