@@ -14,7 +14,13 @@ register_export = EXPORTS.register
 
 @dataclass(frozen=True)
 class Written:
-    """The files of an export, and what is missing from them, in words."""
+    """The files of an export, and what is missing from them, in words.
+
+    >>> from pathlib import Path
+    >>> from creditscope.exports import Written
+    >>> Written((Path("runs.parquet"),), missing=("seed 123",)).missing
+    ('seed 123',)
+    """
 
     files: tuple[Path, ...]
     missing: tuple[str, ...] = ()
