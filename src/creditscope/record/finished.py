@@ -68,7 +68,7 @@ def bundle_finished(root: Path) -> list[Path]:
     try:
         with locked(root / f"{LEAVING}lock"):
             for left in root.glob(f"{LEAVING}*/"):
-                shutil.rmtree(left)
+                shutil.rmtree(left, ignore_errors=True)
             kinds: dict[Path, list[Path]] = {}
             for folder in sorted(path for path in root.iterdir() if path.is_dir()):
                 if spec := _finished_spec(folder):
@@ -94,8 +94,9 @@ def _finished_spec(folder: Path) -> RunSpec | None:
 
 def _bundle(path: Path, folders: list[Path]) -> bool:
     """Whether these folders went into the bundle; one that cannot be read is left as it is, and so are they."""
-    part, before = path.with_name(f"{path.name}.part"), {folder: _stamp(folder) for folder in folders}
+    part = path.with_name(f"{path.name}.part")
     try:
+        before = {folder: _stamp(folder) for folder in folders}
         names = {folder.name for folder in folders}
         kept = {run: files for run, files in (_index(path) if path.exists() else {}).items() if run not in names}
         with open(part, "wb") as file, ZipFile(file, "w") as made:
@@ -111,7 +112,7 @@ def _bundle(path: Path, folders: list[Path]) -> bool:
     os.replace(part, path)
     _synchronise(path.parent)
     for folder in folders:
-        with suppress(CreditscopeError), locked(folder / LOCK):
+        with suppress(CreditscopeError, OSError), locked(folder / LOCK):
             if _stamp(folder) == before[folder]:
                 folder.rename(leaving := folder.with_name(f"{LEAVING}{folder.name}"))
                 shutil.rmtree(leaving)
@@ -174,7 +175,7 @@ def _indexed(path: Path, *_stamp: int) -> Index:
             for info in bundle.infolist():
                 run, _, name = info.filename.partition("/")
                 found.setdefault(run, {})[name] = info
-    except (BadZipFile, EOFError, ValueError, struct.error) as error:
+    except (BadZipFile, EOFError, ValueError, NotImplementedError, struct.error) as error:
         raise CreditscopeError(f"Bundle {path} cannot be read: {first_words(error)}.") from None
     return found
 
@@ -184,14 +185,14 @@ def _content(path: Path, info: ZipInfo, most: int = LARGEST_FILE) -> bytes:
     size, packed = info.file_size, info.compress_size
     if size > most or size > max(LEAST_UNPACKED, MOST_GROWTH * packed):
         raise CreditscopeError(f"Expected {printable(info.filename)} to have at most {most} bytes, but got more.")
-    with open_regular(path) as file:
-        file.seek(info.header_offset)
-        file.seek(sum(LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))), os.SEEK_CUR)
-        content = file.read(packed)
     try:
+        with open_regular(path) as file:
+            file.seek(info.header_offset)
+            file.seek(sum(LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))), os.SEEK_CUR)
+            content = file.read(packed)
         if info.compress_type != ZIP_STORED:
             content = zlib.decompressobj(-zlib.MAX_WBITS).decompress(content, size + 1)
-    except zlib.error as error:
+    except (zlib.error, struct.error) as error:
         raise CreditscopeError(f"Expected {printable(info.filename)} to unpack, but got: {error}.") from None
     if len(content) != size or zlib.crc32(content) != info.CRC:
         raise CreditscopeError(f"Expected {printable(info.filename)} as it was packed, but it was altered.")
