@@ -59,11 +59,11 @@ def test_snapshots_of_one_setting_are_in_memory_at_a_time(folder, monkeypatch):
 
     def counted(self, **options):
         gc.collect()
-        alive.append(sum(isinstance(thing, Snapshot) for thing in gc.get_objects()) - before)
+        alive.append(sum(type(thing) is Snapshot for thing in gc.get_objects()) - before)
         made(self, **options)
 
     gc.collect()
-    before = sum(isinstance(thing, Snapshot) for thing in gc.get_objects())
+    before = sum(type(thing) is Snapshot for thing in gc.get_objects())
     monkeypatch.setattr(MethodAudit, "__init__", counted)
     audit(folder)
     assert alive == [3 * 2 * 2 * 2] * 2 * len(RATES)  # seeds, rules, frozen or not, epochs
