@@ -43,7 +43,10 @@ SECTIONS = {
         "creditscope.paper.figures": "register_figure",
         "creditscope.paper.studies": "register_study Study choose_scale",
     },
-    "To add an export": {"creditscope.paper.exports": "register_export Export"},
+    "To add an export": {
+        "creditscope.exports": "Written",
+        "creditscope.paper.exports": "register_export Export",
+    },
     "To add a command": {"creditscope.commands": "register_command"},
 }
 """What the page holds, in order: names by the module to import them from."""

@@ -130,7 +130,7 @@ class TestAsking:
         assert "--help" in err.splitlines()[-1]
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("command", ["audit", "report", "export", "pack", "reproduction", "figure own"])
+    @pytest.mark.parametrize("command", ["audit", "report", "pack", "reproduction", "figure own"])
     def test_records_are_named_in_either_way_but_not_in_both(self, call, refused, tmp_path, command):
         records = write_records(tmp_path / "records", make_family())
         words, given = command.split(), ("--out", tmp_path / "x" / "y") * (command != "audit")

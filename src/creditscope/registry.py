@@ -260,4 +260,4 @@ COMMANDS = Registry("command", "creditscope.commands")
 STUDIES = Registry("study", "creditscope.studies")
 FIGURES = Registry("figure", "creditscope.figures")
 EXPORTS = Registry("export", "creditscope.exports")
-"""Of the last three there are none of our own: extensions bring them."""
+"""Of studies and figures there are none of our own: extensions bring them."""

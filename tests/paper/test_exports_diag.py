@@ -104,12 +104,12 @@ def test_the_command_writes_and_says(bottleneck, tmp_path, capsys):
     main(["export", "--records", str(bottleneck), "--out", str(tmp_path), "--scale", "test"])
     assert capsys.readouterr().out.startswith(f"wrote {tmp_path / PATH}\nmissing: ")
     with pytest.raises(SystemExit):
-        main(["export", "--records", str(bottleneck), "--out", str(tmp_path / "paper"), "--only", "diag_section23"])
+        main(["export", "--records", str(bottleneck), "--out", str(tmp_path / "paper"), "diag_section23"])
     said = capsys.readouterr()
-    assert ("L=20" in said.out, "creditscope reproduce" in said.err) == (True, True)
+    assert ("L=20" in said.out, f"{bottleneck}" in said.err) == (True, True)
     assert not (tmp_path / "paper").exists()
     with pytest.raises(SystemExit):
-        main(["export", "--records", str(bottleneck), "--out", str(tmp_path), "--only", "unknown"])
+        main(["export", "--records", str(bottleneck), "--out", str(tmp_path), "unknown"])
     assert "'unknown'" in capsys.readouterr().err
 
 

@@ -20,7 +20,7 @@ from creditscope.record import Record
 from creditscope.registry import EXPORTS
 
 SCHEMAS = Path(__file__).parents[2] / "src/creditscope/paper/exports/schemas"
-FAMILIES = [name for name in EXPORTS.names() if name != "diag_section23"]
+FAMILIES = [name for name in EXPORTS.names() if name not in ("diag_section23", "parquet")]
 STUDIES = (snapshot_resmlp, snapshot_vit, cross_architecture, penalty_rescue)
 FILES = {
     *(f"snapshot_no_outln_v1/snapshot_noLN_s{seed}.json" for seed in (42, 123, 456)),

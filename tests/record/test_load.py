@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from creditscope.auditing import audit
 from creditscope.errors import CreditscopeError
-from creditscope.record import Record, load, load_records, read_bundle, write_bundle
-from creditscope.record.load import rounded, thin
+from creditscope.record import Record, bundle, load, load_records, read_bundle, write_bundle
+from creditscope.record.bundle import rounded, thin
 from creditscope.record.schema import SCHEMA_VERSION
 
 THINNED = [*range(17), *range(18, 33, 2), *range(36, 65, 4), *range(72, 97, 8), 100]
@@ -107,7 +107,7 @@ class TestRoundTrip:
         assert every_epoch(7).left_out == 0
         again, left_out = pack([every_epoch(42), every_epoch(7)])
         assert left_out == pack(again)[1] == [0, thinned]
-        monkeypatch.setattr(load, "EVERY_EPOCH", ())
+        monkeypatch.setattr(bundle, "EVERY_EPOCH", ())
         assert pack(again)[1] == [thinned, thinned]
 
     def test_one_snapshot_is_first_and_last(self):

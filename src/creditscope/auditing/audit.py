@@ -1,23 +1,33 @@
 """Judge records: one verdict per method, and the numbers it rests on."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
+from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from creditscope.auditing.checks import Check, Finding, all_checks
 from creditscope.auditing.checks.cs008_descent_disagrees import rank_notes
 from creditscope.auditing.columns import Shown, method_frame
 from creditscope.auditing.depth import Rung, TrainedDepth, depth_ladder, paired_interval, trained_depth, use_of_depth
 from creditscope.auditing.judge import judge_method, judge_seeds, mute_findings
-from creditscope.auditing.methods import Method, accuracies, group_methods
+from creditscope.auditing.methods import (
+    Method,
+    accuracies,
+    change_records,
+    group_methods,
+    read_methods,
+    rule_key,
+    setting_key,
+    split_settings,
+)
 from creditscope.auditing.per_tap import TapAudit, audit_taps
 from creditscope.auditing.stats import INTERVALS, Interval, IntervalKind, known_mean, t_interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.verdict import Verdict, reach_verdict
 from creditscope.errors import CreditscopeError, UnknownNameError
-from creditscope.record import Record, load_records
+from creditscope.record import Record, in_memory, open_records
 from creditscope.record.load import collection_paused
 from creditscope.record.table import largest_growth
 
@@ -86,7 +96,7 @@ class Audit(Shown):
     notes: tuple[str, ...] = field(default=())
     """What a comparison of the methods shows."""
     groups: tuple[Method, ...] = field(default=(), repr=False, compare=False)
-    """The records behind the methods, in the same order."""
+    """The records behind the methods, in the same order; those of a folder stay on disk (`by_setting` reads them)."""
     mute: tuple[str, ...] = field(default=())
 
     def draw(self, width: int):
@@ -109,7 +119,15 @@ class Audit(Shown):
             )
         pairs = [(m, g) for m, g in zip(self.methods, self.groups, strict=True) if m.setting in kept]
         methods, groups = zip(*pairs, strict=True)
-        return replace(self, methods=methods, groups=groups, notes=tuple(rank_notes(groups)))
+        found = replace(self, methods=methods, groups=groups)
+        return replace(found, notes=tuple(note for part in found.by_setting() for note in rank_notes(part.groups)))
+
+    def by_setting(self) -> "Iterator[Audit]":
+        """The same of one setting after the other, with its records in memory."""
+        pairs = list(zip(self.methods, self.groups, strict=True))
+        for _, part in groupby(pairs, key=lambda pair: pair[0].setting):
+            methods, groups = zip(*part, strict=True)
+            yield replace(self, methods=methods, groups=tuple(read_methods(groups)))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON: everything but the records, and the decision table."""
@@ -174,15 +192,45 @@ def audit(
     _must_be_known("kind of interval", [interval], INTERVALS)
     limits, checks = limits or Thresholds(), all_checks()
     _must_be_known("check", mute, [check.code for check in checks])
-    groups = tuple(group_methods(records))
-    if not groups:
+    judge = partial(_judge, checks=checks, limits=limits, mute=mute, interval=interval)
+    parts = [part for own in split_settings(records) if (part := _judge_setting(own, judge, problems)).groups]
+    if not parts:
         raise CreditscopeError(
             "Expected a run whose blocks are all trained, but got frozen baselines or rungs of a depth ladder only. "
             "Train one without frozen and train_last."
         )
+    places = {id(record): place for place, record in enumerate(records)}
+    parts.sort(key=lambda part: places[id(part.first)])
+    methods, groups, notes = (tuple(chain(*(getattr(p, n) for p in parts))) for n in ("methods", "groups", "notes"))
+    return Audit(methods, limits, tuple(problems), notes, groups, tuple(mute))
+
+
+class _Setting(NamedTuple):
+    """What is left of a setting that was judged."""
+
+    groups: list[Method]
+    methods: list[MethodAudit]
+    notes: list[str]
+    first: Record | None
+    """The first record of a method or its baselines, by which settings are ordered."""
+
+
+def _judge_setting(records: Sequence[Record], judge: Callable[[Method], MethodAudit], problems: list[str]) -> _Setting:
+    """Read the snapshots of one setting, judge them, and let them go."""
+    read: list[Record] = []
+    stored: dict[int, Record] = {}
     with collection_paused():
-        methods = tuple(_judge(method, checks, limits, mute, interval) for method in groups)
-    return Audit(methods, limits, tuple(problems), tuple(rank_notes(groups)), groups, tuple(mute))
+        for record in records:
+            try:
+                read.append(in_memory(record))
+                stored[id(read[-1])] = record
+            except CreditscopeError as error:
+                problems.append(str(error))
+        groups = group_methods(read)
+        keys = {(rule_key(m.first), setting_key(m.first)) for m in groups}
+        first = next((stored[id(r)] for r in read if (rule_key(r), setting_key(r)) in keys), None)
+        methods, notes = [judge(method) for method in groups], rank_notes(groups)
+        return _Setting(change_records(groups, lambda r: stored[id(r)]), methods, notes, first)
 
 
 def _must_be_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
@@ -194,7 +242,7 @@ def _must_be_known(kind: str, names: Iterable[str], known: Collection[str]) -> N
 def _gather(source: Any, problems: list[str], unsealed: bool) -> list[Record]:
     """The records of a source that have something to judge."""
     if isinstance(source, str | Path):
-        records = load_records(source, problems=problems, unsealed=unsealed)
+        records = open_records(source, problems=problems, unsealed=unsealed)
     elif hasattr(source, "records"):
         records = list(source.records)
         problems += getattr(source, "problems", ())
@@ -210,7 +258,7 @@ def _gather(source: Any, problems: list[str], unsealed: bool) -> list[Record]:
     problems += [f"Record {r.name} holds no snapshot; left out." for r in empty]
     running = [r for r in records if r.snapshots and r.spec is not None and not r.finished]
     problems += [f"Record {r.name} did not finish; left out." for r in running]
-    records = [r for r in records if r.snapshots and r not in running]
+    records = [r for r in records if r.snapshots and (r.spec is None or r.finished)]
     if not records:
         detail = " ".join(problems) or "Train runs first (creditscope run), or name the folder that holds them."
         where = f" under {source}" if isinstance(source, str | Path) else ""

@@ -12,6 +12,7 @@ from creditscope.auditing.card_pitfalls import Pitfall, list_pitfalls
 from creditscope.auditing.checks import Finding, Method, what_to_do
 from creditscope.auditing.columns import FINDINGS, RUNGS, TAPS, Column
 from creditscope.auditing.depth import Rung, TrainedDepth
+from creditscope.auditing.methods import read_methods
 from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.stats import DRAWS, Interval, t_interval, write_interval
 from creditscope.auditing.verdict import Verdict
@@ -92,7 +93,7 @@ class Card:
 
 def make_card(audit: "Audit", index: int) -> Card:
     """The card of one method of an audit."""
-    method, found = audit.groups[index], audit.methods[index]
+    (method,), found = read_methods(audit.groups[index : index + 1]), audit.methods[index]
     copied: dict[str, Any] = {name: getattr(found, name) for name in COPIED}
     stem = " (tap 0 is the stem and not in it)" if method.facts.stem_tap else ""
     return Card(

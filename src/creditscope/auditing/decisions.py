@@ -90,9 +90,10 @@ class Decisions(ShownRows):
             said = row.said if row.criterion == PROTOCOL else f"{mark(row)} {row.fired}".rstrip()
             return printed(said, style=STYLES.get(row.conclusion, "dim"))
 
-        parts = []
-        for setting in dict.fromkeys(row.setting for row in self):
-            rows = {(row.method, row.seed, row.criterion): row for row in self if row.setting == setting}
+        parts, by_setting = [], {}
+        for row in self:
+            by_setting.setdefault(row.setting, {})[row.method, row.seed, row.criterion] = row
+        for setting, rows in by_setting.items():
             seeds = dict.fromkeys((method, seed) for method, seed, _ in rows)
             columns = {
                 "verdict" if criterion == PROTOCOL else criterion: [cell(rows[*key, criterion]) for key in seeds]
@@ -106,11 +107,12 @@ class Decisions(ShownRows):
 def decide(audit: Audit) -> Decisions:
     """Every way of judging on every method of an audit: each seed, then over seeds."""
     rows, checks = [], [*USUAL.values(), *PUBLISHED.values(), *all_checks()]
-    for method, found in zip(audit.groups, audit.methods, strict=True):
-        for check in checks:
-            seeds, whole = _judged(check, found) if check.kind == "check" else _judge(check, method, audit.limits)
-            rows += [_of_finding(found, *pair, check) for pair in (*seeds.items(), (None, whole))]
-        rows += _protocol(found)
+    for part in audit.by_setting():
+        for method, found in zip(part.groups, part.methods, strict=True):
+            for check in checks:
+                seeds, whole = _judged(check, found) if check.kind == "check" else _judge(check, method, audit.limits)
+                rows += [_of_finding(found, *pair, check) for pair in (*seeds.items(), (None, whole))]
+            rows += _protocol(found)
     return Decisions(tuple(rows), audit.notes)
 
 

@@ -1,11 +1,11 @@
 """What checks look at: a moment of one run, and a method, one rule in one setting over seeds with its baselines."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
-from creditscope.record import Facts, Record, RunSpec, Snapshot
+from creditscope.record import Facts, Record, RunSpec, Snapshot, in_memory
 from creditscope.record.spec import RULE_FIELDS
 from creditscope.record.table import richness
 from creditscope.registry import NETS, TASKS, Registry
@@ -80,6 +80,12 @@ class Method:
     def spec(self) -> RunSpec | None:
         """What was asked of its first run; None for a watched model."""
         return self.first.spec
+
+    @property
+    def records(self) -> list[Record]:
+        """All of them, those of baselines too."""
+        families = (self.runs, self.frozen_own, self.bp, self.frozen_bp, self.penalised_bp, *self.rungs.values())
+        return [record for runs in families for record in runs.values()]
 
     @property
     def whole(self) -> list[Record]:
@@ -179,8 +185,43 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
                 rungs=dict(sorted(rungs.items())),
             )
         )
-    settings = list(dict.fromkeys(m.setting for m in methods))
-    return sorted(methods, key=lambda m: (settings.index(m.setting), bool(m.facts.inexact_taps)))
+    places = {setting: place for place, setting in enumerate(dict.fromkeys(m.setting for m in methods))}
+    return sorted(methods, key=lambda m: (places[m.setting], bool(m.facts.inexact_taps)))
+
+
+def split_settings(records: Sequence[Record]) -> list[list[Record]]:
+    """The records by the name of their setting: methods of one need nothing of another."""
+    names: dict[str, str] = {}
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        if (key := setting_key(record)) not in names:
+            names[key] = _setting_label(record)
+        found.setdefault(names[key], []).append(record)
+    return list(found.values())
+
+
+def change_records(methods: Iterable[Method], change: Callable[[Record], Record]) -> list[Method]:
+    """The same methods with every record changed, each once, however many of them it belongs to."""
+    known: dict[int, Record] = {}
+
+    def new(record: Record) -> Record:
+        if id(record) not in known:
+            known[id(record)] = change(record)
+        return known[id(record)]
+
+    def runs(old: Mapping[int, Record]) -> dict[int, Record]:
+        return {seed: new(record) for seed, record in old.items()}
+
+    names = ("runs", "frozen_own", "bp", "frozen_bp", "penalised_bp")
+    return [
+        replace(m, **{n: runs(getattr(m, n)) for n in names}, rungs={k: runs(own) for k, own in m.rungs.items()})
+        for m in methods
+    ]
+
+
+def read_methods(methods: Iterable[Method]) -> list[Method]:
+    """The same methods with the snapshots of all their records in memory."""
+    return change_records(methods, in_memory)
 
 
 def _with_penalty(groups: Groups, record: Record, penalty: float) -> dict[int | None, dict[int, Record]]:

@@ -14,7 +14,7 @@ from creditscope.record.schema import TapMeasures
 from creditscope.record.table import growths
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TapAudit:
     """One tap of a method; intervals are over seeds, None where nothing was measured."""
 

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from creditscope.auditing.checks import Check, MethodCheck, all_checks
 from creditscope.auditing.columns import RANGES, ShownRows
 from creditscope.auditing.judge import judge_check
-from creditscope.auditing.methods import Method
+from creditscope.auditing.methods import Method, read_methods
 from creditscope.auditing.thresholds import EVERY_RUN_CHECK, Thresholds, table
 from creditscope.auditing.verdict import choose_word
 from creditscope.errors import UnknownNameError
@@ -68,6 +68,7 @@ def find_ranges(audit: "Audit", names: Sequence[str]) -> Sensitivity:
     for name in names:
         if name not in rows:
             raise UnknownNameError("threshold", name, rows)
+    audit = replace(audit, groups=tuple(read_methods(audit.groups)))  # judged again and again
     return Sensitivity(tuple(_find_range(audit, rows[name], all_checks()) for name in names or rows))
 
 

@@ -149,8 +149,10 @@ def warn(texts: Iterable[str]) -> list[Text]:
 
 def draw_audit(audit: Audit, width: int) -> Group:
     """The whole audit."""
-    names = dict.fromkeys(m.setting for m in audit.methods)
-    settings = [[m for m in audit.methods if m.setting == name] for name in names]
+    by_setting: dict[str, list[MethodAudit]] = {}
+    for m in audit.methods:
+        by_setting.setdefault(m.setting, []).append(m)
+    settings = list(by_setting.values())
     many, parts = len(settings) > MOST_DETAILED, []
     if many:
         words = Counter(m.verdict.word for m in audit.methods)

@@ -18,7 +18,10 @@ DRAWS = 4000
 """Resamples of a bootstrap."""
 
 
-@dataclass(frozen=True)
+OVER_SEEDS = "seeds; test set fixed"
+
+
+@dataclass(frozen=True, slots=True)
 class Interval:
     """A mean with its two-sided interval; bounds are None for a single value."""
 
@@ -27,7 +30,7 @@ class Interval:
     high: float | None
     n: int
     kind: IntervalKind = "t"
-    over: str = "seeds; test set fixed"
+    over: str = OVER_SEEDS
     """What was drawn anew, and what was not."""
     scale: Literal["linear", "log"] = "linear"
     """Where the mean was taken; on a log scale it is the geometric one."""

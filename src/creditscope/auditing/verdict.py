@@ -28,7 +28,7 @@ MEANINGS: dict[Word, str] = {
 VerdictAnswer = Literal["yes", "no", "open", "not measured", "not applicable"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class VerdictLine:
     """One question with its answer and the findings it rests on."""
 
@@ -39,7 +39,7 @@ class VerdictLine:
     """The checks that decided it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What a reader may conclude of a method."""
 

@@ -32,6 +32,8 @@ class Report:
     """The page; nothing else is needed to read it."""
     against: Annotated[Path | None, option("DIR", "none")] = None
     """Another folder of records, an earlier one say: the page then tells what changed, verdict by verdict."""
+    only: Annotated[str, option("TEXT", "all")] = ""
+    """Keep settings whose title, methods or verdicts hold every part of a list such as "cora, depth 6, walk back"."""
     set: Limits = ()
     unsealed: Unsealed = False
 
@@ -39,7 +41,7 @@ class Report:
         from creditscope.report import gather, write_report
 
         limits = read_limits(self.set)
-        material = gather(choose_records(self.records, self.by_name), limits, unsealed=self.unsealed)
+        material = gather(choose_records(self.records, self.by_name), limits, only=self.only, unsealed=self.unsealed)
         before = gather(self.against, limits, unsealed=self.unsealed) if self.against else None
         size = write_report(material, self.out, against=before)
         notes = [f"note: {problem}" for problem in material.problems]

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from creditscope.auditing.stats import Interval, geometric_interval, t_interval
+from creditscope.auditing.stats import OVER_SEEDS, Interval, geometric_interval, t_interval
 from creditscope.files import write_whole
 from creditscope.text import DASH, markdown, number, visible
 
@@ -77,7 +77,7 @@ class Statement:
         """How many seeds, where it is an interval."""
         if not isinstance(self.value, Interval):
             return ""
-        return str(self.value.n) + ("" if self.value.over == Interval.over else f" (over {self.value.over})")
+        return str(self.value.n) + ("" if self.value.over == OVER_SEEDS else f" (over {self.value.over})")
 
 
 @dataclass(frozen=True)

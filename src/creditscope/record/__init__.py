@@ -1,6 +1,8 @@
 """Records: what is on disk; JSON that a person can read and code can check. Importing it imports no torch."""
 
-from creditscope.record.load import load_records, read_bundle, write_bundle
+from creditscope.record.bundle import read_bundle, write_bundle
+from creditscope.record.finished import bundle_finished, bundle_if_many
+from creditscope.record.load import load_records, open_records
 from creditscope.record.schema import (
     Facts,
     LayerMeasures,
@@ -16,6 +18,7 @@ from creditscope.record.store import (
     Record,
     RecordWriter,
     begun_by,
+    in_memory,
     keep_failure,
     read_record,
     run_folder,
@@ -35,8 +38,12 @@ __all__ = [
     "WeightFact",
     "WeightMeasures",
     "begun_by",
+    "bundle_finished",
+    "bundle_if_many",
+    "in_memory",
     "keep_failure",
     "load_records",
+    "open_records",
     "read_bundle",
     "read_record",
     "run_folder",

@@ -50,6 +50,14 @@ def read_lines(path: Path) -> Iterator[bytes]:
             yield line
 
 
+def split_lines(content: bytes) -> list[bytes]:
+    """The lines of a file that was read whole, each of bounded length."""
+    lines = content.split(b"\n")
+    if max(map(len, lines)) >= LONGEST_LINE:
+        raise CreditscopeError(f"Expected lines shorter than {LONGEST_LINE} bytes, but got more.")
+    return lines if lines[-1] else lines[:-1]
+
+
 def parse(text: bytes) -> Any:
     """JSON of bounded depth; of a key that comes twice the last counts."""
     from pydantic_core import from_json

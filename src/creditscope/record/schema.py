@@ -331,7 +331,7 @@ REQUIRED = {
 
 
 def check_whole(
-    spec: RunSpec | None, provenance: Provenance, snapshots: tuple[Snapshot, ...], *, left_out: int = 0
+    spec: RunSpec | None, provenance: Provenance, snapshots: Sequence[Snapshot], *, left_out: int = 0
 ) -> None:
     """What types cannot say: refuse a record whose lines or lists are not all there, or whose numbers do not agree.
 

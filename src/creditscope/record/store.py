@@ -2,14 +2,25 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from creditscope.errors import CreditscopeError
-from creditscope.record.files import check, digest, digest_file, digest_value, first_words, parse, read_file, read_lines
+from creditscope.record.files import (
+    LARGEST_FILE,
+    check,
+    digest,
+    digest_file,
+    digest_value,
+    first_words,
+    parse,
+    read_file,
+    split_lines,
+)
 from creditscope.record.schema import DESCENT_TURNS, READABLE, Facts, Provenance, Snapshot, check_whole
 from creditscope.record.spec import LATER_FIELDS, RunSpec
 
@@ -42,7 +53,8 @@ class Record:
 
     spec: RunSpec | None
     provenance: Provenance
-    snapshots: tuple[Snapshot, ...]
+    snapshots: Sequence[Snapshot]
+    """In memory, or (`StoredSnapshots`) where they are stored."""
     path: Path | None = None
     left_out: int = field(default=0, kw_only=True)
     """Snapshots that were thinned out of it when it was bundled."""
@@ -70,6 +82,29 @@ class Record:
     def finished(self) -> bool:
         """Whether the run came to its end, well or diverged."""
         return self.provenance.status != "running"
+
+
+class StoredSnapshots(Sequence[Snapshot]):
+    """Snapshots that stay where they are stored: `read` gives all of them, and is called whenever one is asked for."""
+
+    def __init__(self, length: int, read: Callable[[], tuple[Snapshot, ...]]):
+        self.length = length
+        self.read = read
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.read()[at]
+
+    def __iter__(self) -> Iterator[Snapshot]:
+        return iter(self.read())
+
+
+def in_memory(record: Record) -> Record:
+    """The same record with all its snapshots read; one that has them already as it is."""
+    stored = record.snapshots
+    return replace(record, snapshots=stored.read()) if isinstance(stored, StoredSnapshots) else record
 
 
 def lacks(record: Record) -> tuple[str, ...]:
@@ -102,7 +137,7 @@ class RecordWriter:
     def open(self) -> Iterator["RecordWriter"]:
         """Create the folder and take the lock; refuse a folder of another spec."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with _locked(self.folder / LOCK):
+        with locked(self.folder / LOCK):
             if _holds_other_spec(self.folder, self.spec):
                 raise CreditscopeError(
                     f"Expected {self.folder} to be empty or to hold this run, but it holds a record of "
@@ -207,7 +242,7 @@ def _dump(value: Any) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """An advisory lock that the system releases when the process ends, however it ends; its file goes with it."""
     try:
         import fcntl
@@ -262,41 +297,87 @@ def read_record(folder: Path, *, unsealed: bool = False) -> Record:
 
     `unsealed`: one that does not fit its digests is read all the same.
     """
-    try:
-        asked = read_file(folder / SPEC, most=SMALL)
-        spec = check(RunSpec | None, parse(asked))  # null: of a watched model
-        raw = parse(read_file(folder / PROVENANCE, most=SMALL))
-        if not isinstance(raw, dict):
-            raise CreditscopeError(f"Expected an object in {PROVENANCE}, but got {type(raw).__name__}.")
-        check_version(raw.get("schema_version"))
-        provenance: Provenance = check(Provenance, raw)
-        lines = list(read_lines(folder / SNAPSHOTS))
-        snapshots = tuple(check(Snapshot, parse(line)) for line in lines)
-        if (spec is None) != (provenance.engine == WATCHED):
-            raise CreditscopeError("Expected a spec, or null for a watched model, but got the other.")
-        check_whole(spec, provenance, snapshots)
-        if spec is not None and not folder.name.endswith(spec.digest()):
-            raise CreditscopeError(
-                f"Expected a spec with the hash in its name, but got {spec.digest()}. It was edited or renamed."
-            )
-        own = {name: value for name, value in raw.items() if name != "seal"}
-        found = {SPEC: digest(asked), SNAPSHOTS: digest(b"".join(lines)), PROVENANCE: digest_value(own)}
-        seal = _compare(provenance.seal, found, unsealed=unsealed)
-    except (OSError, ValueError) as error:
-        raise CreditscopeError(f"Record {folder.name} cannot be read: {first_words(error)}.") from error
-    record = Record(spec, provenance, snapshots, folder, seal=seal)
+    return in_memory(open_record(folder, unsealed=unsealed))
+
+
+def open_record(folder: Path, *, unsealed: bool = False) -> Record:
+    """The same, but its snapshots are read when they are asked for."""
+    record = open_files(folder.name, lambda name, most: read_file(folder / name, most=most), folder, unsealed=unsealed)
     if record.finished:
         _tidy(folder)
     return record
 
 
-def _compare(stated: dict[str, str] | None, found: dict[str, str], *, unsealed: bool) -> Seal:
+def open_files(name: str, read: Callable[[str, int], bytes], path: Path, *, unsealed: bool) -> Record:
+    """A record by its run's name and a function that gives a file of it, of so many bytes at most.
+
+    Digests are compared at once. Snapshots that fit theirs are as they were written, and are checked when they are
+    read; others are checked here.
+    """
+
+    def snapshots() -> tuple[Snapshot, ...]:
+        with _named(name):
+            content = read(SNAPSHOTS, LARGEST_FILE)
+            if digest(content) != found[SNAPSHOTS]:
+                raise CreditscopeError(f"Expected {SNAPSHOTS} as it was a moment ago, but it has changed.")
+            kept = tuple(check(Snapshot, parse(line)) for line in split_lines(content))
+            check_whole(spec, provenance, kept)
+            return kept
+
+    with _named(name):
+        asked = read(SPEC, SMALL)
+        spec = check(RunSpec | None, parse(asked))  # null: of a watched model
+        raw = parse(read(PROVENANCE, SMALL))
+        if not isinstance(raw, dict):
+            raise CreditscopeError(f"Expected an object in {PROVENANCE}, but got {type(raw).__name__}.")
+        check_version(raw.get("schema_version"))
+        provenance = share_facts(check(Provenance, raw))
+        content = read(SNAPSHOTS, LARGEST_FILE)
+        own = {name: value for name, value in raw.items() if name != "seal"}
+        found = {SPEC: digest(asked), SNAPSHOTS: digest(content), PROVENANCE: digest_value(own)}
+        if (spec is None) != (provenance.engine == WATCHED):
+            raise CreditscopeError("Expected a spec, or null for a watched model, but got the other.")
+        stored = StoredSnapshots(content.count(b"\n") + (content[-1:] not in (b"", b"\n")), snapshots)
+        seal = _compare(provenance.seal, found)
+    if seal != "fits":
+        stored.read()
+    with _named(name):
+        if spec is not None and not name.endswith(spec.digest()):
+            raise CreditscopeError(
+                f"Expected a spec with the hash in its name, but got {spec.digest()}. It was edited or renamed."
+            )
+        if seal == "broken" and not unsealed:
+            raise broken_seal(" and ".join(_altered(provenance.seal, found)))
+    return Record(spec, provenance, stored, path, seal=seal)
+
+
+def share_facts(provenance: Provenance) -> Provenance:
+    """The same, with facts that are the same object for all runs that share them: they are most of it."""
+    return replace(provenance, facts=_known(provenance.facts))
+
+
+@lru_cache(maxsize=1024)
+def _known(facts: Facts) -> Facts:
+    return facts
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """What is wrong inside is wrong with this record."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise CreditscopeError(f"Record {name} cannot be read: {first_words(error)}.") from error
+
+
+def _compare(stated: dict[str, str] | None, found: dict[str, str]) -> Seal:
     if stated is None:
         return "none"
-    altered = [name for name, value in found.items() if stated.get(name) != value]
-    if altered and not unsealed:
-        raise broken_seal(" and ".join(altered))
-    return "broken" if altered else "fits"
+    return "broken" if _altered(stated, found) else "fits"
+
+
+def _altered(stated: dict[str, str] | None, found: dict[str, str]) -> list[str]:
+    return [name for name, value in found.items() if (stated or {}).get(name) != value]
 
 
 def check_weights(folder: Path) -> None:
@@ -311,7 +392,7 @@ def _tidy(folder: Path) -> None:
     left = [folder / name for name in (CHECKPOINT, LOCK, *(f"{name}{BEFORE}" for name in FILES))]
     if os.name != "posix" or not any(path.exists() for path in left):
         return  # nothing to remove, or no lock that would say whether a writer lives
-    with suppress(OSError, CreditscopeError), _locked(folder / LOCK):
+    with suppress(OSError, CreditscopeError), locked(folder / LOCK):
         for path in left:
             path.unlink(missing_ok=True)
 
@@ -322,6 +403,11 @@ def stored_record(root: Path, spec: RunSpec, *, problems: list[str], whole: bool
     `whole`: only if it holds all that its tier measures by now.
     """
     folder = run_folder(root, spec)
+    if not folder.exists():
+        from creditscope.record.finished import bundled_record
+
+        record = bundled_record(root, spec, problems=problems)
+        return record if record and not (whole and lacks(record)) else None
     if is_unfinished(folder):
         return None  # the writer goes on from its checkpoint, or starts anew
     try:
@@ -362,7 +448,7 @@ def _raw_provenance(folder: Path) -> dict[str, Any]:
 
 def _is_being_written(folder: Path) -> bool:
     try:
-        with _locked(folder / LOCK):
+        with locked(folder / LOCK):
             return False
     except CreditscopeError:
         return True

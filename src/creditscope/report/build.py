@@ -1,7 +1,9 @@
 """From a folder of records to everything the page shows; whatever is missing becomes words, not an error."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,10 @@ from markupsafe import Markup
 
 from creditscope.auditing import Audit, MethodAudit, Thresholds, audit
 from creditscope.auditing.decisions import Decision
+from creditscope.auditing.methods import read_methods
 from creditscope.errors import CreditscopeError
 from creditscope.plots._quantities import is_size
-from creditscope.record import Record, load_records
+from creditscope.record import Record, open_records
 from creditscope.record.load import collection_paused
 from creditscope.report import tables
 from creditscope.report.colours import Scale, rule_classes
@@ -22,6 +25,12 @@ from creditscope.report.layers import FinalValues, draw_heatmap, final_values, m
 
 MANY_METHODS, MOST_COLUMNS, FEWER_COLUMNS = 100, 24, 9
 """A page of more methods has fewer epochs of each, so that it can still be mailed."""
+MOST_BYTES, MOST_BRIEF = 4_000_000, 2_000
+"""What drawings, tables and data may take together, and methods that have a line each beyond that."""
+TAG_BYTES = 6_000
+"""Of a method's rows in all tables."""
+PLAIN = ("trustworthy", "walk back", "not judged")
+"""Verdicts that leave nothing open: what they rest on is drawn last."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +46,22 @@ class Material:
     problems: tuple[str, ...]
 
 
-def gather(folder: Path, limits: Thresholds, *, unsealed: bool = False) -> Material:
-    """Records and verdicts of a folder, which must exist; altered records are read only if `unsealed`."""
+def gather(folder: Path, limits: Thresholds, *, only: str = "", unsealed: bool = False) -> Material:
+    """Records and verdicts of a folder, which must exist; altered records are read only if `unsealed`.
+
+    `only`: of the settings that `Audit.only` keeps.
+    """
     problems: list[str] = []
-    records = load_records(folder, problems=problems, unsealed=unsealed)
-    return judge_records(records, str(folder), limits, problems)
+    records = open_records(folder, problems=problems, unsealed=unsealed)
+    found = judge_records(records, str(folder), limits, problems)
+    if not only or not found.audit:
+        return found
+    kept = found.audit.only(only)
+    return replace(found, audit=kept, records=tuple({id(r): r for g in kept.groups for r in g.records}.values()))
 
 
 def judge_records(records: list[Record], folder: str, limits: Thresholds, problems: list[str]) -> Material:
-    """The same of records in memory; `problems` are what loading them told."""
+    """The same of records that were read; `problems` are what that told."""
     try:
         found = audit(records, limits=limits)
     except CreditscopeError as error:
@@ -101,6 +117,10 @@ class Report:
     """Its methods have names that tell them apart."""
     against: Material | None
     settings: list[SettingPart]
+    brief: list[tuple[str, list[MethodAudit]]]
+    """Settings for whose methods the page has room for a line each."""
+    counted: int
+    """Methods for which it has none."""
     origins: list[tuple[str, ...]]
     """What the runs were made with: key, versions and devices, number of runs."""
     comparison: Comparison | None
@@ -111,64 +131,100 @@ class Report:
 def build_report(material: Material, *, against: Material | None = None) -> Report:
     """The page of one folder, with what changed against another if one is given."""
     origins, named = tables.list_origins(material.records), name_apart(material.audit) if material.audit else None
-    with collection_paused():
-        settings = _settings(named, origins) if named else []
+    settings = _settings(named, origins) if named else []
+    drawn = {s.name for s in settings}
+    others = [m for m in named.methods if m.setting not in drawn] if named else []
+    brief = groupby(others[:MOST_BRIEF], key=lambda m: m.setting)
     methods = sorted(((part, s.key) for s in settings for part in s.methods), key=lambda found: found[0].key)
+    data = {part.key: part.history.to_dict(part.found.method, setting) for part, setting in methods}
     return Report(
         material=replace(material, audit=named),
         against=against,
         settings=settings,
+        brief=[(name, list(methods)) for name, methods in brief],
+        counted=len(others[MOST_BRIEF:]),
         origins=origins,
         comparison=compare(material.audit, against.audit) if against else None,
         data={
             "quantities": {name: {"symbol": symbol, "size": is_size(name)} for name, symbol in SYMBOLS.items()},
             "settings": [{"epochs": s.epochs, "methods": [part.key for part in s.methods]} for s in settings],
-            "methods": [part.history.to_dict(part.found.method, setting) for part, setting in methods],
+            "methods": data if others else list(data.values()),
         },
     )
 
 
 def _settings(audit: Audit, origins: list[tuple[str, ...]]) -> list[SettingPart]:
+    """Those that there is room for, in the order of the audit: first chosen is what leaves something open."""
     members: dict[str, list[int]] = {}
     for key, method in enumerate(audit.methods):
         members.setdefault(method.setting, []).append(key)
     short, colours = short_names(list(members)), rule_classes(group.facts.rule.name for group in audit.groups)
     columns = MOST_COLUMNS if len(audit.groups) <= MANY_METHODS else FEWER_COLUMNS
-    decisions, cards, settings = tables.decisions_by_method(audit), tables.write_cards(audit), []
-    for place, (name, keys) in enumerate(members.items()):
-        groups = {key: audit.groups[key] for key in keys}
-        epochs = choose_epochs(list(groups.values()), columns)
-        histories = {key: trace_layers(group, epochs) for key, group in groups.items()}
-        scales, notes = make_scales(list(histories.values()))
-        methods = [
-            MethodPart(
-                key=key,
-                found=audit.methods[key],
-                decisions=decisions[key],
-                history=histories[key],
-                heats=[
-                    draw_heatmap(histories[key], quantity, scale, key=key, method=group.label)
-                    if quantity in histories[key].means
-                    else None
-                    for quantity, scale in scales.items()
-                ],
-                final=final_values(audit.methods[key], group),
-                provenance=tables.provenance_row(group, origins),
-                card=cards.get(key),
-            )
-            for key, group in groups.items()
-        ]
-        settings.append(
-            SettingPart(
-                key=place,
-                name=name,
-                short=short[name],
-                methods=methods,
-                scales=scales,
-                layer_notes=notes,
-                epochs=sorted({epoch for history in histories.values() for epoch in history.epochs}),
-                charts=draw_curves(list(groups.values()), colours),
-                spec=tables.spec_facts(groups[keys[0]]),
-            )
+    cards, drawn, left = tables.write_cards(audit), {}, MOST_BYTES
+    for name in sorted(members, key=lambda name: all(audit.methods[k].verdict.word in PLAIN for k in members[name])):
+        with collection_paused():
+            part = _draw_setting(audit, name, members[name], columns, colours, cards, origins)
+        left -= weigh(part)
+        if left < 0 and drawn:
+            break
+        drawn[name] = part
+    parts = [(name, drawn[name]) for name in members if name in drawn]
+    return [replace(part, key=place, short=short[name]) for place, (name, part) in enumerate(parts)]
+
+
+def _draw_setting(
+    audit: Audit,
+    name: str,
+    keys: list[int],
+    columns: int,
+    colours: Mapping[str, str],
+    cards: Mapping[int, str],
+    origins: list[tuple[str, ...]],
+) -> SettingPart:
+    """One setting; its records are read here, and let go."""
+    groups = dict(zip(keys, read_methods(audit.groups[key] for key in keys), strict=True))
+    judged = replace(audit, methods=tuple(audit.methods[key] for key in keys), groups=tuple(groups.values()))
+    decisions = dict(zip(keys, tables.decisions_by_method(judged), strict=True))
+    epochs = choose_epochs(list(groups.values()), columns)
+    histories = {key: trace_layers(group, epochs) for key, group in groups.items()}
+    scales, notes = make_scales(list(histories.values()))
+    methods = [
+        MethodPart(
+            key=key,
+            found=audit.methods[key],
+            decisions=decisions[key],
+            history=histories[key],
+            heats=[
+                draw_heatmap(histories[key], quantity, scale, key=key, method=group.label)
+                if quantity in histories[key].means
+                else None
+                for quantity, scale in scales.items()
+            ],
+            final=final_values(audit.methods[key], group),
+            provenance=tables.provenance_row(group, origins),
+            card=cards.get(key),
         )
-    return settings
+        for key, group in groups.items()
+    ]
+    return SettingPart(
+        key=0,
+        name=name,
+        short="",
+        methods=methods,
+        scales=scales,
+        layer_notes=notes,
+        epochs=sorted({epoch for history in histories.values() for epoch in history.epochs}),
+        charts=draw_curves(list(groups.values()), colours),
+        spec=tables.spec_facts(groups[keys[0]]),
+    )
+
+
+def weigh(part: SettingPart) -> int:
+    """About the bytes that a setting takes on the page: drawings, data and words as they are, tags by experience."""
+    drawings = [svg for _, svg in part.charts] + [svg for m in part.methods for svg in m.heats if svg]
+    data = [json.dumps(m.history.to_dict("", 0), separators=(",", ":")) for m in part.methods]
+    words = [m.card or "" for m in part.methods] + [f.message for m in part.methods for f in m.found.findings]
+    words += [cell for m in part.methods for row in m.final.rows for cell in row]
+    return sum(len(text.encode(errors="replace")) for text in (*drawings, *data, *words)) + TAG_BYTES * len(
+        part.methods
+    )

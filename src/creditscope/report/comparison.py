@@ -58,10 +58,11 @@ def compare(now: Audit | None, then: Audit | None) -> Comparison:
     """Methods are matched by setting and rule, then by names that only one has; accuracies are paired by seed."""
     here, there = _places(now), _places(then)
     pairs = _match(here, there)
+    matched = set(pairs.values())
     return Comparison(
         changes=[_change(there[pairs[i]], here[i]) for i in sorted(pairs)],
         only_here=[m for i, (m, _) in enumerate(here) if i not in pairs],
-        only_there=[m for i, (m, _) in enumerate(there) if i not in pairs.values()],
+        only_there=[m for i, (m, _) in enumerate(there) if i not in matched],
     )
 
 
@@ -73,9 +74,12 @@ def _match(here: Sequence[Place], there: Sequence[Place]) -> dict[int, int]:
     """Places of the second list by those of the first."""
     pairs: dict[int, int] = {}
     for name in (identity, lambda group: (group.setting, group.label)):
-        left = [name(group) if i not in pairs else None for i, (_, group) in enumerate(here)]
-        right = [name(group) if i not in pairs.values() else None for i, (_, group) in enumerate(there)]
-        pairs |= {i: right.index(n) for i, n in enumerate(left) if n and left.count(n) == right.count(n) == 1}
+        taken = set(pairs.values())
+        left = {i: name(group) for i, (_, group) in enumerate(here) if i not in pairs}
+        right = {i: name(group) for i, (_, group) in enumerate(there) if i not in taken}
+        places = {n: i for i, n in right.items()}
+        times = Counter(left.values()), Counter(right.values())
+        pairs |= {i: places[n] for i, n in left.items() if times[0][n] == times[1][n] == 1}
     return pairs
 
 
@@ -126,8 +130,10 @@ def _apart(
 ) -> list[str]:
     """Labels with the fields in which others of the same label and another key differ, and a number if none does."""
     found = list(labels)
-    for label in set(labels):
-        places = [i for i, other in enumerate(labels) if other == label]
+    alike: dict[str, list[int]] = {}
+    for i, label in enumerate(labels):
+        alike.setdefault(label, []).append(i)
+    for label, places in alike.items():
         different = len({keys[i] for i in places})
         if different < 2:
             continue
@@ -136,11 +142,13 @@ def _apart(
         if len({repr([values[i].get(n) for n in without]) for i in places}) == different:
             differing = without
         first: dict[str, str] = {}
+        times: Counter[str] = Counter()
         for i in places:
-            name = joint.join([label, *(f"{_words(n)} {_shown(values[i].get(n))}" for n in differing)])
-            taken = {other for key, other in first.items() if key != keys[i]}
-            numbered = [name, *(f"{name} ({k})" for k in range(2, len(places) + 1))]
-            found[i] = first.setdefault(keys[i], next(one for one in numbered if one not in taken))
+            if keys[i] not in first:
+                name = joint.join([label, *(f"{_words(n)} {_shown(values[i].get(n))}" for n in differing)])
+                times[name] += 1
+                first[keys[i]] = f"{name} ({times[name]})" if times[name] > 1 else name
+            found[i] = first[keys[i]]
     return found
 
 

@@ -18,6 +18,7 @@ from creditscope.text import DASH, count, first_few, name_options, option_text, 
 
 VERDICT_COLUMNS = [METHODS[n] for n in ("because", "accuracy", "frozen_own", "frozen_bp", "trained_depth", "seeds")]
 """Beside method and verdict."""
+ACCURACY = METHODS["accuracy"]
 CHECK_COLUMNS = [FINDINGS[name] for name in ("outcome", "message", "value", "limit", "fired")]
 """Beside the code."""
 MOST_SEEDS, MOST_SEEDS_OF_METHOD = 12, 20

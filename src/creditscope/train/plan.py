@@ -4,6 +4,7 @@ Baselines, the depth ladder and controls keep the seed, and with it initialisati
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields as dataclass_fields
 from typing import Any, NoReturn
@@ -43,7 +44,7 @@ def choose_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     chosen = tuple(int(s) for s in seeds)
     if not chosen:
         raise CreditscopeError("Expected at least one seed, but got none.")
-    if twice := sorted({s for s in chosen if chosen.count(s) > 1}):
+    if twice := sorted(seed for seed, times in Counter(chosen).items() if times > 1):
         raise CreditscopeError(f"Expected every seed once, but got {', '.join(map(str, twice))} more than once.")
     return chosen
 

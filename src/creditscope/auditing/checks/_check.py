@@ -34,7 +34,7 @@ class Outcome(StrEnum):
     MUTED = "muted"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
     """One check's answer about one run or one method.
 

@@ -46,7 +46,7 @@ class Pack:
     def run(self) -> None:
         from creditscope.paper.studies import find_missing
         from creditscope.record import load_records
-        from creditscope.record.load import SUFFIX
+        from creditscope.record.bundle import SUFFIX
 
         source, problems = choose_records(self.records, self.by_name), []
         records = load_records(source, problems=problems)
@@ -80,7 +80,7 @@ class Pack:
 
     def _share_out(self, records: Sequence["Record"]) -> list[StudyShare]:
         from creditscope.paper.studies import find_wanted, studies_at
-        from creditscope.record.load import SUFFIX
+        from creditscope.record.bundle import SUFFIX
 
         shares, taken = [], set()
         for study in studies_at(self.scale):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load
 from torch import nn
 
 from creditscope.errors import CreditscopeError
@@ -17,7 +17,7 @@ from creditscope.measure.observation import observe
 from creditscope.measure.snapshot import take_snapshots
 from creditscope.nets.resmlp import ResMLP
 from creditscope.record import Provenance, Record, Snapshot
-from creditscope.record.store import WEIGHTS, check_weights
+from creditscope.record.finished import read_weights
 from creditscope.stack import Net
 from creditscope.train.device import begin_provenance, choose_device, now
 from creditscope.train.run import Run, build_run
@@ -55,11 +55,11 @@ def rescaled(net: Net, c: float) -> Iterator[None]:
 def load_run(record: Record, device: torch.device) -> Run:
     """The run with the weights and the feedback it ended with."""
     assert record.spec is not None
-    assert record.path is not None
     run = build_run(record.spec, device=device)
     assert isinstance(run.net, nn.Module)
-    check_weights(record.path)
-    tensors = load_file(record.path / WEIGHTS, device=str(device))
+    content = read_weights(record)
+    assert content is not None
+    tensors = {name: tensor.to(device) for name, tensor in load(content).items()}
     for name, own in run.application.applied.tensors().items():
         own.copy_(tensors.pop(name))
     run.net.load_state_dict(tensors)

@@ -16,10 +16,11 @@ from creditscope.errors import CreditscopeError
 from creditscope.paper.studies import Study, choose_scale, over_seeds, register_study
 from creditscope.paper.studies._recipes import DEMO, FROZEN, PAPER, SEEDS
 from creditscope.record import Provenance, Record, Snapshot
+from creditscope.record.bundle import DIGITS, rounded
 from creditscope.record.files import check, first_words, parse, read_lines
-from creditscope.record.load import DIGITS, rounded
+from creditscope.record.finished import read_weights
 from creditscope.record.schema import READABLE
-from creditscope.record.store import WEIGHTS, write_atomically
+from creditscope.record.store import write_atomically
 
 FACTORS = tuple(10.0**k for k in range(9))
 """c, by which the stream is multiplied after training."""
@@ -80,8 +81,8 @@ def _read_file(path: Path) -> tuple[Source, list[Measured]]:
 
 def _digest_weights(record: Record) -> str:
     """A digest of the run's final weights; empty if they are not kept."""
-    weights = record.path / WEIGHTS if record.path else None
-    return hashlib.sha256(weights.read_bytes()).hexdigest()[:16] if weights and weights.exists() else ""
+    weights = read_weights(record, unsealed=True)
+    return hashlib.sha256(weights).hexdigest()[:16] if weights else ""
 
 
 def _read_rescaled(root: Path, record: Record) -> tuple[list[DerivedRecord], str]:
