@@ -67,7 +67,10 @@ def run(
     ladder: bool = False,
     controls: str | Sequence[str] = (),
     out: str | Path = "out",
-    jobs: int | None = None,
+    on: Any = "here",
+    slots: int | None = None,
+    tries: int = 3,
+    settings: dict[str, dict[str, str]] | None = None,
     quiet: bool = True,
     time_limit: float | None = None,
     device: str = "auto",
@@ -99,6 +102,14 @@ def run(
     specs = plan_runs(rules=rules, seeds=choose_seeds(seeds), **compared, **fields)
     problems: list[str] = []
     with choose_progress(quiet=quiet) as progress:
-        where = {"jobs": jobs, "time_limit": time_limit, "device": device, "engine": engine}
+        where = {
+            "on": on,
+            "slots": slots,
+            "tries": tries,
+            "settings": settings,
+            "time_limit": time_limit,
+            "device": device,
+            "engine": engine,
+        }
         records = run_all(specs, Path(out) / "records", readers=[progress.read], problems=problems, **where)
     return Runs(records, tuple(problems))

@@ -144,7 +144,7 @@ class TestAlone:
             lines = checkpoint.with_name("snapshots.jsonl")
             lines.write_text("".join(lines.read_text().splitlines(keepends=True)[:-1]))
         problems = []
-        (record,) = run_all([spec], tmp_path, jobs=1, problems=problems)
+        (record,) = run_all([spec], tmp_path, slots=1, problems=problems)
         (said,) = problems
         assert (str(checkpoint) in said, f"damaged-{CHECKPOINT}" in said) == (True, True)
         assert (record.provenance.status, record.provenance.resumes) == ("complete", 0)
@@ -181,7 +181,7 @@ class TestAlone:
         spec = stopped(tmp_path)
         full_disk(monkeypatch, spec.seed, 6)
         with pytest.raises(CreditscopeError, match="No space left"):
-            run_all([spec], tmp_path, jobs=1)
+            run_all([spec], tmp_path, slots=1)
         monkeypatch.undo()
         assert ends_alike(tmp_path, spec)
 
@@ -191,13 +191,13 @@ class TestAlone:
 
         def stood_after(jobs: int, limit: float) -> list[int]:
             with pytest.raises(UnfinishedError, match="0 of 2"):
-                run_all(specs, tmp_path, jobs=jobs, time_limit=limit)
+                run_all(specs, tmp_path, slots=jobs, time_limit=limit)
             return [epoch_of(tmp_path, spec) for spec in specs if (run_folder(tmp_path, spec) / CHECKPOINT).exists()]
 
-        (first,) = stood_after(jobs=1, limit=0.5)
+        (first,) = stood_after(slots=1, limit=0.5)
         assert first > 0
         for limit in (3, 10, 100):
-            found = stood_after(jobs=2, limit=limit)
+            found = stood_after(slots=2, limit=limit)
             if len(found) == 2 and found[0] > first:
                 break
         assert found[0] > first

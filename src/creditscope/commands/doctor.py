@@ -35,7 +35,7 @@ def examine_machine() -> dict[str, str]:
     import torch
 
     from creditscope.tasks._files import data_root
-    from creditscope.train.pool import available_cores
+    from creditscope.train.device import available_cores
 
     root, gpus = data_root(), [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {

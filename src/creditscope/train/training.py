@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.measure.snapshot import LastStep
 from creditscope.record import Provenance, RecordWriter, RunSpec, Snapshot, run_folder
-from creditscope.record.store import CHECKPOINT, WEIGHTS, first_words
+from creditscope.record.store import CHECKPOINT, WEIGHTS, BusyError, first_words
 from creditscope.tasks import load_task
 from creditscope.train.data import place_data
 from creditscope.train.device import (
@@ -34,7 +34,7 @@ from creditscope.train.device import (
     release_memory,
     wait_for_room,
 )
-from creditscope.train.events import NO_MEMORY, Ended, Epoch, Note
+from creditscope.train.events import BUSY, NO_MEMORY, Ended, Epoch, Note
 from creditscope.train.groups import RunGroup
 from creditscope.train.run import Run, build_run
 from creditscope.train.snapshots import snapshot_run
@@ -58,7 +58,12 @@ class StoppedError(Exception):
 
 
 def train_group(
-    group: RunGroup, root: Path, *, device: torch.device, should_stop: Callable[[], bool] = lambda: False
+    group: RunGroup,
+    root: Path,
+    *,
+    device: torch.device,
+    should_stop: Callable[[], bool] = lambda: False,
+    place: str = "here",
 ) -> Events:
     """Train and measure runs that differ only in seed, and leave their whole records under `root`.
 
@@ -67,7 +72,7 @@ def train_group(
     data) is the end of each. Device memory that was used is given back. Once `should_stop` says so, `StoppedError` is
     raised at the end of the epoch.
     """
-    training = _Training(group, root, device, should_stop)
+    training = _Training(group, root, device, should_stop, place)
     try:
         yield from training.train_all()
     except StoppedError:
@@ -81,8 +86,8 @@ def train_group(
 class _Training:
     """Runs of a group on their way into open records."""
 
-    def __init__(self, group: RunGroup, root: Path, device: torch.device, should_stop: Callable[[], bool]):
-        self.group, self.root, self.device, self.should_stop = group, root, device, should_stop
+    def __init__(self, group: RunGroup, root: Path, device: torch.device, should_stop: Callable[[], bool], place: str):
+        self.group, self.root, self.device, self.should_stop, self.place = group, root, device, should_stop, place
         self.left = {spec.digest() for spec in group.specs}  # those that have not ended
         self.writers: dict[str, RecordWriter] = {}
 
@@ -114,6 +119,8 @@ class _Training:
                         yield self.end(spec, finished)
                     else:
                         self.writers[spec.digest()] = writer
+                except BusyError:
+                    yield self.end(spec, BUSY)
                 except (CreditscopeError, OSError) as error:
                     yield self.fail(spec, error)
             specs = [spec for spec in self.group.specs if spec.digest() in self.left]
@@ -216,7 +223,9 @@ class _Training:
                 yield from write(left, lambda seed, recording: recording.append(taken[seed]))
 
         try:
-            yield from write(left, lambda seed, r: r.begin(run, note=note, data_checksum=self.checksum))
+            yield from write(
+                left, lambda seed, r: r.begin(run, note=note, data_checksum=self.checksum, place=self.place)
+            )
             start = recordings[0].epoch
             if start == 0:
                 yield from measure(0)
