@@ -9,7 +9,7 @@ from typing import Self
 
 from creditscope.record.spec import RunSpec
 from creditscope.text import visible
-from creditscope.train.events import Ended, Epoch, Event, Planned
+from creditscope.train.events import Ended, Epoch, Event, Planned, Started
 
 UNTIMED = 0.02
 """Share of the epochs that are trained before the clock of the speed starts: until then workers start, and measure
@@ -29,6 +29,7 @@ class Silent:
 
     def __init__(self, reused: int = 0):
         self.reused, self.specs = reused, dict[str, RunSpec]()
+        self.workers = dict[str, tuple[str, int]]()  # host and process, by the run they train
 
     def __enter__(self) -> Self:
         return self
@@ -60,7 +61,6 @@ class Silent:
         self.last: dict[str, int] = {}
         self.timed_from: tuple[float, int] | None = None
         self.latest, self.failed = "", 0
-        self.workers: dict[str, tuple[str, int]] = {}  # host and process, by the run they train
         seeds = len({spec.seed for spec in runs})
         sizes = f" (seeds {seeds}, epochs {self.epochs})" if runs else ""
         self.todo = f"runs on record: {reused}, to train: {len(runs)}{sizes}, records in {root}"
