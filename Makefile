@@ -40,7 +40,7 @@ format: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/make.py
 
-# The environment is that of a worker process (train/pool.py).
+# The environment is that of a worker process (train/places/here.py).
 bench: export OMP_NUM_THREADS = 1
 bench: export MALLOC_MMAP_THRESHOLD_ = 1073741824
 bench: export MALLOC_TRIM_THRESHOLD_ = 1073741824

@@ -104,5 +104,5 @@ def bottleneck(tmp_path_factory) -> Path:
     from creditscope.paper.studies.bp_bottleneck import bp_bottleneck
 
     folder = tmp_path_factory.mktemp("bottleneck")
-    collect(bp_bottleneck("test"), folder, train=True, problems=[], jobs=1, device="cpu")
+    collect(bp_bottleneck("test"), folder, train=True, problems=[], slots=1, device="cpu")
     return folder

@@ -22,7 +22,7 @@ from creditscope.record import load_records, read_record
 from creditscope.registry import TASKS
 from creditscope.tasks import Task, check_task, register_task
 
-TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--jobs", "1")
+TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--slots", "1")
 QUIET = (*TINY, "--quiet")
 DEMO = {"net_options": {"depth": 4, "width": 128, "terminal_norm": True}, "epochs": 60, "snapshot_every": 5}
 

@@ -10,7 +10,7 @@ from builders import make_family, write_records
 
 from creditscope.record import load_records
 
-TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--jobs", "1", "--tier", "quick")
+TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--slots", "1", "--tier", "quick")
 MAIN = "import sys; from creditscope.cli import main; main(sys.argv[1:])"
 
 

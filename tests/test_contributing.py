@@ -44,7 +44,7 @@ def test_the_recipe_is_a_rule_and_its_test():
 def test_it_is_listed_trained_judged_and_tested(tree):
     """One seed, in one process, for speed."""
     listed, trained, judged = COMMANDS.splitlines()
-    followed = ("-c", FOLLOW, TEST, listed, f"{trained} --seeds 1 --jobs 1 --quiet", judged)
+    followed = ("-c", FOLLOW, TEST, listed, f"{trained} --seeds 1 --slots 1 --quiet", judged)
     done = run_python(*followed, cwd=tree, env=os.environ | {"PYTHONPATH": str(tree / "src")})
     rules, runs, audit, tests = re.split("^done .*\n", done, flags=re.MULTILINE)
     assert re.search("^  binary_dfa +Direct feedback alignment with binary feedback", rules, re.MULTILINE)

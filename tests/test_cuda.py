@@ -317,7 +317,7 @@ import sys
 from creditscope.train.execute import run_all
 from creditscope.train.plan import plan_run
 specs = [plan_run(task="digits", epochs=1, tier="quick", seed=seed) for seed in (1, 2)]
-records = run_all(specs, sys.argv[1], engine="stacked", device="cuda:0", jobs=1)
+records = run_all(specs, sys.argv[1], engine="stacked", device="cuda:0", slots=1)
 print(*(record.provenance.status for record in records))
 """
     assert run_python("-c", code, tmp_path).split() == ["complete"] * 2

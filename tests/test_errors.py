@@ -126,7 +126,7 @@ MISTAKES = {
     "run --rule fa --set rule.nope=1": "rule 'fa', but got 'nope'. Choices: head, .*scale",
     "run --set task.nope=1": "task 'mnist1d', but got 'nope'. Choices: none",
     "run --device nope": "'nope'",
-    "run --jobs 0": "0",
+    "run --slots 0": "0",
     "run --snapshot-at soon": "'soon'",
     "run --controls nope": "'nope'",
     "run --rule file.txt:Mine": "file.txt",
@@ -168,7 +168,7 @@ def test_a_mistake_is_told_in_one_line_and_nothing_is_trained(refused, tmp_path,
     (tmp_path / "file.txt").write_text("no rule and no record\n")
     (tmp_path / "mine.py").write_text(RULES)
     write_record(tmp_path / "records", make_record())
-    said = refused(*shlex.split(words.replace("FEW", "--task digits --seeds 1 --jobs 1 --quiet"))).splitlines()
+    said = refused(*shlex.split(words.replace("FEW", "--task digits --seeds 1 --slots 1 --quiet"))).splitlines()
     assert [line for line in said if not line.startswith("creditscope: ")] == []
     assert FORM.fullmatch(said[-1].removeprefix("creditscope: ")), said
     assert re.search(MISTAKES[words], said[-1]), said

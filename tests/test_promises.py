@@ -37,7 +37,7 @@ class StemOnly(cs.TapRule):
 def verdicts(tmp_path_factory):
     out = tmp_path_factory.mktemp("promises")
     runs = cs.run(rule=["bp", "fa"], seeds=3, out=out, **SMALL).records
-    cheap = {"seeds": 3, "out": out, "jobs": 1, "tier": "quick", **SMALL}  # enough for baselines, and to fail
+    cheap = {"seeds": 3, "out": out, "slots": 1, "tier": "quick", **SMALL}  # enough for baselines, and to fail
     runs += cs.run(rule=["dfa", "stem_only_for_test"], **cheap).records
     runs += cs.run(rule=["bp", "fa", "dfa", "stem_only_for_test"], frozen=True, **cheap).records
     return {m.method: m for m in cs.audit(runs).methods}

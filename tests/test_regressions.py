@@ -89,7 +89,7 @@ def test_one_mistake_is_said_once(tmp_path):
     (tmp_path / "bad.py").write_text(
         "import creditscope as cs\nclass Bad(cs.TapRule):\n    def credit(self, ctx):\n        return ctx.nothing\n"
     )
-    tiny = {"task": "digits", "seeds": 2, "epochs": 1, "width": 8, "depth": 1, "out": tmp_path, "jobs": 1}
+    tiny = {"task": "digits", "seeds": 2, "epochs": 1, "width": 8, "depth": 1, "out": tmp_path, "slots": 1}
     with pytest.raises(CreditscopeError, match="1 more") as caught:
         cs.run(rule=f"{tmp_path / 'bad.py'}:Bad", **tiny)
     assert str(caught.value).count("'nothing'") == 1

@@ -11,6 +11,7 @@ from creditscope.record import Record
 from creditscope.record.table import to_xarray
 
 if TYPE_CHECKING:
+    from creditscope.record import RunSpec
     from creditscope.rules import Rule
 
 
@@ -67,7 +68,10 @@ def run(
     ladder: bool = False,
     controls: str | Sequence[str] = (),
     out: str | Path = "out",
-    jobs: int | None = None,
+    on: Any = "here",
+    slots: int | None = None,
+    tries: int = 3,
+    settings: dict[str, dict[str, str]] | None = None,
     quiet: bool = True,
     time_limit: float | None = None,
     device: str = "auto",
@@ -83,22 +87,38 @@ def run(
     of the net (depth, width); those of rule and task go into `rule_options` and `task_options`.
 
     `device` is auto (CUDA where there is one), cpu or cuda; `engine` trains seeds one by one (loop), all at once
-    (stacked), or by what is faster (auto); `jobs` is the number of worker processes, by default one per core. A run
-    that was stopped, by Ctrl-C, `time_limit` (seconds) or a crash, goes on from its last checkpoint.
+    (stacked), or by what is faster (auto). `on` says where workers are: here, slurm, ray, ray:ADDRESS, or an executor
+    that has `submit`; `slots` how many at a time, by default one per core; `tries` how many of them a run may cost that
+    kills its worker; `settings` are those of places by their names. A run that was stopped, by Ctrl-C, `time_limit`
+    (seconds) or a crash, goes on from its last checkpoint.
 
     >>> import creditscope as cs
     >>> cs.run(rule="dfa", task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
     Runs(1: digits-resmlp-dfa-s42-...)
     """
     from creditscope.train.execute import run_all
-    from creditscope.train.plan import choose_seeds, plan_runs
     from creditscope.train.progress import choose_progress
 
-    rules = [rule] if isinstance(rule, str | type) or not isinstance(rule, Iterable) else list(rule)
-    compared = {"baselines": baselines, "ladder": ladder, "controls": controls}
-    specs = plan_runs(rules=rules, seeds=choose_seeds(seeds), **compared, **fields)
     problems: list[str] = []
+    specs = _plan(rule, seeds, baselines=baselines, ladder=ladder, controls=controls, **fields)
     with choose_progress(quiet=quiet) as progress:
-        where = {"jobs": jobs, "time_limit": time_limit, "device": device, "engine": engine}
-        records = run_all(specs, Path(out) / "records", readers=[progress.read], problems=problems, **where)
+        where = {"on": on, "slots": slots, "tries": tries, "settings": settings, "device": device, "engine": engine}
+        asked = {"readers": [progress.read], "problems": problems, "time_limit": time_limit}
+        records = run_all(specs, Path(out) / "records", **asked, **where)
     return Runs(records, tuple(problems))
+
+
+def preview(*, out: str | Path = "out", quiet: bool = True, time_limit: float | None = None, **asked: Any) -> list[str]:
+    """What `run` would train, in words: runs, groups, engines, and how long as far as records tell; trains nothing."""
+    from creditscope.train.preview import preview_runs
+
+    names = ("on", "slots", "tries", "settings", "device", "engine")
+    how = {name: asked.pop(name) for name in names if name in asked}
+    return preview_runs(_plan(asked.pop("rule", "bp"), asked.pop("seeds", 3), **asked), Path(out) / "records", **how)
+
+
+def _plan(rule: Any, seeds: int | Sequence[int], **asked: Any) -> "list[RunSpec]":
+    from creditscope.train.plan import choose_seeds, plan_runs
+
+    rules = [rule] if isinstance(rule, str | type) or not isinstance(rule, Iterable) else list(rule)
+    return plan_runs(rules=rules, seeds=choose_seeds(seeds), **asked)

@@ -26,7 +26,7 @@ from creditscope.train.stacked import stack_runs
 pytestmark = pytest.mark.slow
 
 SMALL = {"depth": 4, "width": 32, "epochs": 4, "lr": 0.01, "batch": 400, "eval_rows": 512}
-CHEAP = {"tier": "quick", "snapshot_every": 0, "engine": "loop", "jobs": 1, "device": "cpu"}
+CHEAP = {"tier": "quick", "snapshot_every": 0, "engine": "loop", "slots": 1, "device": "cpu"}
 NETS, TOKEN_NETS = 10, 300
 """Nets that are trained by backprop for a look at credit; untrained nets with tokens."""
 

@@ -140,7 +140,7 @@ class TestStudy:
     def test_it_is_trained_and_drawn(self, tmp_path):
         problems: list[str] = []
         study = bottleneck_controls("test", seeds=(1,))
-        records = collect(study, tmp_path, train=True, problems=problems, jobs=1, device="cpu")
+        records = collect(study, tmp_path, train=True, problems=problems, slots=1, device="cpu")
         assert (len(records), problems) == (len(CONTROLS), [])
         assert_clear(FIGURES.get("bottleneck_controls")(records))
         (baseline,) = [r for r in records if r.spec and control_name(r.spec) == "baseline"]

@@ -88,7 +88,7 @@ def test_the_runs_of_the_study_can_be_planned_and_are_found_again():
 
 def test_it_is_trained_and_drawn(tmp_path):
     study = graph_depth("test", seeds=(1,), depths=(3,), methods=(RECIPE, BP_VARIANTS[-1], *RULES[:2]))
-    records = collect(study, tmp_path, train=True, problems=[], jobs=1, device="cpu")
+    records = collect(study, tmp_path, train=True, problems=[], slots=1, device="cpu")
     rules, variants, *_ = plot_graph_depth(records).axes
     for record in records:
         method = method_of(record.spec)

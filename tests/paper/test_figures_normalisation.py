@@ -78,7 +78,7 @@ class TestStudy:
     def test_it_is_trained_and_drawn(self, tmp_path):
         study = normalisation("test", seeds=(1,), penalties=(0.01,))
         problems: list[str] = []
-        records = collect(study, tmp_path, train=True, problems=problems, jobs=1, device="cpu")
+        records = collect(study, tmp_path, train=True, problems=problems, slots=1, device="cpu")
         again = collect(study, tmp_path, train=False, problems=problems)
         assert (len(records), len(again), len(study.runs), problems) == (32, 32, 32, [])
         assert_clear(FIGURES.get("normalisation")(records))

@@ -146,7 +146,7 @@ class TestSelectors:
         net, quick = {"depth": 2, "width": 8}, {"tier": "quick", "eval_rows": 32, "snapshot_every": 0}
         fields = {"task": "digits", "net_options": net, "epochs": 1, "credit_norm": "sample", "frozen": True, **quick}
         specs = [plan_run(rule="dfa", rule_options=options, **fields) for options in ({}, {"index": "input"})]
-        one, other = run_all(specs, tmp_path, jobs=1, device="cpu")
+        one, other = run_all(specs, tmp_path, slots=1, device="cpu")
         assert (one.last.loss, one.last.correct) == (other.last.loss, other.last.correct)
         assert one.spec != other.spec
 

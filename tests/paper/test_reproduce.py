@@ -128,7 +128,7 @@ class TestGallery:
 
     def test_the_command_draws_while_it_trains(self, call, tmp_path, drawn):
         """In this process groups come one after another: the graphs, whose figure is drawn, then the others."""
-        words = (*WORDS, "--records", tmp_path / "records", "--out", tmp_path / "figures", "--jobs", "1", "--quiet")
+        words = (*WORDS, "--records", tmp_path / "records", "--out", tmp_path / "figures", "--slots", "1", "--quiet")
         code, _, _ = call(*words)
         assert (code, drawn) == (0, [("bp_bottleneck", 4), ("rescaling", 10)])
 
@@ -154,7 +154,7 @@ class TestEffort:
 
 class TestCommand:
     def test_it_stops_at_the_limit_and_goes_on(self, call, tmp_path):
-        words = (*WORDS, "--records", tmp_path / "records", "--out", tmp_path / "figures", "--jobs", "1", "--quiet")
+        words = (*WORDS, "--records", tmp_path / "records", "--out", tmp_path / "figures", "--slots", "1", "--quiet")
         summary = tmp_path / "records" / "reproduce.json"
         code, out, err = call(*words, "--time-limit", "0")
         assert (code, "10 runs to train" in out) == (2, True)

@@ -81,7 +81,7 @@ def test_what_is_collected_is_what_was_asked(tmp_path):
     for record in (plain, variant, run(seed=3), run(frozen=True)):
         write_record(tmp_path, record)
     problems: list[str] = []
-    found = collect(STUDY, tmp_path, train=False, jobs=1, quiet=True, problems=problems)
+    found = collect(STUDY, tmp_path, train=False, slots=1, quiet=True, problems=problems)
     assert [r.spec for r in found] == [plain.spec]
     assert (len(problems), "1 of 2" in problems[0], "fa seed 2" in problems[0]) == (1, True, True)
 
@@ -112,7 +112,7 @@ class TestEarlierRecords:
 
 def test_nothing_on_record_is_an_error(tmp_path):
     with pytest.raises(CreditscopeError, match=r"'mine' .*nowhere"):
-        collect(STUDY, tmp_path / "nowhere", train=False, jobs=1, quiet=True, problems=[])
+        collect(STUDY, tmp_path / "nowhere", train=False, slots=1, quiet=True, problems=[])
 
 
 def test_what_is_derived_comes_after_the_records(tmp_path):

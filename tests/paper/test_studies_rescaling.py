@@ -27,7 +27,7 @@ SEEDS = (1, 2)
 def study_root(tmp_path_factory) -> Path:
     """Two seeds at the smallest scale, trained and measured."""
     root = tmp_path_factory.mktemp("rescaling")
-    collect(rescaling("test", seeds=SEEDS), root, train=True, problems=[], jobs=1, device="cpu")
+    collect(rescaling("test", seeds=SEEDS), root, train=True, problems=[], slots=1, device="cpu")
     return root
 
 
@@ -113,7 +113,7 @@ class TestStudy:
         assert len(problems) == 1
         assert f"Run {path.stem} is left out of study 'rescaling'" in problems[0]
         assert why in problems[0]
-        collect(rescaling("test", seeds=SEEDS), study_root, train=True, problems=[], jobs=1, device="cpu")
+        collect(rescaling("test", seeds=SEEDS), study_root, train=True, problems=[], slots=1, device="cpu")
         assert path.read_text().splitlines()[1:] == whole.splitlines()[1:]
 
     def test_without_measurements_it_says_so(self, study_root, tmp_path):

@@ -6,7 +6,7 @@ from torch import nn
 
 import creditscope as cs
 
-TINY = {"task": "digits", "seeds": 2, "epochs": 1, "depth": 2, "width": 8, "tier": "quick", "jobs": 1}
+TINY = {"task": "digits", "seeds": 2, "epochs": 1, "depth": 2, "width": 8, "tier": "quick", "slots": 1}
 
 
 @pytest.fixture(scope="session")

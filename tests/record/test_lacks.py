@@ -80,7 +80,7 @@ class TestOnDisk:
     def test_the_run_is_trained_anew_in_its_place_and_kept_until_that_is_finished(self, tmp_path):
         given = {"task": "digits", "net_options": {"depth": 1, "width": 8}, "epochs": 1, "tier": "quick"}
         specs = [plan_run(**given, eval_rows=32, snapshot_every=0, seed=seed) for seed in (1, 2)]
-        how: dict[str, Any] = {"jobs": 1, "device": "cpu", "problems": []}
+        how: dict[str, Any] = {"slots": 1, "device": "cpu", "problems": []}
         whole = run_all(specs, tmp_path, **how)
         for record in whole:
             write_record(tmp_path, replace(poor(record, "rewind"), path=None))

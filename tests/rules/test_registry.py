@@ -237,7 +237,7 @@ class TestNetOfAFile:
     @pytest.mark.parametrize("jobs", [1, 2])
     def test_trained_here_and_by_workers(self, file, tmp_path, jobs):
         asked = {"task": "digits", "epochs": 1, "tier": "quick", "engine": "loop", "width": 5}
-        runs = cs.run(net=f"{file}:TwoLayers", seeds=2, jobs=jobs, out=tmp_path, **asked)
+        runs = cs.run(net=f"{file}:TwoLayers", seeds=2, slots=jobs, out=tmp_path, **asked)
         assert [r.facts.taps for r in runs.records] == [("0", "1")] * 2
         assert runs.records[0].name.startswith("digits-TwoLayers-bp-s42-")
 

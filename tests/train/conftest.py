@@ -1,15 +1,15 @@
 """Training tests run on one thread, as workers do, so that bits can be compared; whole stacks are trained once."""
 
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from stacking import train_on
 
 from creditscope.record import RunSpec
-from creditscope.train import pool
+from creditscope.train.places import here
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +33,13 @@ def whole(tmp_path_factory) -> Callable[[Sequence[RunSpec]], Path]:
 
 
 @pytest.fixture
-def launched(monkeypatch) -> list[subprocess.Popen[str]]:
+def launched(monkeypatch) -> list[psutil.Process]:
     """Every worker process there was."""
-    processes, launch = [], pool._launch
-    monkeypatch.setattr(pool, "_launch", lambda *given: processes.append(launch(*given)) or processes[-1])
+    processes, start = [], here._Process._start
+
+    def start_and_tell(slot: here._Process) -> None:
+        start(slot)
+        processes.extend(psutil.Process(pid) for pid in slot._executor._processes)
+
+    monkeypatch.setattr(here._Process, "_start", start_and_tell)
     return processes

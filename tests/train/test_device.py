@@ -1,5 +1,7 @@
 """Which device, how it multiplies, and memory of a GPU that others use, too: waiting for it, as far as that helps."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -76,3 +78,14 @@ def test_the_product_s_precision_is_put_back(before):
             assert products.allow_tf32 == before
     finally:
         products.allow_tf32 = found
+
+
+@pytest.mark.parametrize(
+    ("cores", "gibibytes", "expected"), [(16, 139, 16), (64, 139, 16), (8, 139, 8), (16, 24, 3), (16, 4, 1)]
+)
+def test_workers_by_cores_and_memory(monkeypatch, cores, gibibytes, expected):
+    monkeypatch.setattr(device, "available_cores", lambda: cores)
+    properties = SimpleNamespace(total_memory=gibibytes * 2**30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    assert device.choose_slots(torch.device("cuda")) == expected
+    assert device.choose_slots(torch.device("cpu")) == cores

@@ -112,15 +112,15 @@ class TestEngines:
         with pytest.raises(CreditscopeError, match=message):
             record_run(spec, tmp_path, engine="stacked")
         with pytest.raises(CreditscopeError, match=message):
-            run_all([spec], tmp_path, jobs=1, device="cpu")
+            run_all([spec], tmp_path, slots=1, device="cpu")
         assert not run_folder(tmp_path, spec).exists()
 
 
 @pytest.mark.slow
 def test_workers_stack_too_and_end_with_the_same_bytes(tmp_path):
     specs = recorded(range(CPU_SEEDS), epochs=1)
-    one = run_all(specs, tmp_path / "one", jobs=1, device="cpu", engine="stacked")
-    two = run_all(specs, tmp_path / "two", jobs=2, device="cpu")
+    one = run_all(specs, tmp_path / "one", slots=1, device="cpu", engine="stacked")
+    two = run_all(specs, tmp_path / "two", slots=2, device="cpu")
     assert {record.provenance.stack for record in one} == {tuple(range(8))}
     assert {record.provenance.stack for record in two} == {(0, 1, 2, 3), (4, 5, 6, 7)}
     assert {record.provenance.engine for record in two} == {"stacked"}

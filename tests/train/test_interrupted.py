@@ -1,23 +1,19 @@
 """Ctrl-C: the epoch ends, what was done is on record, and the same call goes on and ends with the same bytes."""
 
-import json
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builders import run_python
-from documents import ROOT
 from stacking import LONG, ODD_RULES, read, same_bytes, small_specs
 
 from creditscope.record import RunSpec, run_folder
 from creditscope.train.events import Event, Recorded
 from creditscope.train.execute import run_all
-from creditscope.train.pool import STOPPING
 from creditscope.train.progress import Silent
+from creditscope.train.stopping import STOPPING
 from creditscope.train.training import CHECKPOINT
 
 pytestmark = pytest.mark.slow
@@ -55,21 +51,21 @@ class Presses(Silent):
 def test_in_this_process_the_epoch_ends_and_the_same_call_goes_on(tmp_path, capsys):
     specs, before = specs_of(6), signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        run_all(specs, tmp_path / "parts", jobs=1, readers=[Presses(2).read])
+        run_all(specs, tmp_path / "parts", slots=1, readers=[Presses(2).read])
     assert STOPPING in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
     assert (run_folder(tmp_path / "parts", specs[0]) / CHECKPOINT).exists()
     assert not run_folder(tmp_path / "parts", specs[1]).exists()
-    first, second = run_all(specs, tmp_path / "parts", jobs=1)
+    first, second = run_all(specs, tmp_path / "parts", slots=1)
     assert (first.provenance.resumes, second.provenance.resumes) == (1, 0)
-    run_all(specs, tmp_path / "whole", jobs=1)
+    run_all(specs, tmp_path / "whole", slots=1)
     assert same_bytes(specs, tmp_path / "parts", tmp_path / "whole")
 
 
 def test_twice_stops_at_once(tmp_path, capsys):
     specs = specs_of(LONG)
     with pytest.raises(KeyboardInterrupt):
-        run_all(specs, tmp_path, jobs=1, readers=[Presses(2, times=2).read])
+        run_all(specs, tmp_path, slots=1, readers=[Presses(2, times=2).read])
     assert capsys.readouterr().err.count(STOPPING) == 1
     assert not run_folder(tmp_path, specs[1]).exists()
 
@@ -83,14 +79,14 @@ def press_when_told(event: Event) -> None:
 def test_a_finished_run_is_on_record_and_the_next_is_not_begun(tmp_path, reader):
     specs = specs_of(3)
     with pytest.raises(KeyboardInterrupt):
-        run_all(specs, tmp_path, jobs=1, readers=[reader])
+        run_all(specs, tmp_path, slots=1, readers=[reader])
     assert read(tmp_path, specs[0]).provenance.status == "complete"
     assert not run_folder(tmp_path, specs[1]).exists()
 
 
 def test_where_signals_cannot_be_handled_runs_are_trained_all_the_same(tmp_path):
     specs, found = specs_of(1), []
-    thread = threading.Thread(target=lambda: found.extend(run_all(specs, tmp_path, jobs=1)))
+    thread = threading.Thread(target=lambda: found.extend(run_all(specs, tmp_path, slots=1)))
     thread.start()
     thread.join()
     assert [record.provenance.status for record in found] == ["complete"] * 2
@@ -98,13 +94,13 @@ def test_where_signals_cannot_be_handled_runs_are_trained_all_the_same(tmp_path)
 
 def test_where_the_shell_says_so_it_is_ignored(tmp_path):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    assert len(run_all(specs_of(3), tmp_path, jobs=1, readers=[Presses(2).read])) == 2
+    assert len(run_all(specs_of(3), tmp_path, slots=1, readers=[Presses(2).read])) == 2
 
 
 def test_workers_end_their_epoch_and_leave_checkpoints(tmp_path, capsys):
     specs = specs_of(LONG)
     with pytest.raises(KeyboardInterrupt):
-        run_all(specs, tmp_path, jobs=2, readers=[Presses(2).read])
+        run_all(specs, tmp_path, slots=2, readers=[Presses(2).read])
     assert capsys.readouterr().err.count(STOPPING) == 1
     assert (run_folder(tmp_path, specs[0]) / CHECKPOINT).exists()
 
@@ -130,20 +126,8 @@ def test_who_is_within_an_epoch_is_waited_for_or_killed_if_asked_twice(tmp_path,
     then = press if twice else (tmp_path / "go").touch
     progress = PressesWhileOneWaits(tmp_path / "waits", then)
     with pytest.raises(KeyboardInterrupt):
-        run_all([waiting, other], tmp_path / "records", jobs=2, device="cpu", readers=[progress.read])
-    assert [process.poll() is None for process in launched] == [False, False]
+        run_all([waiting, other], tmp_path / "records", slots=2, device="cpu", readers=[progress.read])
+    assert [process.is_running() for process in launched] == [False, False]
     assert (run_folder(tmp_path / "records", waiting) / CHECKPOINT).exists() is not twice
     said = capfd.readouterr().err
     assert (said.count(STOPPING), "Traceback" in said) == (1, False)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="who is whose child is looked up in /proc")
-def test_any_number_of_signals_at_random_times_end_a_call_and_all_its_workers(tmp_path):
-    """Some of what `bench/signals.py` does by the hundred."""
-    table = tmp_path / "table.json"
-    run_python(ROOT / "bench" / "signals.py", "--rounds", "8", "--json", table)
-    rows = json.loads(table.read_text())["rows"]
-    assert len(rows) == 5
-    for row in rows:
-        assert row.get("Ctrl-C", 0) + row.get("terminated", 0) == row["calls"] == 8
-        assert row["workers_left"] == 0

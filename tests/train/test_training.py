@@ -248,4 +248,4 @@ class TestMemory:
         room(0)
         assert [(end.run, end.status) for end in ends_of(specs, tmp_path)] == [(s.digest(), NO_MEMORY) for s in specs]
         with pytest.raises(CreditscopeError, match="out of memory"):
-            run_all(specs, tmp_path, jobs=1, engine="stacked")
+            run_all(specs, tmp_path, slots=1, engine="stacked")

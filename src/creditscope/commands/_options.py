@@ -95,8 +95,12 @@ class HowToTrain:
     """Where to train: cpu, cuda, or auto (CUDA where there is one)."""
     engine: Literal["auto", "loop", "stacked"] = "auto"
     """Seeds one by one (loop), many at once (stacked), or by what is faster (auto)."""
-    jobs: Annotated[int | None, option("N", "one per core, on CUDA at most 16")] = None
-    """Worker processes."""
+    on: Annotated[str, option("PLACE", "here")] = "here"
+    """Where workers are: here, or a cluster's engine: slurm, ray, ray:ADDRESS."""
+    slots: Annotated[int | None, option("N", "one per core, on CUDA at most 16")] = None
+    """Workers at a time."""
+    tries: Annotated[int, option("N", "3")] = 3
+    """How many workers a run may cost that kills them."""
     time_limit: Annotated[float | None, option("SECONDS", "none")] = None
     """Stop cleanly after this long; the same command goes on from there."""
     quiet: bool = False

@@ -133,6 +133,10 @@ class Provenance:
     torch: str = ""
     numpy: str = ""
     platform: str = ""
+    cpu: str = ""
+    """Which instructions torch computed with, on which last bits depend (AVX2, AVX512, …)."""
+    place: str = ""
+    """Where it was trained: here, ray, slurm, …."""
     device: str = ""
     threads: Count = 0
     engine: str = ""

@@ -1,13 +1,20 @@
 """Read and write records: one folder a run, atomic writes, a lock while it is being made."""
 
+import errno
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Literal
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None
 
 from creditscope.errors import CreditscopeError
 from creditscope.record.files import (
@@ -35,6 +42,8 @@ Seal = Literal["fits", "none", "broken"]
 BEFORE = ".before"
 """Ends the names of what a finished record held while its run is trained anew; records are not read by it."""
 BUSY = "another process is writing it"
+NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
+"""What file systems without locks say."""
 WATCHED = "watch"
 """The engine of a watched model, which has no spec."""
 AT_THE_END = ("null_q99", "stage_cos", "rewind")
@@ -112,13 +121,17 @@ def lacks(record: Record) -> tuple[str, ...]:
 
     None of one that diverged. Of frozen blocks only the accuracy is asked at tier quick.
     """
-    spec = record.spec
-    if spec is None or record.provenance.status != "complete" or (spec.frozen and spec.tier == "quick"):
+    if record.spec is None or record.provenance.status != "complete":
         return ()
-    last = record.last
-    found = tuple(name for name in AT_THE_END if not getattr(last.taps, name))
-    measured = spec.tier != "quick" and any(value is not None for value in last.taps.descent)
-    return (*found, "descent_turns") if measured and last.descent_turns < DESCENT_TURNS else found
+    return _lacking(record.spec, vars(record.last.taps), record.last.descent_turns)
+
+
+def _lacking(spec: RunSpec, taps: Mapping[str, Any], turns: int) -> tuple[str, ...]:
+    if spec.frozen and spec.tier == "quick":
+        return ()
+    found = tuple(name for name in AT_THE_END if not taps.get(name))
+    measured = spec.tier != "quick" and any(value is not None for value in taps.get("descent", ()))
+    return (*found, "descent_turns") if measured and turns < DESCENT_TURNS else found
 
 
 def run_folder(root: Path, spec: RunSpec) -> Path:
@@ -200,8 +213,6 @@ class RecordWriter:
 def keep_failure(root: Path, spec: RunSpec, reason: str) -> None:
     """Leave in a run's folder, if it has one, why it failed: the last line of the reason, until it is tried again."""
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
-    if BUSY in reason:
-        return  # another process is about to say how the run ends
     with suppress(OSError):  # a full disk, say, which may be the reason
         if lines and run_folder(root, spec).is_dir():
             write_atomically(run_folder(root, spec) / FAILURE, lines[-1] + "\n")
@@ -241,23 +252,23 @@ def _dump(value: Any) -> str:
     return json.dumps(asdict(value), allow_nan=False, separators=(",", ":"))
 
 
+class BusyError(CreditscopeError):
+    """A run that another process is writing."""
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """An advisory lock that the system releases when the process ends, however it ends; its file goes with it."""
-    try:
-        import fcntl
-    except ImportError:  # not a POSIX system: two writers are then the user's to avoid
+    if fcntl is None:  # two writers are then the user's to avoid
         yield
         return
     while True:
         with open(path, "w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise CreditscopeError(
+            if not try_lock(file):
+                raise BusyError(
                     f"Expected run {path.parent.name} to be free, but {BUSY}. "
                     "Wait for it or choose another output folder."
-                ) from None
+                )
             if not _is_at(file, path):
                 continue  # another process removed it between our opening it and our locking it
             try:
@@ -265,6 +276,28 @@ def locked(path: Path) -> Iterator[None]:
             finally:
                 path.unlink(missing_ok=True)
             return
+
+
+def try_lock(file: IO[str]) -> bool:
+    """Lock an open file, unless another process has; file systems without locks let everybody."""
+    try:
+        has_locks(file)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def has_locks(file: IO[Any]) -> bool:
+    """Lock an open file; False on systems, and file systems, that cannot."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        return False
+    return True
 
 
 def _is_at(file: IO[str], path: Path) -> bool:
@@ -404,16 +437,14 @@ def stored_record(root: Path, spec: RunSpec, *, problems: list[str], whole: bool
     """
     folder = run_folder(root, spec)
     if not folder.exists():
-        from creditscope.record.finished import bundled_record
-
-        record = bundled_record(root, spec, problems=problems)
+        record = _bundled(root, spec, problems)
         return record if record and not (whole and lacks(record)) else None
     if is_unfinished(folder):
         return None  # the writer goes on from its checkpoint, or starts anew
     try:
         record = read_record(folder)
     except CreditscopeError as error:
-        if _holds_other_spec(folder, spec) or _is_being_written(folder):
+        if _holds_other_spec(folder, spec) or is_being_written(folder):
             return None  # the writer will refuse it
         aside = next(p for i in range(10_000) if not (p := folder.with_name(f"{ASIDE}{i}-{folder.name}")).exists())
         os.replace(folder, aside)
@@ -422,6 +453,66 @@ def stored_record(root: Path, spec: RunSpec, *, problems: list[str], whole: bool
         problems.append(f"{error} Set aside as {aside.name}.")
         return None
     return record if record.finished and not (whole and lacks(record)) else None
+
+
+def _bundled(root: Path, spec: RunSpec, problems: list[str]) -> Record | None:
+    from creditscope.record.finished import bundled_record  # which reads records by what is here
+
+    return bundled_record(root, spec, problems=problems)
+
+
+def finished(root: Path, spec: RunSpec) -> str:
+    """How the run ended, as its provenance says and nothing else is read for: complete, diverged, or "" if it did not;
+    "lacking" if its last snapshot has not all that its tier measures by now."""
+    folder = run_folder(root, spec)
+    if not folder.exists():
+        record = _bundled(root, spec, [])
+        return "" if record is None else "lacking" if lacks(record) else record.provenance.status
+    status = _raw_provenance(folder).get("status", "running")
+    if status == "running" or _holds_other_spec(folder, spec):
+        return ""
+    with suppress(OSError, ValueError, AttributeError, TypeError):  # who reads the record will find what is wrong
+        last = parse(_last_line(folder / SNAPSHOTS))
+        if status == "complete" and _lacking(spec, last["taps"], last.get("descent_turns", 0)):
+            return "lacking"
+    return status
+
+
+def ran_for(root: Path, spec: RunSpec) -> float:
+    """Seconds that a finished run took, as its provenance says; 0 if it does not."""
+    seconds = _raw_provenance(run_folder(root, spec)).get("seconds")
+    return seconds if isinstance(seconds, float) else 0.0
+
+
+def _last_line(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        size = step = file.seek(0, os.SEEK_END)
+        step, tail = 2**14, b""
+        while b"\n" not in tail[:-1] and len(tail) < size:
+            file.seek(max(0, size - step))
+            tail, step = file.read(), 4 * step
+    return tail[:-1].rpartition(b"\n")[2]
+
+
+def bring_home(root: Path, spec: RunSpec, files: Mapping[str, bytes], digests: Mapping[str, str], work: Path) -> None:
+    """Store the files of a run that was trained elsewhere, all or none; a record that is finished here stays.
+
+    `work` is a folder on the same file system to write beside.
+    """
+    altered = [name for name, content in files.items() if digest(content) != digests.get(name)]
+    if altered or not {*FILES, WEIGHTS} <= files.keys():
+        raise CreditscopeError(f"Expected the files of {spec.name()} as they were sent, but got others: {altered}.")
+    folder, beside = run_folder(root, spec), work / spec.name()
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    for name, content in files.items():
+        (beside / name).write_bytes(content)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / LOCK):
+        if finished(root, spec) in ("complete", "diverged"):
+            return
+        os.replace(folder, work / f"{spec.name()}.old")
+        os.replace(beside, folder)
 
 
 def begun_by(root: Path, spec: RunSpec) -> str | None:
@@ -446,7 +537,8 @@ def _raw_provenance(folder: Path) -> dict[str, Any]:
     return raw if isinstance(raw, dict) else {}
 
 
-def _is_being_written(folder: Path) -> bool:
+def is_being_written(folder: Path) -> bool:
+    """Whether another process has its lock."""
     try:
         with locked(folder / LOCK):
             return False

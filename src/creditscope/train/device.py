@@ -23,7 +23,22 @@ from creditscope.record.schema import Facts, Provenance
 
 PATIENCE = 120.0  # seconds to wait for others to give memory back
 OTHERS = 8  # others who hold less than this part of the device are not waited for: it would not help
+CUDA_SLOTS = 16  # workers that share a GPU at most: while one measures, or runs small kernels, others train
+CUDA_SLOT_BYTES = 8 * 2**30  # device memory to a worker, so that a small GPU is not shared by many
 SPARE = 2  # how much of what was held when memory ran out a second try may take: that, and what was asked for next
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def choose_slots(device: torch.device) -> int:
+    """Workers that share a device: one to a core, on a GPU fewer if there are very many, or little memory."""
+    if device.type != "cuda":
+        return available_cores()
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return max(1, min(available_cores(), CUDA_SLOTS, memory // CUDA_SLOT_BYTES))
 
 
 def choose_device(name: str) -> torch.device:
@@ -99,6 +114,7 @@ def begin_provenance(facts: Facts, *, device: torch.device, engine: str, **other
         python=platform.python_version(),
         torch=torch.__version__,
         numpy=np.__version__,
+        cpu=cpu_capability(),
         platform=platform.platform(),
         device=f"{device.type} ({name})",
         threads=torch.get_num_threads(),
@@ -107,6 +123,11 @@ def begin_provenance(facts: Facts, *, device: torch.device, engine: str, **other
         facts=facts,
         **others,
     )
+
+
+def cpu_capability() -> str:
+    """Which instructions torch uses here: AVX2 and AVX-512 give other last bits."""
+    return torch.backends.cpu.get_cpu_capability()
 
 
 def now() -> str:

@@ -1,30 +1,31 @@
-"""Train a set of runs: those whole on record are reused, the others go to engines, in groups.
+"""Train a set of runs: those whole on record are reused, the others go to a place where they are trained, in groups.
 
 `execute` tells what happens, event by event; `run_all` reads it to the end and gives the records.
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from creditscope.errors import CreditscopeError, UnfinishedError
 from creditscope.record import Record, RunSpec, keep_failure, stored_record
 from creditscope.record.load import seal_notes
-from creditscope.registry import NETS, RULES, TASKS
+from creditscope.record.store import finished
+from creditscope.registry import NETS
 from creditscope.rng import global_stream
 from creditscope.tasks import load_task
 from creditscope.text import count
 from creditscope.train.data import check_data
-from creditscope.train.device import choose_device
-from creditscope.train.events import NO_MEMORY, Done, Ended, EngineEvent, Event, Note, Planned, Recorded
-from creditscope.train.groups import RunGroup, group_runs, longest_first
-from creditscope.train.pool import Stopping, choose_jobs, launch_workers, train_in_workers
-from creditscope.train.training import StoppedError, train_group
+from creditscope.train.drive import TRIES, Driver
+from creditscope.train.events import NO_MEMORY, Ended, Event, Note, Planned, Recorded
+from creditscope.train.groups import group_runs, longest_first
+from creditscope.train.local import CannotSendError, pickle_local
+from creditscope.train.places import find_place
+from creditscope.train.stopping import Stopping
+from creditscope.train.work import working
 
 
 def run_all(
@@ -40,7 +41,9 @@ def run_all(
 
     If runs failed, their error is raised after the others are done; if the time was over before, `UnfinishedError`.
     """
+    problems = [] if problems is None else problems
     found: dict[str, Record] = {}
+    whole: tuple[RunSpec, ...] = ()
     failed: dict[str, list[str]] = {}  # runs by the reason they failed for
     names = {spec.digest(): spec.name() for spec in specs}
     with closing(execute(specs, root, time_limit=time_limit, **how)) as events:
@@ -48,16 +51,22 @@ def run_all(
             for read in readers:
                 read(event)
             match event:
-                case Planned(found=records):
-                    found |= {record.spec.digest(): record for record in records if record.spec}
+                case Planned(found=whole):
+                    pass
                 case Recorded(record) if record.spec:
                     found[record.spec.digest()] = record
                 case Ended(run, "failed", reason):
                     failed.setdefault(reason, []).append(names[run])
-                case Note(text) if problems is not None:
+                case Note(text):
                     problems.append(text)
                 case _:
                     pass
+    reused = {spec.digest(): stored_record(Path(root), spec, problems=problems) for spec in whole}
+    found |= {run: record for run, record in reused.items() if record}
+    problems += seal_notes([record for record in reused.values() if record])
+    if damaged := [spec for spec in whole if reused[spec.digest()] is None]:  # as was found only now, and told
+        again = run_all(damaged, root, readers=readers, problems=problems, time_limit=time_limit, **how)
+        found |= {spec.digest(): record for spec, record in zip(damaged, again, strict=True)}
     if failed:
         more = {reason: f" and {len(runs) - 1} more" if len(runs) > 1 else "" for reason, runs in failed.items()}
         raise CreditscopeError("\n".join(f"Run {r[0]}{more[why]} failed: {why}" for why, r in failed.items()))
@@ -73,82 +82,92 @@ def execute(
     specs: Sequence[RunSpec],
     root: str | Path,
     *,
-    jobs: int | None = None,
+    on: Any = "here",
+    slots: int | None = None,
+    tries: int = TRIES,
     time_limit: float | None = None,
     device: str = "auto",
     engine: str = "auto",
+    settings: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Generator[Event, None, None]:
     """Train all `specs` that are not on record under `root`; data and nets are checked before the first run starts.
 
-    A run that fails does not stop the others. After `time_limit` seconds every run stops at the end of its epoch with a
-    checkpoint (or, within a long snapshot, at the checkpoint before it); with a limit of 0 nothing is trained. Who does
-    not read to the end shall close the generator, so that runs are stopped.
+    `on` names the place (here, slurm, ray, ray:ADDRESS) or is an executor, with `slots` workers at a time; `settings`
+    of places go by their names. A run that fails does not stop the others; one whose worker dies is given to another,
+    `tries` times. After `time_limit` seconds every run stops at the end of its step with a checkpoint (or, within a
+    long snapshot, at the checkpoint before it); with a limit of 0 nothing is trained. Who does not read to the end
+    shall close the generator, so that runs are stopped.
     """
     root = Path(root)
-    if jobs is not None and jobs < 1:
-        raise CreditscopeError(f"Expected jobs >= 1, but got {jobs}.")
+    for name, number in (("slots", slots), ("tries", tries)):
+        if number is not None and number < 1:
+            raise CreditscopeError(f"Expected {name} >= 1, but got {number}.")
     if time_limit is not None and not time_limit >= 0:
         raise CreditscopeError(f"Expected time_limit >= 0 seconds, but got {time_limit:g}.")
-    problems: list[str] = []
     unique = {spec.digest(): spec for spec in specs}
-    stored = {run: stored_record(root, spec, problems=problems, whole=True) for run, spec in unique.items()}
-    missing = [unique[run] for run, record in stored.items() if record is None]
-    place = choose_device(device)
-    cores = jobs or choose_jobs(place)
-    # what a decorator registered in the caller's own code is known in this process alone
-    own = any(RULES.is_local(s.rule) or NETS.is_local(s.net) or TASKS.is_local(s.task) for s in missing)
-    here = cores == 1 or own
+    place = find_place(on, device=device, slots=slots, settings=settings or {})
+    states = {run: finished(root, spec) for run, spec in unique.items()}
+    missing = [unique[run] for run, state in states.items() if state in ("", "lacking")]
+    whole = tuple(unique[run] for run, state in states.items() if state not in ("", "lacking"))
     wanted = missing if time_limit != 0 else []
-    if poor := sum(stored_record(root, spec, problems=problems) is not None for spec in wanted):
+    notes, local = list[str](), ""
+    if poor := sum(states[spec.digest()] == "lacking" for spec in wanted):
         lack, are = ("lacks", "is") if poor == 1 else ("lack", "are")
-        problems.append(f"{count(poor, 'record')} {lack} what is measured by now and {are} trained again.")
-    problems += seal_notes([record for record in stored.values() if record is not None])
-    groups = group_runs(wanted, root, device=place, engine=engine, workers=1 if here else cores)
-    here = here or len(groups) == 1
-    yield from map(Note, problems)
-    stopping, ended, otherwise = Stopping(), list[RunSpec](), Counter[str]()
-
-    def records() -> Iterator[Note | Recorded]:
-        for event in _records(ended, root):
-            if isinstance(event, Recorded) and (why := _other_engine(event.record, engine)):
-                otherwise[why] += 1
-            yield event
-
-    with stopping.listening(), launch_workers(root, place, 0 if here else min(cores, len(groups))) as processes:
+        notes.append(f"{count(poor, 'record')} {lack} what is measured by now and {are} trained again.")
+    alone = place.name == "here" and place.count == 1
+    if not alone:
+        try:
+            local = pickle_local(wanted)
+        except CannotSendError as error:
+            if place.name != "here":
+                raise
+            alone = True
+            notes.append(f"Trained in this process, one run after the other: {error}")
+    groups = group_runs(wanted, root, device=place.device, engine=engine, workers=1 if alone else place.count)
+    alone = alone or (place.name == "here" and len(groups) <= 1)
+    yield from map(Note, notes)
+    stopping, otherwise = Stopping(), Counter[str]()
+    with ExitStack() as held:
+        held.enter_context(stopping.listening())
+        opened = [] if alone else place.open(min(place.count, len(groups)))
+        for slot in opened:
+            held.callback(slot.close)
         with stopping.interruptible(presses=1):
             _check(missing)  # while the workers get ready
         root.mkdir(parents=True, exist_ok=True)
         stopping.limit(time_limit)
-        yield Planned(tuple(missing), tuple(record for record in stored.values() if record is not None), root)
-        if here:
-            told = _train_here(groups, root, device=place, stopping=stopping)
-        else:
-            told = train_in_workers(longest_first(groups), processes, root, device=place, stopping=stopping)
+        yield Planned(tuple(missing), whole, root)
+        if not groups:
+            return
+        names = [spec.name() for spec in wanted]
+        work = held.enter_context(working(root, place.name, names, outlives=place.outlives))
+        stopping.told = work.is_stopped
+        groups = groups if alone else longest_first(groups)
+        driver = Driver(groups, work, device=place.device, stopping=stopping, tries=tries)
+        told = driver.train_here() if alone else driver.train_at(place, opened, defined=local)
         with closing(told):
             for event in told:
-                if isinstance(event, Done):
-                    yield from records()
-                    continue
                 if isinstance(event, Ended) and event.status in ("failed", NO_MEMORY):
                     keep_failure(root, unique[event.run], event.reason)
                     event = replace(event, status="failed")
-                elif isinstance(event, Ended):
-                    ended.append(unique[event.run])
                 yield event
-            yield from records()
+                if isinstance(event, Ended) and event.status != "failed":
+                    for found in _records(unique[event.run], root):
+                        if isinstance(found, Recorded) and (why := _other_engine(found.record, engine)):
+                            otherwise[why] += 1
+                        yield found
             yield from (Note(f"{count(runs, 'run')} trained {why}.") for why, runs in otherwise.items())
     if stopping.presses:
         stopping.leave()
 
 
-def _records(ended: list[RunSpec], root: Path) -> Iterator[Note | Recorded]:
-    """What these runs have left, read once."""
-    while ended:
-        problems: list[str] = []
-        record = stored_record(root, ended.pop(0), problems=problems)
-        yield from map(Note, problems)
-        if record is not None:
-            yield Recorded(record)
+def _records(spec: RunSpec, root: Path) -> Iterator[Note | Recorded]:
+    """What a run has left."""
+    problems: list[str] = []
+    record = stored_record(root, spec, problems=problems)
+    yield from map(Note, problems)
+    if record is not None:
+        yield Recorded(record)
 
 
 def _other_engine(record: Record, asked: str) -> str:
@@ -157,29 +176,6 @@ def _other_engine(record: Record, asked: str) -> str:
     if asked in ("auto", used):
         return ""
     return f"by engine {used}, {record.provenance.note or f'not {asked}: that is how they were begun'}"
-
-
-def _train_here(
-    groups: Sequence[RunGroup], root: Path, *, device: torch.device, stopping: Stopping
-) -> Generator[EngineEvent, None, None]:
-    """Train all groups in this process, one after the other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as in a worker, so that the bits do not depend on the number of jobs
-    try:
-        for group in groups:
-            events = train_group(group, root, device=device, should_stop=stopping)
-            while True:
-                with stopping.interruptible(presses=2):  # but not who reads the events: those may hold locks
-                    event = next(events, Done())
-                yield event
-                if isinstance(event, Done):
-                    break
-            if stopping.presses:
-                return
-    except StoppedError:
-        return
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _check(specs: Sequence[RunSpec]) -> None:
