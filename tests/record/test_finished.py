@@ -18,8 +18,9 @@ from creditscope.auditing import audit
 from creditscope.errors import CreditscopeError
 from creditscope.record import bundle_finished, finished, load_records, open_records, read_record, stored_record
 from creditscope.record.finished import bundle_if_many, read_weights, runs_path
+from creditscope.record.locks import locked
 from creditscope.record.spec import RunSpec
-from creditscope.record.store import WEIGHTS, RecordWriter, locked
+from creditscope.record.store import WEIGHTS, RecordWriter
 
 
 def files_of(root: Path) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ from builders import make_facts, make_record, make_snapshot, write_record
 
 from creditscope.errors import UnfinishedError
 from creditscope.record import Record, RecordWriter, load_records, read_record, stored_record
-from creditscope.record.store import lacks
+from creditscope.record.stored import ended_meanwhile, lacks
 from creditscope.record.table import richness
 from creditscope.train.execute import run_all
 from creditscope.train.plan import plan_run
@@ -67,13 +67,13 @@ class TestOnDisk:
         assert stored_record(tmp_path, record.spec, problems=[]) == read_record(folder)
         assert stored_record(tmp_path, record.spec, problems=[], whole=True) is None
         with RecordWriter(tmp_path, record.spec).open() as writer:
-            assert writer.finished_meanwhile() is None
+            assert not ended_meanwhile(writer)
 
     def test_a_record_that_is_begun_anew_is_not_finished(self, tmp_path):
         record, problems = make_record(), []
         write_record(tmp_path, record)
         with RecordWriter(tmp_path, record.spec).open() as writer:
-            assert writer.finished_meanwhile() == "complete"
+            assert ended_meanwhile(writer) == "complete"
             writer.begin()
         assert (stored_record(tmp_path, record.spec, problems=problems), problems) == (None, [])
 

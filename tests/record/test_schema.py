@@ -10,6 +10,7 @@ from builders import make_record, make_spec, unseal, write_record
 
 from creditscope.record import RecordWriter, RunSpec, read_record, schema
 from creditscope.record.spec import LATER_FIELDS
+from creditscope.record.stored import ended_meanwhile
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,7 +52,7 @@ class TestSpec:
         (folder / "spec.json").write_text(json.dumps({n: v for n, v in stored.items() if n not in LATER_FIELDS}))
         assert read_record(folder).spec == spec
         with RecordWriter(tmp_path, spec).open() as writer:
-            assert writer.finished_meanwhile() == "complete"
+            assert ended_meanwhile(writer) == "complete"
 
     @pytest.mark.parametrize(
         ("poorer", "richer"),

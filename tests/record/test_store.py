@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import Record, RecordWriter, load_records, read_record, stored_record
+from creditscope.record.locks import BUSY
 from creditscope.record.schema import Angles, Cosines, Counts, Shares, Sizes, TapMeasures, WeightMeasures
-from creditscope.record.store import BUSY
 
 TESTS = Path(__file__).parents[1]
 

@@ -16,7 +16,7 @@ from stacking import SMALL, read, same_bytes, small_specs, train_on
 from creditscope.errors import CreditscopeError
 from creditscope.record import RecordWriter, RunSpec, run_folder
 from creditscope.record.files import digest
-from creditscope.record.store import bring_home
+from creditscope.record.stored import bring_home
 from creditscope.train import job
 from creditscope.train.events import Ended, Event, Note, Recorded
 from creditscope.train.execute import execute, run_all

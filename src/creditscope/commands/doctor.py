@@ -57,7 +57,7 @@ def examine_machine(records: Path) -> dict[str, str]:
 
 def examine_locks(records: Path) -> str:
     """Whether the file system of a folder, or of the next one above that exists, keeps two drivers apart."""
-    from creditscope.record.store import has_locks
+    from creditscope.record.locks import has_locks
 
     folder = next(path for path in (records.absolute(), *records.absolute().parents) if path.is_dir())
     try:

@@ -14,16 +14,8 @@ from creditscope.record.schema import (
     WeightMeasures,
 )
 from creditscope.record.spec import RunSpec
-from creditscope.record.store import (
-    Record,
-    RecordWriter,
-    begun_by,
-    in_memory,
-    keep_failure,
-    read_record,
-    run_folder,
-    stored_record,
-)
+from creditscope.record.store import Record, RecordWriter, in_memory, keep_failure, read_record, run_folder
+from creditscope.record.stored import begun_by, stored_record
 
 __all__ = [
     "Facts",

@@ -18,17 +18,16 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 from creditscope.errors import CreditscopeError
 from creditscope.record.bundle import LEAST_UNPACKED, MOST_GROWTH
 from creditscope.record.files import LARGEST_FILE, digest, digest_file, first_words, open_regular, printable, read_file
+from creditscope.record.locks import LOCK, locked
 from creditscope.record.spec import RunSpec
 from creditscope.record.store import (
     FILES,
-    LOCK,
     WEIGHTS,
     Record,
     broken_seal,
     check_weights,
     in_memory,
     is_unfinished,
-    locked,
     open_files,
     open_record,
 )
@@ -255,6 +254,8 @@ def read_weights(record: Record, *, unsealed: bool = False) -> bytes | None:
     Those that do not fit their digest are refused, unless `unsealed`.
     """
     path = record.path
+    if path is not None and record.spec and not path.exists():  # its folder has gone into a bundle since
+        path = runs_path(path.parent, record.spec)
     if path is None or not path.exists() or (path.is_dir() and not (path / WEIGHTS).exists()):
         return None
     if path.is_dir():

@@ -1,20 +1,13 @@
 """Read and write records: one folder a run, atomic writes, a lock while it is being made."""
 
-import errno
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, Literal
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None
+from typing import Any, Literal
 
 from creditscope.errors import CreditscopeError
 from creditscope.record.files import (
@@ -28,12 +21,13 @@ from creditscope.record.files import (
     read_file,
     split_lines,
 )
-from creditscope.record.schema import DESCENT_TURNS, READABLE, Facts, Provenance, Snapshot, check_whole
+from creditscope.record.locks import LOCK, locked
+from creditscope.record.schema import READABLE, Facts, Provenance, Snapshot, check_whole
 from creditscope.record.spec import LATER_FIELDS, RunSpec
 
 SPEC, SNAPSHOTS, PROVENANCE = FILES = ("spec.json", "snapshots.jsonl", "provenance.json")
 WEIGHTS, CHECKPOINT = "weights.safetensors", "checkpoint.safetensors"
-LOCK, FAILURE = "lock", "failure.txt"
+FAILURE = "failure.txt"
 ASIDE = "damaged-"
 """Begins the names of folders that were set aside; they are not read."""
 SMALL = 2**24
@@ -41,13 +35,8 @@ SMALL = 2**24
 Seal = Literal["fits", "none", "broken"]
 BEFORE = ".before"
 """Ends the names of what a finished record held while its run is trained anew; records are not read by it."""
-BUSY = "another process is writing it"
-NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
-"""What file systems without locks say."""
 WATCHED = "watch"
 """The engine of a watched model, which has no spec."""
-AT_THE_END = ("null_q99", "stage_cos", "rewind")
-"""Per-tap fields of a last snapshot at any tier; what could not be measured is a series of None, and not empty."""
 
 
 @dataclass(frozen=True)
@@ -116,24 +105,6 @@ def in_memory(record: Record) -> Record:
     return replace(record, snapshots=stored.read()) if isinstance(stored, StoredSnapshots) else record
 
 
-def lacks(record: Record) -> tuple[str, ...]:
-    """Fields that its tier asks for at the end of a run by now, and a record from before lacks: drawn, but not kept.
-
-    None of one that diverged. Of frozen blocks only the accuracy is asked at tier quick.
-    """
-    if record.spec is None or record.provenance.status != "complete":
-        return ()
-    return _lacking(record.spec, vars(record.last.taps), record.last.descent_turns)
-
-
-def _lacking(spec: RunSpec, taps: Mapping[str, Any], turns: int) -> tuple[str, ...]:
-    if spec.frozen and spec.tier == "quick":
-        return ()
-    found = tuple(name for name in AT_THE_END if not taps.get(name))
-    measured = spec.tier != "quick" and any(value is not None for value in taps.get("descent", ()))
-    return (*found, "descent_turns") if measured and turns < DESCENT_TURNS else found
-
-
 def run_folder(root: Path, spec: RunSpec) -> Path:
     """Where a run's record lies under the record root."""
     return root / spec.name()
@@ -151,21 +122,15 @@ class RecordWriter:
         """Create the folder and take the lock; refuse a folder of another spec."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder / LOCK):
-            if _holds_other_spec(self.folder, self.spec):
+            if holds_other_spec(self.folder, self.spec):
                 raise CreditscopeError(
                     f"Expected {self.folder} to be empty or to hold this run, but it holds a record of "
                     "another spec. Choose another output folder; nothing was overwritten."
                 )
             (self.folder / FAILURE).unlink(missing_ok=True)
             yield self
-
-    def finished_meanwhile(self) -> str | None:
-        """How another process ended this very run while we waited for it, if one did and its record lacks nothing."""
-        try:
-            record = read_record(self.folder)
-        except CreditscopeError:
-            return None
-        return record.provenance.status if record.finished and not lacks(record) else None
+        with suppress(OSError):  # nothing was written: the run was found in a bundle
+            self.folder.rmdir()
 
     def begin(self) -> None:
         """Start the record anew; one that was finished is not, from here on, but is kept beside until this one is."""
@@ -250,62 +215,6 @@ def _write_provenance(folder: Path, provenance: Provenance) -> None:
 
 def _dump(value: Any) -> str:
     return json.dumps(asdict(value), allow_nan=False, separators=(",", ":"))
-
-
-class BusyError(CreditscopeError):
-    """A run that another process is writing."""
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """An advisory lock that the system releases when the process ends, however it ends; its file goes with it."""
-    if fcntl is None:  # two writers are then the user's to avoid
-        yield
-        return
-    while True:
-        with open(path, "w") as file:
-            if not try_lock(file):
-                raise BusyError(
-                    f"Expected run {path.parent.name} to be free, but {BUSY}. "
-                    "Wait for it or choose another output folder."
-                )
-            if not _is_at(file, path):
-                continue  # another process removed it between our opening it and our locking it
-            try:
-                yield
-            finally:
-                path.unlink(missing_ok=True)
-            return
-
-
-def try_lock(file: IO[str]) -> bool:
-    """Lock an open file, unless another process has; file systems without locks let everybody."""
-    try:
-        has_locks(file)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def has_locks(file: IO[Any]) -> bool:
-    """Lock an open file; False on systems, and file systems, that cannot."""
-    if fcntl is None:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-        return False
-    return True
-
-
-def _is_at(file: IO[str], path: Path) -> bool:
-    """Whether an open file is still the one of that name."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def check_version(version: Any) -> None:
@@ -415,7 +324,7 @@ def _altered(stated: dict[str, str] | None, found: dict[str, str]) -> list[str]:
 
 def check_weights(folder: Path) -> None:
     """Refuse weights that were altered since the record was finished; those of an earlier version have no digest."""
-    stated = _raw_provenance(folder).get("seal")
+    stated = raw_provenance(folder).get("seal")
     if isinstance(stated, dict) and stated.get(WEIGHTS) != digest_file(folder / WEIGHTS):
         raise broken_seal(f"{WEIGHTS} in {folder.name}")
 
@@ -430,105 +339,12 @@ def _tidy(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def stored_record(root: Path, spec: RunSpec, *, problems: list[str], whole: bool = False) -> Record | None:
-    """The finished record of this very run, if there is one; a damaged one is set aside and named.
-
-    `whole`: only if it holds all that its tier measures by now.
-    """
-    folder = run_folder(root, spec)
-    if not folder.exists():
-        record = _bundled(root, spec, problems)
-        return record if record and not (whole and lacks(record)) else None
-    if is_unfinished(folder):
-        return None  # the writer goes on from its checkpoint, or starts anew
-    try:
-        record = read_record(folder)
-    except CreditscopeError as error:
-        if _holds_other_spec(folder, spec) or is_being_written(folder):
-            return None  # the writer will refuse it
-        aside = next(p for i in range(10_000) if not (p := folder.with_name(f"{ASIDE}{i}-{folder.name}")).exists())
-        os.replace(folder, aside)
-        with suppress(FileNotFoundError):
-            (aside / SPEC).rename(aside / f"{SPEC}.damaged")
-        problems.append(f"{error} Set aside as {aside.name}.")
-        return None
-    return record if record.finished and not (whole and lacks(record)) else None
-
-
-def _bundled(root: Path, spec: RunSpec, problems: list[str]) -> Record | None:
-    from creditscope.record.finished import bundled_record  # which reads records by what is here
-
-    return bundled_record(root, spec, problems=problems)
-
-
-def finished(root: Path, spec: RunSpec) -> str:
-    """How the run ended, as its provenance says and nothing else is read for: complete, diverged, or "" if it did not;
-    "lacking" if its last snapshot has not all that its tier measures by now."""
-    folder = run_folder(root, spec)
-    if not folder.exists():
-        record = _bundled(root, spec, [])
-        return "" if record is None else "lacking" if lacks(record) else record.provenance.status
-    status = _raw_provenance(folder).get("status", "running")
-    if status == "running" or _holds_other_spec(folder, spec):
-        return ""
-    with suppress(OSError, ValueError, AttributeError, TypeError):  # who reads the record will find what is wrong
-        last = parse(_last_line(folder / SNAPSHOTS))
-        if status == "complete" and _lacking(spec, last["taps"], last.get("descent_turns", 0)):
-            return "lacking"
-    return status
-
-
-def ran_for(root: Path, spec: RunSpec) -> float:
-    """Seconds that a finished run took, as its provenance says; 0 if it does not."""
-    seconds = _raw_provenance(run_folder(root, spec)).get("seconds")
-    return seconds if isinstance(seconds, float) else 0.0
-
-
-def _last_line(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        size = step = file.seek(0, os.SEEK_END)
-        step, tail = 2**14, b""
-        while b"\n" not in tail[:-1] and len(tail) < size:
-            file.seek(max(0, size - step))
-            tail, step = file.read(), 4 * step
-    return tail[:-1].rpartition(b"\n")[2]
-
-
-def bring_home(root: Path, spec: RunSpec, files: Mapping[str, bytes], digests: Mapping[str, str], work: Path) -> None:
-    """Store the files of a run that was trained elsewhere, all or none; a record that is finished here stays.
-
-    `work` is a folder on the same file system to write beside.
-    """
-    altered = [name for name, content in files.items() if digest(content) != digests.get(name)]
-    if altered or not {*FILES, WEIGHTS} <= files.keys():
-        raise CreditscopeError(f"Expected the files of {spec.name()} as they were sent, but got others: {altered}.")
-    folder, beside = run_folder(root, spec), work / spec.name()
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    for name, content in files.items():
-        (beside / name).write_bytes(content)
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / LOCK):
-        if finished(root, spec) in ("complete", "diverged"):
-            return
-        os.replace(folder, work / f"{spec.name()}.old")
-        os.replace(beside, folder)
-
-
-def begun_by(root: Path, spec: RunSpec) -> str | None:
-    """The engine that an unfinished run was begun with (loop or stacked), if it was begun."""
-    raw = _raw_provenance(run_folder(root, spec))
-    if raw.get("status") != "running":
-        return None
-    return "loop" if raw.get("engine") == "loop" else "stacked"
-
-
 def is_unfinished(folder: Path) -> bool:
     """Whether the record itself says that its run has not come to its end, or that is yet to be said."""
-    return not (folder / PROVENANCE).exists() or _raw_provenance(folder).get("status") == "running"
+    return not (folder / PROVENANCE).exists() or raw_provenance(folder).get("status") == "running"
 
 
-def _raw_provenance(folder: Path) -> dict[str, Any]:
+def raw_provenance(folder: Path) -> dict[str, Any]:
     """Unchecked; empty if it cannot be read."""
     try:
         raw = parse(read_file(folder / PROVENANCE, most=SMALL))
@@ -537,16 +353,7 @@ def _raw_provenance(folder: Path) -> dict[str, Any]:
     return raw if isinstance(raw, dict) else {}
 
 
-def is_being_written(folder: Path) -> bool:
-    """Whether another process has its lock."""
-    try:
-        with locked(folder / LOCK):
-            return False
-    except CreditscopeError:
-        return True
-
-
-def _holds_other_spec(folder: Path, spec: RunSpec) -> bool:
+def holds_other_spec(folder: Path, spec: RunSpec) -> bool:
     """Not if it holds none that can be read."""
     try:
         stored = parse(read_file(folder / SPEC, most=SMALL))

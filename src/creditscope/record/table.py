@@ -14,7 +14,8 @@ import numpy as np
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.record.schema import NUMBERS, Facts, Snapshot, TapMeasures
 from creditscope.record.spec import FREE_FIELDS, RULE_FIELDS, TIERS
-from creditscope.record.store import Record, lacks
+from creditscope.record.store import Record
+from creditscope.record.stored import lacks
 
 SCALARS = tuple(f.name for f in fields(Snapshot) if f.type in NUMBERS)
 """Numbers of the whole net."""

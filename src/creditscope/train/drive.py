@@ -14,8 +14,10 @@ from typing import Any
 import torch
 
 from creditscope.record.files import first_words
+from creditscope.record.locks import BusyError, is_being_written
 from creditscope.record.spec import RunSpec
-from creditscope.record.store import BusyError, bring_home, finished, is_being_written, run_folder
+from creditscope.record.store import run_folder
+from creditscope.record.stored import bring_home, status_of
 from creditscope.train.events import BUSY, NO_MEMORY, Ended, EngineEvent, Note, from_line
 from creditscope.train.groups import RunGroup
 from creditscope.train.job import Job, train_job
@@ -303,7 +305,7 @@ class Driver:
             if is_being_written(run_folder(self.root, spec)):
                 continue
             self.waiting.remove(attempt)
-            if (how := finished(self.root, spec)) in ("complete", "diverged"):
+            if (how := status_of(self.root, spec)) in ("complete", "diverged"):
                 yield Ended(spec.digest(), how)
             else:
                 self.todo.append(attempt)

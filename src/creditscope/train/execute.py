@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from creditscope.errors import CreditscopeError, UnfinishedError
-from creditscope.record import Record, RunSpec, keep_failure, stored_record
+from creditscope.record import Record, RunSpec, bundle_if_many, keep_failure, stored_record
 from creditscope.record.load import seal_notes
-from creditscope.record.store import finished
+from creditscope.record.stored import status_of
 from creditscope.registry import NETS
 from creditscope.rng import global_stream
 from creditscope.tasks import load_task
@@ -106,7 +106,7 @@ def execute(
         raise CreditscopeError(f"Expected time_limit >= 0 seconds, but got {time_limit:g}.")
     unique = {spec.digest(): spec for spec in specs}
     place = find_place(on, device=device, slots=slots, settings=settings or {})
-    states = {run: finished(root, spec) for run, spec in unique.items()}
+    states = {run: status_of(root, spec) for run, spec in unique.items()}
     missing = [unique[run] for run, state in states.items() if state in ("", "lacking")]
     whole = tuple(unique[run] for run, state in states.items() if state not in ("", "lacking"))
     wanted = missing if time_limit != 0 else []
@@ -159,6 +159,7 @@ def execute(
             yield from (Note(f"{count(runs, 'run')} trained {why}.") for why, runs in otherwise.items())
     if stopping.presses:
         stopping.leave()
+    bundle_if_many(root)
 
 
 def _records(spec: RunSpec, root: Path) -> Iterator[Note | Recorded]:

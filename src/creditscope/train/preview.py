@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from creditscope.record import RunSpec
-from creditscope.record.store import finished, ran_for
+from creditscope.record.stored import ran_for, status_of
 from creditscope.text import count
 from creditscope.train.groups import RunGroup, group_runs, longest_first
 from creditscope.train.places import find_place
@@ -27,7 +27,7 @@ def preview_runs(
 ) -> list[str]:
     """Lines to read; arguments are those of `execute`."""
     place = find_place(on, device=device, slots=slots, settings=settings or {})
-    done = {spec.digest() for spec in specs if finished(root, spec) not in ("", "lacking")}
+    done = {spec.digest() for spec in specs if status_of(root, spec) not in ("", "lacking")}
     missing = [spec for spec in specs if spec.digest() not in done]
     groups = longest_first(group_runs(missing, root, device=place.device, engine=engine, workers=place.count))
     workers = min(place.count, len(groups))

@@ -22,7 +22,9 @@ from torch import Tensor, nn
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.measure.snapshot import LastStep
 from creditscope.record import Provenance, RecordWriter, RunSpec, Snapshot, run_folder
-from creditscope.record.store import CHECKPOINT, WEIGHTS, BusyError, first_words
+from creditscope.record.locks import BusyError
+from creditscope.record.store import CHECKPOINT, WEIGHTS, first_words
+from creditscope.record.stored import ended_meanwhile
 from creditscope.tasks import load_task
 from creditscope.train.data import place_data
 from creditscope.train.device import (
@@ -116,7 +118,7 @@ class _Training:
             for spec in self.group.specs:
                 try:
                     writer = held.enter_context(RecordWriter(self.root, spec).open())
-                    if finished := writer.finished_meanwhile():
+                    if finished := ended_meanwhile(writer):
                         yield self.end(spec, finished)
                     else:
                         self.writers[spec.digest()] = writer

@@ -16,7 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from creditscope.record.store import is_unfinished, try_lock, write_atomically
+from creditscope.record.locks import try_lock
+from creditscope.record.store import is_unfinished, write_atomically
 from creditscope.train.events import EngineEvent, from_line
 
 WORK, DRIVER, ORDERS, STOP, JOBS = ".work", "driver.json", "orders", "stop", "slurm.ids"

@@ -54,7 +54,7 @@ class Reproduce:
     def run(self) -> None:
         from creditscope.paper.studies import find_wanted, plan_union, resolve_study, studies_at, train_runs
         from creditscope.record import load_records
-        from creditscope.record.store import lacks
+        from creditscope.record.stored import lacks
 
         asked = {"scale": self.scale, "only": sorted(set(self.only))}
         clock, problems = _Clock(self.records / SUMMARY, asked), []

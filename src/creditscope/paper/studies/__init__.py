@@ -16,7 +16,7 @@ from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.options import declared_options
 from creditscope.record import Record, RunSpec, load_records
 from creditscope.record.spec import MEASURING_FIELDS
-from creditscope.record.store import lacks
+from creditscope.record.stored import lacks
 from creditscope.record.table import richness
 from creditscope.registry import STUDIES, TASKS
 
