@@ -4,11 +4,12 @@ import pkgutil
 from collections.abc import Mapping
 from concurrent.futures import Future
 from importlib import import_module
+from inspect import Parameter, signature
 from typing import Any, Protocol
 
 import torch
 
-from creditscope.errors import UnknownNameError
+from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.train.device import available_cores
 
 
@@ -69,13 +70,30 @@ class _ExecutorSlot:
     def close(self) -> None: ...
 
 
-def find_place(on: Any, *, device: str, slots: int | None, settings: Mapping[str, Any]) -> Place:
-    """The place called `on` ("here", "NAME" or "NAME:ADDRESS"), or one around an executor; `settings` are its own."""
+def find_place(on: Any, *, device: str, slots: int | None, settings: Mapping[str, Mapping[str, Any]]) -> Place:
+    """The place called `on` ("here", "NAME" or "NAME:ADDRESS"), or one around an executor; `settings` go by name."""
     if hasattr(on, "submit"):
         return Executor(on, device=device, slots=slots)
     name, _, address = str(on).partition(":")
     if name not in (known := [module.name for module in pkgutil.iter_modules(__path__)]):
         raise UnknownNameError("place to train at", str(on), known)
+    if other := sorted(set(settings) - {name}):
+        raise CreditscopeError(f"Expected settings of {name}, where runs are trained, but got some of {other[0]}.")
+    make, given = import_module(f"{__name__}.{name}").make_place, dict(settings.get(name, {}))
     if address:
-        settings = {**settings, "address": address}
-    return import_module(f"{__name__}.{name}").make_place(device=device, slots=slots, **settings)
+        given["address"] = address
+    taken = signature(make).parameters
+    if unknown := [key for key in given if key not in taken]:
+        if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in taken.values()):
+            raise CreditscopeError(f"Expected no {unknown[0]} of place {name}, but got {given[unknown[0]]!r}.")
+    return make(device=device, slots=slots, **given)
+
+
+def import_extra(module: str, extra: str) -> Any:
+    """A library that is installed only with an extra of ours."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise CreditscopeError(
+            f"Expected {module} to be installed, but got: {error}. Run: pip install 'creditscope[{extra}]'"
+        ) from error
