@@ -86,8 +86,10 @@ def run(
     of the net (depth, width); those of rule and task go into `rule_options` and `task_options`.
 
     `device` is auto (CUDA where there is one), cpu or cuda; `engine` trains seeds one by one (loop), all at once
-    (stacked), or by what is faster (auto); `jobs` is the number of worker processes, by default one per core. A run
-    that was stopped, by Ctrl-C, `time_limit` (seconds) or a crash, goes on from its last checkpoint.
+    (stacked), or by what is faster (auto). `on` says where workers are: here, slurm, ray, ray:ADDRESS, or an executor
+    that has `submit`; `slots` how many at a time, by default one per core; `tries` how many of them a run may cost that
+    kills its worker; `settings` are those of places by their names. A run that was stopped, by Ctrl-C, `time_limit`
+    (seconds) or a crash, goes on from its last checkpoint.
 
     >>> import creditscope as cs
     >>> cs.run(rule="dfa", task="digits", seeds=1, epochs=1, depth=1, width=8, tier="quick")
@@ -102,14 +104,7 @@ def run(
     specs = plan_runs(rules=rules, seeds=choose_seeds(seeds), **compared, **fields)
     problems: list[str] = []
     with choose_progress(quiet=quiet) as progress:
-        where = {
-            "on": on,
-            "slots": slots,
-            "tries": tries,
-            "settings": settings,
-            "time_limit": time_limit,
-            "device": device,
-            "engine": engine,
-        }
-        records = run_all(specs, Path(out) / "records", readers=[progress.read], problems=problems, **where)
+        where = {"on": on, "slots": slots, "tries": tries, "settings": settings, "device": device, "engine": engine}
+        asked = {"readers": [progress.read], "problems": problems, "time_limit": time_limit}
+        records = run_all(specs, Path(out) / "records", **asked, **where)
     return Runs(records, tuple(problems))

@@ -1,5 +1,7 @@
 """Which device, how it multiplies, and memory of a GPU that others use, too: waiting for it, as far as that helps."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 

@@ -430,6 +430,7 @@ def _raw_provenance(folder: Path) -> dict[str, Any]:
 
 
 def is_being_written(folder: Path) -> bool:
+    """Whether another process has its lock."""
     try:
         with _locked(folder / LOCK):
             return False

@@ -240,7 +240,7 @@ class Driver:
         running.slot.renew()
 
     def _make_room(self, running: Running) -> Iterator[EngineEvent]:
-        """Runs without memory are left to the other slots, of which there is one less now; the last tries them alone."""
+        """Runs without memory are left to the other slots, one less now; the last one tries them alone."""
         for attempt in filter(None, [attempt.of(running.short) for attempt in running.attempts]):
             if attempt.alone:
                 reason = f"too little memory on {self.device}, with no other worker there. Try a smaller batch."

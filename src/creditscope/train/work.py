@@ -53,7 +53,7 @@ class Work:
         return self._orders()[:1] == [self.token]
 
     def is_stopped(self) -> bool:
-        """Whether all shall stop, or the driver has gone. Read anew: whether a file exists, networks are slow to tell."""
+        """Whether all shall stop, or the driver has gone; read, because a network is slow to tell of new files."""
         return STOP in (self._orders() or [STOP])
 
     def stop(self) -> None:
