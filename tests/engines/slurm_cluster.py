@@ -22,7 +22,8 @@ ClusterName=three
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+# a job whose node is lost is queued again after this many seconds, by default 120
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
 CredType=cred/munge
 SlurmUser=root
 SlurmdUser=root
@@ -93,15 +94,17 @@ class SlurmCluster:
         self.processes.pop(node).wait()
 
     def jobs_on(self, node: str) -> list[psutil.Process]:
-        """Job steps of a node and all they started; a step's process says which node it is for."""
+        """Job steps of a node and all they started: a step's daemon writes the node's log, its programs know their node."""
         found: list[psutil.Process] = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                environment = process.environ()
-                if environment.get("SLURM_CONF") != self.environment["SLURM_CONF"]:
+                if process.name() == "slurmstepd":
+                    log = str(self.folder / f"slurmd.{node}.log")
+                    found += [process for file in process.open_files() if file.path == log]
                     continue
-                if environment.get("SLURMD_NODENAME") == node:
-                    found += [process, *([up] if (up := process.parent()) and "slurmstepd" in up.name() else [])]
+                known = process.environ()
+                ours = known.get("SLURM_CONF") == self.environment["SLURM_CONF"]
+                found += [process] if ours and known.get("SLURMD_NODENAME") == node else []
         return found
 
     def states(self) -> list[str]:

@@ -156,8 +156,12 @@ class Driver:
             take = self.todo.popleft
             if self.device.type == "cuda" and number % FROM_THE_END == 0:
                 take = self.todo.pop
-            share = -(-len(self.todo) // left) if self.place.whole else 1
-            self._submit(slot, [take() for _ in range(share)])
+            if self.place.whole:  # long ones and short ones
+                share = list(self.todo)[::left]
+                self.todo = deque(attempt for i, attempt in enumerate(self.todo) if i % left)
+                self._submit(slot, share)
+            else:
+                self._submit(slot, [take()])
 
     def _submit(self, slot: Slot, attempts: list[Attempt]) -> None:
         self.jobs += 1

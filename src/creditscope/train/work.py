@@ -6,9 +6,11 @@ that the folder is the driver's own; a line `stop` ends all), and `N.jsonl` hold
 
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
+import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -17,7 +19,7 @@ from pathlib import Path
 from creditscope.record.store import is_unfinished, try_lock, write_atomically
 from creditscope.train.events import EngineEvent, from_line
 
-WORK, DRIVER, ORDERS, STOP = ".work", "driver.json", "orders", "stop"
+WORK, DRIVER, ORDERS, STOP, JOBS = ".work", "driver.json", "orders", "stop", "slurm.ids"
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,13 @@ class Work:
             file.seek(0, os.SEEK_END)
             file.write(f"{STOP}\n")
 
+    def cancel(self) -> None:
+        """Ask all to stop, and end what waits in Slurm's queue, or does not hear."""
+        self.stop()
+        with suppress(OSError):
+            ids = re.findall(r"^\d+(?:_\d+)?$", (self.folder / JOBS).read_text(), re.MULTILINE)
+            subprocess.run(["scancel", *ids], capture_output=True)
+
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         with suppress(OSError):
@@ -77,11 +86,11 @@ class Work:
 @contextmanager
 def working(root: Path, place: str, runs: Sequence[str], *, outlives: bool = False) -> Iterator[Work]:
     """A folder for this process; those of drivers that died are removed, unless their jobs go on."""
+    token, host = secrets.token_hex(8), socket.gethostname()
     for other in find_work(root):
         left = other.outlives and any(is_unfinished(root / name) for name in other.runs)
-        if not left and not other.is_driven():
+        if not left and other.host == host and not other.is_driven():  # of others, a lock may not tell
             other.remove()
-    token, host = secrets.token_hex(8), socket.gethostname()
     work = Work(str(root.resolve()), token, place, host, os.getpid(), tuple(runs), outlives)
     work.folder.mkdir(parents=True)
     with open(work.folder / ORDERS, "w+") as orders:

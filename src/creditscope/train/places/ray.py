@@ -38,8 +38,10 @@ class Ray:
         if not address:
             _choose_token()
         self.ray = import_extra("ray", "ray")
-        self.refused: dict[str, str] = {}  # nodes that cannot train these runs, and why
+        self.refused: set[str] = set()  # nodes that cannot train these runs
+        self.to_tell: set[str] = set()  # and why
         self._own: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
         self._connected = not self.ray.is_initialized()  # or else the cluster is the caller's, and stays
         if self._connected:
             if not address:
@@ -49,7 +51,7 @@ class Ray:
         cpus, gpus = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
         self.device = torch.device(("cuda" if gpus else "cpu") if device == "auto" else device)
         if self.device.type == "cuda" and not gpus:
-            self.close()
+            self.leave()
             raise CreditscopeError("Expected a GPU in the cluster, but got none. Leave --device out, or give cpu.")
         per_gpu = 0
         if self.device.type == "cuda":
@@ -60,21 +62,28 @@ class Ray:
         needs = {"num_cpus": 1, "num_gpus": share, "max_retries": 0, "runtime_env": {"env_vars": environment}}
         # 0 calls: its process takes as many as come, also on a GPU
         self.task = self.ray.remote(max_calls=0, **needs)(_make_call(os.getcwd()))
-        self._left = 0
+
+    def nodes(self) -> set[str]:
+        """Nodes that could train."""
+        alive = [node for node in self.ray.nodes() if node["Alive"]]
+        return {node["NodeID"] for node in alive if node["Resources"].get(self.device.type.replace("cuda", "gpu").upper())}
 
     def open(self, count: int) -> list[Slot]:
-        self._left = count
+        self._open = {_Task(self) for _ in range(count)}
         if not count:
-            self.close()
-        return [_Task(self) for _ in range(count)]
+            self.leave()
+        return list(self._open)
 
-    def closed(self) -> None:
-        """A slot was; after the last one, nothing of ours is left."""
-        self._left -= 1
-        if not self._left:
-            self.close()
+    def close(self, slot: "_Task") -> None:
+        """After the last one nothing of ours is left."""
+        with self._lock:
+            if slot in self._open:
+                self._open.remove(slot)
+                slot.cancel()
+                if not self._open:
+                    self.leave()
 
-    def close(self) -> None:
+    def leave(self) -> None:
         if self._connected:
             self.ray.shutdown()
         if self._own is not None:
@@ -88,7 +97,7 @@ class _Task:
     """One task at a time."""
 
     def __init__(self, place: Ray):
-        self.place, self.given, self._closed = place, None, False
+        self.place, self.given = place, None
 
     def submit(self, function: Any, text: str) -> "Future[Any]":
         future: Future[Any] = Future()
@@ -105,12 +114,12 @@ class _Task:
             try:
                 node, result = done.result()
                 if why := result.get("refused"):
-                    place.refused[node] = why
-                    alive = {found["NodeID"] for found in place.ray.nodes() if found["Alive"]}
-                    if alive - set(place.refused):
+                    place.refused.add(node)
+                    place.to_tell.add(why)
+                    if place.nodes() - place.refused:
                         return self._give(future, name, text)
-                elif place.refused:
-                    result["lines"] = [*(to_line(Note(why)) for why in place.refused.values()), *result["lines"]]
+                while place.to_tell and "lines" in result:
+                    result["lines"].append(to_line(Note(place.to_tell.pop())))
                 future.set_result(result)
             except BaseException as error:  # of a node or a worker that died, or a task that was ended
                 future.set_exception(error)
@@ -120,14 +129,13 @@ class _Task:
     def renew(self) -> None:
         """Nothing to do: Ray has another worker."""
 
-    def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
+    def cancel(self) -> None:
         if self.given is not None:
             with suppress(Exception):  # it has ended, or its cluster has
                 self.place.ray.cancel(self.given, force=True)
-        self.place.closed()
+
+    def close(self) -> None:
+        self.place.close(self)
 
 
 def _make_call(folder: str) -> Any:
