@@ -165,9 +165,9 @@ def same_bytes(specs: Sequence[RunSpec], root: Path, other: Path) -> bool:
     return all((a / name).read_bytes() == (b / name).read_bytes() for a, b in folders for name in FILES)
 
 
-def stop_after(epochs: int) -> Callable[[], bool]:
+def stop_after(steps: int) -> Callable[[], bool]:
     calls = []
-    return lambda: calls.append(1) or len(calls) >= epochs
+    return lambda: calls.append(1) or len(calls) >= steps
 
 
 def record_run(spec: RunSpec, root: Path, **options: Any) -> str:
@@ -189,9 +189,13 @@ def end_alike(specs: Sequence[RunSpec], root: Path, other: Path) -> bool:
     return set(train_on(specs, root)) == {"complete"} and same_bytes(specs, root, other)
 
 
-def stop(specs: Sequence[RunSpec], root: Path, *, epochs: int = 2, engine: str = "stacked") -> None:
+def stop(
+    specs: Sequence[RunSpec], root: Path, *, epochs: int = 2, steps: int | None = None, engine: str = "stacked"
+) -> None:
+    """Train for so many epochs more, or steps."""
+    in_epoch = 1 if specs[0].net == "gcn" else 1400 // specs[0].batch
     with pytest.raises(StoppedError):
-        record_runs(specs, root, engine=engine, should_stop=stop_after(epochs))
+        record_runs(specs, root, engine=engine, should_stop=stop_after(steps or epochs * in_epoch))
 
 
 def assert_engines_agree(specs: Sequence[RunSpec], root: Path) -> None:

@@ -29,8 +29,8 @@ from trained import record_runs
 from creditscope.errors import CreditscopeError
 from creditscope.measure import instruments
 from creditscope.record import RecordWriter, RunSpec, Snapshot, run_folder
-from creditscope.record.store import BUSY
 from creditscope.train import stacked, training
+from creditscope.train.events import BUSY
 from creditscope.train.execute import UnfinishedError, run_all
 from creditscope.train.plan import plan_run
 from creditscope.train.run import Run, build_run
@@ -65,6 +65,12 @@ RESUMED = (
 def epoch_of(root: Path, spec: RunSpec) -> int:
     with safe_open(run_folder(root, spec) / CHECKPOINT, framework="pt") as file:
         return int(file.metadata()["epoch"])
+
+
+def steps_of(root: Path, spec: RunSpec) -> int:
+    """Steps that a run has done, of epochs of four."""
+    with safe_open(run_folder(root, spec) / CHECKPOINT, framework="pt") as file:
+        return 4 * int(file.metadata()["epoch"]) + int(file.metadata()["step"])
 
 
 def stopped(root: Path, rule: str = "dfa", *, after: int = 3, **others) -> RunSpec:
@@ -189,10 +195,10 @@ class TestAlone:
         """In this process, which gets to the first run alone, then in a worker for each, however slow to start."""
         specs = [spec_of(seed=seed, epochs=1_000_000, snapshot_every=0) for seed in (1, 2)]
 
-        def stood_after(jobs: int, limit: float) -> list[int]:
+        def stood_after(slots: int, limit: float) -> list[int]:
             with pytest.raises(UnfinishedError, match="0 of 2"):
-                run_all(specs, tmp_path, slots=jobs, time_limit=limit)
-            return [epoch_of(tmp_path, spec) for spec in specs if (run_folder(tmp_path, spec) / CHECKPOINT).exists()]
+                run_all(specs, tmp_path, slots=slots, time_limit=limit)
+            return [steps_of(tmp_path, spec) for spec in specs if (run_folder(tmp_path, spec) / CHECKPOINT).exists()]
 
         (first,) = stood_after(slots=1, limit=0.5)
         assert first > 0
@@ -215,6 +221,32 @@ class TestStacks:
         for spec in specs:
             assert read(tmp_path, spec).provenance.resumes == 3
             assert not (run_folder(tmp_path, spec) / CHECKPOINT).exists()
+
+    @pytest.mark.parametrize("engine", ["loop", "stacked"])
+    @pytest.mark.parametrize(
+        ("rule", "others"),
+        [("fa", {"noise": True}), ("kp", {}), ("grape", {}), ("bp", {"tier": "standard", "snapshot_every": 1})],
+        ids=str,
+    )
+    def test_stopped_within_epochs_they_go_on_and_end_alike(self, tmp_path, rule, others, engine):
+        specs = recorded((1, 2), rule, **others)
+        train_on(specs, tmp_path / "whole", engine=engine)
+        stop(specs[:1], tmp_path, steps=1, engine=engine)  # before the first epoch is over
+        for stood in (3, 6, 11):
+            stop(specs[:1], tmp_path, steps=stood - steps_of(tmp_path, specs[0]), engine=engine)
+            assert steps_of(tmp_path, specs[0]) == stood
+        assert train_on(specs, tmp_path, engine=engine) == ["complete"] * 2
+        assert same_bytes(specs, tmp_path, tmp_path / "whole")
+        assert [read(tmp_path, spec).provenance.resumes for spec in specs] == [4, 0]
+
+    def test_checkpoints_are_taken_within_epochs(self, tmp_path, whole, monkeypatch):
+        specs, saved, save = recorded((1, 2)), [], training.save_checkpoint
+        wanted = whole(specs)
+        monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+        monkeypatch.setattr(training, "CHECKPOINT_SHARE", 0)
+        monkeypatch.setattr(training, "save_checkpoint", lambda *a, **at: saved.append(a[1].step) or save(*a, **at))
+        assert end_alike(specs, tmp_path, wanted)
+        assert saved[::2] == [1, 2, 3, 0] * 4
 
     def test_a_stack_stays_one_when_its_last_digits_have_grown(self, tmp_path, whole, monkeypatch):
         """Of a stream that has exploded, stacked and lone gradients differ by more than a new net's may."""
@@ -293,10 +325,10 @@ class TestStacks:
         assert read(tmp_path, two).provenance.stack == (2,)
         assert same_bytes([one, two], tmp_path, whole(recorded((1, 2, 3))))
 
-    def test_a_member_that_another_process_writes_fails_alone(self, tmp_path):
+    def test_a_member_that_another_process_writes_is_left_to_it(self, tmp_path):
         specs = recorded((1, 2, 3), epochs=1)
         with RecordWriter(tmp_path, specs[1]).open():
-            assert BUSY in second_fails(specs, tmp_path)
+            assert second_fails(specs, tmp_path) == BUSY
 
     def test_a_record_that_cannot_be_written_fails_alone(self, tmp_path, monkeypatch, whole):
         specs = recorded((1, 2, 3))

@@ -4,7 +4,8 @@ This is the *loop* engine, one seed at a time; `stacked.py` trains many at once 
 """
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -25,6 +26,10 @@ from creditscope.tasks import AnyTask, load_task
 from creditscope.train.data import Data, number_format, place_data
 
 
+class PausedError(Exception):
+    """An epoch was asked to pause, and has, after a step; it goes on when it is trained again."""
+
+
 @dataclass
 class Run:
     """Everything a run holds while it is trained, with the spec of every seed: here, of the one."""
@@ -36,6 +41,13 @@ class Run:
     application: Application
     facts: Facts
     optimiser: torch.optim.Optimizer
+    step: int = field(default=0, kw_only=True)
+    """Steps done of an epoch that was paused, else 0;"""
+    loss: Tensor = field(init=False)
+    """and the sum of their losses, (seeds,)."""
+
+    def __post_init__(self) -> None:
+        self.loss = torch.zeros(len(self.specs), dtype=torch.float64, device=self.device)
 
     @property
     def engine(self) -> str:
@@ -54,21 +66,40 @@ class Run:
         """Parameters the optimiser moves, by name."""
         return {name: p for name, p in self.net.named_parameters() if p.requires_grad}
 
-    def train_epoch(self, epoch: int, *, keep_last: bool) -> tuple[Tensor, LastStep | None]:
-        """One pass over the data; the mean loss of every seed, on the device, and on wish what the last step did."""
+    def train_epoch(
+        self, epoch: int, *, keep_last: bool, pause: Callable[[], bool] = lambda: False
+    ) -> tuple[Tensor, LastStep | None]:
+        """One pass over the data; the mean loss of every seed, on the device, and on wish what the last step did.
+
+        `PausedError` after a step, but the last, at which `pause` says so.
+        """
         self.net.train()
         self.set_learning_rate(epoch)
         plan = [told.to(self.device) for told in self.data.plan_epoch(self.spec.seed, epoch)]
-        losses, last, steps = [], None, self.data.steps
-        for i in range(steps):
+        last, steps = None, self.data.steps
+        for i in range(self.step, steps):
             batch = self.data.train_batch(*(told[i] for told in plan))
             set_dropout_step(pattern_of(self.net), epoch * steps + i)
             before = copy_of(self.trained) if keep_last and i == steps - 1 else None
             errors = self.train_step(batch)
-            losses.append(errors.mean_loss)
+            self.loss += errors.mean_loss
             if before is not None:
                 last = self.last_step(batch, errors, before)
-        return torch.stack(losses).double().mean(0, keepdim=True), last
+            self.pause_after(i + 1, pause)
+        return self.mean_loss(), last
+
+    def pause_after(self, step: int, pause: Callable[[], bool]) -> None:
+        """Note that a step is done, and pause if so asked, unless the epoch is over."""
+        self.step = step
+        if step < self.data.steps and pause():
+            raise PausedError
+
+    def mean_loss(self) -> Tensor:
+        """Of the epoch that is over, of every seed; the next begins."""
+        mean = self.loss / self.data.steps
+        self.step = 0
+        self.loss.zero_()
+        return mean
 
     def set_learning_rate(self, epoch: int) -> None:
         """In place where it lives on the device: a captured step reads it there."""

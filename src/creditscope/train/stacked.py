@@ -5,7 +5,7 @@ step's place in the epoch and the learning rate too), so that nothing waits for 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -39,9 +39,9 @@ class StackedRun(Run):
     capture: bool = False  # whether to replay the step as a CUDA graph
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         seeds, device = len(self.specs), self.device
         self._place = torch.zeros(1, dtype=torch.int64, device=device)
-        self._loss = torch.zeros(seeds, dtype=torch.float64, device=device)
         self._plan: tuple[Tensor, ...] | None = None
         self._next: tuple[int, EpochPlan] | None = None
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -56,23 +56,25 @@ class StackedRun(Run):
     def engine(self) -> str:
         return "captured" if self.capture else "stacked"
 
-    def train_epoch(self, epoch: int, *, keep_last: bool) -> tuple[Tensor, LastStep | None]:
-        """One pass over the data of all seeds at once."""
+    def train_epoch(
+        self, epoch: int, *, keep_last: bool, pause: Callable[[], bool] = lambda: False
+    ) -> tuple[Tensor, LastStep | None]:
+        """One pass over the data of all seeds at once; `pause`: as one seed does."""
         self.net.train()
         steps = self.data.steps
         self.set_learning_rate(epoch)
         self._load_plan(epoch)
-        self._place.zero_()
-        self._loss.zero_()
-        self._dropout_step.fill_(epoch * steps - 1)
+        self._place.fill_(self.step)
+        self._dropout_step.fill_(epoch * steps + self.step - 1)
         if self.capture and self._graph is None:
             self._graph = self._captured_step()
-        for _ in range(steps - keep_last):
+        for step in range(self.step, steps - keep_last):
             self._advance()
+            self.pause_after(step + 1, pause)
         last = self._observed_step() if keep_last else None
         if epoch + 1 < self.spec.epochs:  # while the device works
             self._next = epoch + 1, self._draw_plan(epoch + 1)
-        return self._loss / steps, last
+        return self.mean_loss(), last
 
     def _advance(self) -> None:
         if self._graph is None:
@@ -91,7 +93,7 @@ class StackedRun(Run):
         """One step of every seed; reads and writes nothing but tensors that stay where they are."""
         self._dropout_step += 1
         self._errors = self.train_step(self._batch())
-        self._loss += self._errors.mean_loss
+        self.loss += self._errors.mean_loss
         self._place += 1
 
     def _batch(self) -> Batch:
@@ -138,7 +140,7 @@ class StackedRun(Run):
     def _moving(self) -> list[Tensor]:
         """All that a step changes, but for the optimiser's own."""
         feedback = self.application.applied.tensors().values()
-        return [*self.net.parameters(), *self.net.buffers(), *feedback, self._place, self._loss, self._dropout_step]
+        return [*self.net.parameters(), *self.net.buffers(), *feedback, self._place, self.loss, self._dropout_step]
 
     @torch.no_grad()
     def _put_back(self, kept: list[Tensor], states: dict) -> None:
@@ -161,7 +163,7 @@ class StackedRun(Run):
 
 
 def stack_runs(runs: Sequence[Run], *, compare: bool = True) -> StackedRun:
-    """Runs of one spec and many seeds, all at the same epoch, as one; raises `CannotStackError` if they cannot be.
+    """Runs of one spec and many seeds, all at the same step, as one; raises `CannotStackError` if they cannot be.
 
     Runs that were stacked before need not be compared with runs alone again. They should not: where a stream has
     exploded meanwhile, last digits differ by more than is allowed of a net that has just been initialised.
@@ -181,7 +183,9 @@ def stack_runs(runs: Sequence[Run], *, compare: bool = True) -> StackedRun:
         first.facts,
         make_optimiser(first.spec, applied, captured=capture),
         capture=capture,
+        step=first.step,
     )
+    stacked.loss.copy_(torch.cat([run.loss for run in runs]))
     states = [run.optimiser_state() for run in runs]
     if states[0]:  # of runs that were trained before; a count of steps is the same for all
         state = {

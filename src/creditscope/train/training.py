@@ -36,12 +36,13 @@ from creditscope.train.device import (
 )
 from creditscope.train.events import BUSY, NO_MEMORY, Ended, Epoch, Note
 from creditscope.train.groups import RunGroup
-from creditscope.train.run import Run, build_run
+from creditscope.train.run import PausedError, Run, build_run
 from creditscope.train.snapshots import snapshot_run
 from creditscope.train.stacked import CannotStackError, stack_runs
 
 DIGEST = "digest"  # names a checkpoint's own in its metadata
 OPTIMISER = "optimiser/"  # begins the names of its tensors in a checkpoint
+LOSS = "loss of the epoch"
 CHECKPOINT_SECONDS = 30.0  # a checkpoint is not taken again before,
 CHECKPOINT_SHARE = 20  # nor before this many times the time it took
 LONG_SNAPSHOT = 5.0  # seconds after which one is given up if all shall stop; the run resumes at the checkpoint before
@@ -70,7 +71,7 @@ def train_group(
     Runs that were stopped or killed go on from their last checkpoints and end with the same bytes; one whose checkpoint
     is damaged starts over. One that fails (a full disk) does not stop the others; what fails for all (no memory, no
     data) is the end of each. Device memory that was used is given back. Once `should_stop` says so, `StoppedError` is
-    raised at the end of the epoch.
+    raised after the step, or in a long snapshot.
     """
     training = _Training(group, root, device, should_stop, place)
     try:
@@ -174,11 +175,11 @@ class _Training:
             yield from self._train_stacked([spec for spec in part if spec.digest() in self.left], tries=tries)
 
     def _train_stacks(self, specs: Sequence[RunSpec]) -> Events:
-        """Those that stand at the same epoch as one run; one by one, with a note why, if they cannot be stacked."""
-        by_epoch: dict[int, list[_Recording]] = {}
+        """Those that stand at the same step as one run; one by one, with a note why, if they cannot be stacked."""
+        by_step: dict[tuple[int, int], list[_Recording]] = {}
         for recording in (yield from self._prepare(specs)):
-            by_epoch.setdefault(recording.epoch, []).append(recording)
-        for together in by_epoch.values():
+            by_step.setdefault((recording.epoch, recording.run.step), []).append(recording)
+        for together in by_step.values():
             stack, note = None, ""
             try:
                 compare = not all(recording.was_stacked for recording in together)
@@ -210,6 +211,26 @@ class _Training:
             if seed in left:
                 yield self.end(left.pop(seed).spec, "complete" if diverged is None else "diverged")
 
+        def save(done: int) -> Iterator[Ended]:
+            nonlocal saved_at, took
+            began = time.monotonic()
+            yield from write(left, lambda seed, recording: recording.save(run, seed, done))
+            saved_at = time.monotonic()
+            took = saved_at - began
+
+        def due() -> bool:
+            return time.monotonic() - saved_at >= max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * took)
+
+        def train_epoch(done: int) -> Generator[Ended, None, tuple[Tensor, LastStep | None]]:
+            while True:
+                try:
+                    keep_last = spec.snapshot_due(done + 1)
+                    return run.train_epoch(done, keep_last=keep_last, pause=lambda: self.should_stop() or due())
+                except PausedError:
+                    yield from save(done)
+                if self.should_stop() or not left:
+                    raise StoppedError
+
         def measure(epoch: int, train_loss: Tensor | None = None, last: LastStep | None = None) -> Iterator[Ended]:
             began = time.monotonic()
 
@@ -227,22 +248,19 @@ class _Training:
                 left, lambda seed, r: r.begin(run, note=note, data_checksum=self.checksum, place=self.place)
             )
             start = recordings[0].epoch
-            if start == 0:
+            if start == run.step == 0:
                 yield from measure(0)
             for done in range(start + 1, spec.epochs + 1):
                 if not left:
                     return
-                train_loss, last = run.train_epoch(done - 1, keep_last=spec.snapshot_due(done))
+                train_loss, last = yield from train_epoch(done - 1)
                 losses: list[float] = train_loss.tolist()
                 for seed in [seed for seed in left if not math.isfinite(losses[seed])]:
                     yield from finish(seed, done)
                 yield from measure(done, train_loss, last)
                 stop = self.should_stop() and done < spec.epochs
-                began = time.monotonic()
-                if stop or began - saved_at >= max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * took):
-                    yield from write(left, lambda seed, recording, done=done: recording.save(run, seed, done))
-                    saved_at = time.monotonic()
-                    took = saved_at - began
+                if stop or due():
+                    yield from save(done)
                 for seed, recording in left.items():
                     yield Epoch(recording.digest, done, losses[seed])
                 if stop and left:
@@ -273,7 +291,7 @@ class _Recording:
             except (CreditscopeError, OSError, ValueError) as error:  # lines that are gone, or no text
                 raise DamagedCheckpointError(f"Checkpoint {path} cannot be used: {first_words(error)}.") from error
         self.started = time.perf_counter()
-        self.before = writer.read_provenance() if self.epoch else None
+        self.before = writer.read_provenance() if self.epoch or run.step else None
         self.provenance: Provenance | None = None
 
     @property
@@ -337,10 +355,10 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
 
 def save_checkpoint(path: Path, run: Run, seed: int, **position: float) -> None:
     """Everything that seed number `seed` of a run needs to go on from here, alone or in any stack."""
-    tensors = run.tensors(seed)
+    tensors = run.tensors(seed) | {LOSS: run.loss[seed]}
     for index, state in run.optimiser_state(seed).items():
         tensors |= {f"{OPTIMISER}{index}/{key}": value for key, value in state.items()}
-    told = {key: str(value) for key, value in position.items()}
+    told = {key: str(value) for key, value in {**position, "step": run.step}.items()}
     save_tensors(path, tensors, {**told, DIGEST: content_digest(tensors, told)})
 
 
@@ -379,6 +397,8 @@ def load_checkpoint(path: Path, run: Run) -> tuple[int, int, float]:
         for name in [name for name in saved if name.startswith(OPTIMISER)]:
             index, key = name.removeprefix(OPTIMISER).split("/")
             state.setdefault(int(index), {})[key] = saved.pop(name)
+        run.step = int(position["step"])
+        run.loss[0] = saved.pop(LOSS)
         for name, tensor in run.application.applied.tensors().items():
             tensor.copy_(saved.pop(name))
         run.net.load_state_dict(saved)
