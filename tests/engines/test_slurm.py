@@ -96,7 +96,7 @@ def test_a_job_whose_time_is_over_is_queued_again(tmp_path, by_here, cluster):
 
 @needs_slurm
 @pytest.mark.parametrize(
-    ("settings", "named"), [({"partion": "main"}, "partion"), ({"mem": "many"}, "many"), ({"time": "soon"}, "soon")]
+    ("settings", "named"), [({"partion": "main"}, "partion"), ({"mem": "many"}, "mem"), ({"time": "soon"}, "soon")]
 )
 def test_settings_that_slurm_does_not_have_are_refused(tmp_path, cluster, settings, named):
     with pytest.raises(CreditscopeError, match=named):

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from creditscope.errors import CreditscopeError
+from creditscope.record.files import first_words
 from creditscope.train import job as jobs
 from creditscope.train.device import available_cores
 from creditscope.train.drive import Driver
@@ -52,7 +53,9 @@ class Slurm:
         if self.device.type == "cuda" and not asks_gpu:
             settings["gpus_per_node"] = 1
         self.settings = {"time": MINUTES, "job_name": "creditscope"} | {n: _number(v) for n, v in settings.items()}
-        self._executor(Path())  # refuses settings
+        if not isinstance(self.settings["time"], int):
+            raise CreditscopeError(f"Expected slurm.time in whole minutes, but got {settings['time']!r}.")
+        self._executor(Path())  # refuses others
         self.count = slots or _nodes(settings.get("partition"))
         self._new: list[tuple[str, Future[Any]]] = []
         self._sent: list[tuple[Any, Future[Any]]] = []
@@ -116,8 +119,9 @@ class Slurm:
                 file.writelines(f"{job.job_id}\n" for job in sent)
             self._sent += [(job, future) for job, (_, future) in zip(sent, new, strict=True)]
         except Exception as error:
+            why = f"Expected Slurm to take jobs, but got: {first_words(error)} Look at --set slurm.NAME=VALUE."
             for _, future in new:
-                future.set_exception(error)
+                future.set_result({"refused": why})
 
 
 make_place = Slurm
