@@ -11,6 +11,7 @@ from creditscope.record import Record
 from creditscope.record.table import to_xarray
 
 if TYPE_CHECKING:
+    from creditscope.record import RunSpec
     from creditscope.rules import Rule
 
 
@@ -96,15 +97,28 @@ def run(
     Runs(1: digits-resmlp-dfa-s42-...)
     """
     from creditscope.train.execute import run_all
-    from creditscope.train.plan import choose_seeds, plan_runs
     from creditscope.train.progress import choose_progress
 
-    rules = [rule] if isinstance(rule, str | type) or not isinstance(rule, Iterable) else list(rule)
-    compared = {"baselines": baselines, "ladder": ladder, "controls": controls}
-    specs = plan_runs(rules=rules, seeds=choose_seeds(seeds), **compared, **fields)
     problems: list[str] = []
+    specs = _plan(rule, seeds, baselines=baselines, ladder=ladder, controls=controls, **fields)
     with choose_progress(quiet=quiet) as progress:
         where = {"on": on, "slots": slots, "tries": tries, "settings": settings, "device": device, "engine": engine}
         asked = {"readers": [progress.read], "problems": problems, "time_limit": time_limit}
         records = run_all(specs, Path(out) / "records", **asked, **where)
     return Runs(records, tuple(problems))
+
+
+def preview(*, out: str | Path = "out", quiet: bool = True, time_limit: float | None = None, **asked: Any) -> list[str]:
+    """What `run` would train, in words: runs, groups, engines, and how long as far as records tell; trains nothing."""
+    from creditscope.train.preview import preview_runs
+
+    names = ("on", "slots", "tries", "settings", "device", "engine")
+    how = {name: asked.pop(name) for name in names if name in asked}
+    return preview_runs(_plan(asked.pop("rule", "bp"), asked.pop("seeds", 3), **asked), Path(out) / "records", **how)
+
+
+def _plan(rule: Any, seeds: int | Sequence[int], **asked: Any) -> "list[RunSpec]":
+    from creditscope.train.plan import choose_seeds, plan_runs
+
+    rules = [rule] if isinstance(rule, str | type) or not isinstance(rule, Iterable) else list(rule)
+    return plan_runs(rules=rules, seeds=choose_seeds(seeds), **asked)

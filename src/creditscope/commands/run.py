@@ -44,7 +44,7 @@ class Run:
     width: Size = None
     """Features of the net's states."""
     set: Annotated[tuple[str, ...], option("[NAME=VALUE ...]", "their own defaults")] = ()
-    """Options of net, rule and task, as net.NAME=VALUE, rule.NAME=VALUE or task.NAME=VALUE."""
+    """Options of net, rule and task, as net.NAME=VALUE, rule.NAME=VALUE or task.NAME=VALUE; of Slurm slurm.NAME=…."""
     baselines: bool = False
     """Also train what use of depth is judged against: frozen blocks, BP, frozen BP."""
     ladder: bool = False
@@ -54,6 +54,8 @@ class Run:
     out: Folder = Path("out")
     """Records go to OUT/records; runs that are there are reused."""
     data_root: DataRoot = None
+    dry_run: bool = False
+    """Train nothing; say which runs would be, in which groups, and how long as far as records tell."""
     json: bool = False
     """Print the audit as JSON."""
     recipe: Recipe = field(default_factory=Recipe)
@@ -61,8 +63,10 @@ class Run:
 
     def run(self) -> None:
         from creditscope.auditing.methods import is_baseline
-        from creditscope.runs import run
+        from creditscope.runs import preview, run
 
+        if self.dry_run:
+            return say(preview(**self._asked(), **self.training.options()))
         runs = run(**self._asked(), **self.training.options())
         if not all(map(is_baseline, runs.records)):
             found = runs.audit()  # which names the problems too
@@ -75,7 +79,7 @@ class Run:
 
     def _asked(self) -> dict[str, Any]:
         """As `creditscope.run` takes it."""
-        recipe, options = dict(vars(self.recipe)), parse_settings(self.set)
+        recipe, options = dict(vars(self.recipe)), parse_settings(self.set, place=self.training.on.partition(":")[0])
         for name, size in (("depth", self.depth), ("width", self.width)):
             if size is not None and name in options["net_options"]:
                 raise CreditscopeError(f"Expected --{name} or --set net.{name}=…, but got both. Leave one out.")
@@ -91,8 +95,8 @@ class Run:
         return {**asked, "seeds": read_seeds(self.seeds), **recipe, **options}
 
 
-def parse_settings(settings: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """`net.depth=6` and the like, by owner.
+def parse_settings(settings: tuple[str, ...], *, place: str = "here") -> dict[str, dict[str, Any]]:
+    """`net.depth=6` and the like, by owner; those of the place where runs are trained are `settings`.
 
     >>> parse_settings(("net.depth=6",))["net_options"]
     {'depth': '6'}
@@ -101,9 +105,13 @@ def parse_settings(settings: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     for setting in settings:
         name, value = split_pair(setting)
         owner, dot, option = name.partition(".")
+        if dot and owner == place:
+            options.setdefault("settings", {}).setdefault(place, {})[option] = value
+            continue
         if not dot or f"{owner}_options" not in options:
             raise CreditscopeError(
-                f"Expected --set net.NAME=VALUE, rule.NAME=VALUE or task.NAME=VALUE, but got {setting!r}."
+                f"Expected --set net.NAME=VALUE, rule.NAME=VALUE, task.NAME=VALUE or, of where runs are trained, "
+                f"{place}.NAME=VALUE, but got {setting!r}."
             )
         options[f"{owner}_options"][option] = value
     return options

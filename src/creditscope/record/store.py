@@ -245,14 +245,23 @@ def _locked(path: Path) -> Iterator[None]:
 
 def try_lock(file: IO[str]) -> bool:
     """Lock an open file, unless another process has; file systems without locks let everybody."""
-    if fcntl is not None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise
+    try:
+        has_locks(file)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def has_locks(file: IO[Any]) -> bool:
+    """Lock an open file; False on systems, and file systems, that cannot."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        return False
     return True
 
 
@@ -374,6 +383,12 @@ def finished(root: Path, spec: RunSpec) -> str:
         if status == "complete" and _lacking(spec, last["taps"], last.get("descent_turns", 0)):
             return "lacking"
     return status
+
+
+def ran_for(root: Path, spec: RunSpec) -> float:
+    """Seconds that a finished run took, as its provenance says; 0 if it does not."""
+    seconds = _raw_provenance(run_folder(root, spec)).get("seconds")
+    return seconds if isinstance(seconds, float) else 0.0
 
 
 def _last_line(path: Path) -> bytes:
