@@ -38,7 +38,9 @@ def kill_driver(number: int, root: Path, moment: float) -> tuple[bool, int]:
     command = [sys.executable, runs.__file__, str(root), "ray", str(EPOCHS)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     # a process that a shell started in the background ignores Ctrl-C; here it is taken as at a prompt
-    driver = subprocess.Popen(command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler), **quiet)
+    driver = subprocess.Popen(
+        command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler), **quiet
+    )
     seen: dict[int, psutil.Process] = {}
     end = time.monotonic() + moment
     while time.monotonic() < end and driver.poll() is None:

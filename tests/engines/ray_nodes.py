@@ -31,7 +31,9 @@ def ray_nodes(*cpus: int) -> Iterator[Any]:
 def node_apart(address: str, hidden: Path) -> Iterator[None]:
     """A node of one CPU that sees an empty folder where this process sees `hidden`: a mount of its own."""
     ray = Path(sys.executable).with_name("ray")
-    node = f"'{ray}' start --address={address} --num-cpus=1 --object-store-memory={SMALL['object_store_memory']} --block"
+    node = (
+        f"'{ray}' start --address={address} --num-cpus=1 --object-store-memory={SMALL['object_store_memory']} --block"
+    )
     shell = f"mount -t tmpfs none '{hidden}' && exec {node}"
     command: Sequence[str] = ["unshare", "--mount", "sh", "-c", shell]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -19,7 +19,9 @@ SIZES = {"net_options": {"depth": 1, "width": 8}, "tier": "quick", "batch": 700,
 def twelve_runs(epochs: int = 400) -> list[RunSpec]:
     """Three rules, four seeds; a second or so each."""
     rules = ("bp", "fa", "dfa")
-    return [plan_run(task="digits", rule=rule, seed=seed, epochs=epochs, **SIZES) for rule in rules for seed in range(4)]
+    return [
+        plan_run(task="digits", rule=rule, seed=seed, epochs=epochs, **SIZES) for rule in rules for seed in range(4)
+    ]
 
 
 def train(specs: list[RunSpec], root: Path, **how) -> list:

@@ -66,7 +66,9 @@ class Ray:
     def nodes(self) -> set[str]:
         """Nodes that could train."""
         alive = [node for node in self.ray.nodes() if node["Alive"]]
-        return {node["NodeID"] for node in alive if node["Resources"].get(self.device.type.replace("cuda", "gpu").upper())}
+        return {
+            node["NodeID"] for node in alive if node["Resources"].get(self.device.type.replace("cuda", "gpu").upper())
+        }
 
     def open(self, count: int) -> list[Slot]:
         self._open = {_Task(self) for _ in range(count)}
@@ -211,5 +213,3 @@ def _connect(ray: Any, address: str) -> None:
     finally:
         if in_main:
             signal.signal(signal.SIGTERM, before)  # Ray takes it
-
-

@@ -4,6 +4,7 @@ Slurm hands out whole GPUs and an import takes seconds, so a job takes many grou
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -84,8 +85,9 @@ class Slurm:
         try:
             executor.update_parameters(**self.settings)
         except (TypeError, ValueError) as error:
-            said = str(error).replace("\n  - ", ", ").replace("\n", " ")
-            raise CreditscopeError(f"Expected settings of Slurm as submitit takes them, but got: {said}") from error
+            known = ", ".join(re.findall(r"- (\w+) \(", str(error)))
+            said = str(error).splitlines()[0]
+            raise CreditscopeError(f"Expected settings that submitit has ({known}), but got: {said}.") from error
         return executor
 
     def _watch(self) -> None:
