@@ -26,11 +26,8 @@ class Status:
         found = read_status(choose_records(self.dir, self.records))
         if self.json:
             return print_json(asdict(found))
-        say(
-            [
-                f"runs done: {found.done}, training: {len(found.training)}, waiting: {found.waiting}, failed: {len(found.failed)}"
-            ]
-        )
+        left = f"waiting: {found.waiting}, failed: {len(found.failed)}"
+        say([f"runs done: {found.done}, training: {len(found.training)}, {left}"])
         for run in found.training:
             age = f"last word {duration(run.age)} ago"
             say([f"  {run.run}: epoch {run.epoch}/{run.epochs}, at {run.place}, host {run.host}, {age}"])

@@ -70,6 +70,7 @@ class Driver:
         self.looked_at = 0.0
         self.running: list[Running] = []
         self.jobs = 0
+        self.notes: set[EngineEvent] = set()  # what was told once is not told again
         self.bell = threading.Event()
 
     def train_here(self) -> Generator[EngineEvent, None, None]:
@@ -181,7 +182,10 @@ class Driver:
     def _take(self, running: Running, event: EngineEvent) -> Iterator[EngineEvent]:
         """Pass on what a worker tells, but for what is ours to see to."""
         if not isinstance(event, Ended):
-            yield event
+            if event not in self.notes:
+                yield event
+            if isinstance(event, Note):
+                self.notes.add(event)
         elif event.run in running.left:
             del running.left[event.run]
             if event.status == BUSY:

@@ -83,9 +83,9 @@ def find_place(on: Any, *, device: str, slots: int | None, settings: Mapping[str
     if address:
         given["address"] = address
     taken = signature(make).parameters
-    if unknown := [key for key in given if key not in taken]:
-        if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in taken.values()):
-            raise CreditscopeError(f"Expected no {unknown[0]} of place {name}, but got {given[unknown[0]]!r}.")
+    open_ended = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in taken.values())
+    if not open_ended and (unknown := [key for key in given if key not in taken]):
+        raise CreditscopeError(f"Expected no {unknown[0]} of place {name}, but got {given[unknown[0]]!r}.")
     return make(device=device, slots=slots, **given)
 
 
