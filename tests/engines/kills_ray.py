@@ -33,14 +33,16 @@ def alive(process: psutil.Process) -> bool:
     return False
 
 
+def heed_interrupts() -> None:
+    """A process that a shell started in the background ignores Ctrl-C; here it is taken as at a prompt."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def kill_driver(number: int, root: Path, moment: float) -> tuple[bool, int]:
     """End a driver with a cluster of its own, so long after its start; whether it ran, and processes that are left."""
     command = [sys.executable, runs.__file__, str(root), "ray", str(EPOCHS)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    # a process that a shell started in the background ignores Ctrl-C; here it is taken as at a prompt
-    driver = subprocess.Popen(
-        command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler), **quiet
-    )
+    driver = subprocess.Popen(command, preexec_fn=heed_interrupts, **quiet)
     seen: dict[int, psutil.Process] = {}
     end = time.monotonic() + moment
     while time.monotonic() < end and driver.poll() is None:

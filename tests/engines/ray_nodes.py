@@ -14,7 +14,7 @@ SMALL = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
 
 @contextmanager
 def ray_nodes(*cpus: int) -> Iterator[Any]:
-    """A `ray.cluster_utils.Cluster` with so many CPUs at each node, the first of them the head; nobody is its driver."""
+    """A `ray.cluster_utils.Cluster` with so many CPUs at each node, the first of them the head; it has no driver."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 

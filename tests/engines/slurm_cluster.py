@@ -94,7 +94,7 @@ class SlurmCluster:
         self.processes.pop(node).wait()
 
     def jobs_on(self, node: str) -> list[psutil.Process]:
-        """Job steps of a node and all they started: a step's daemon writes the node's log, its programs know their node."""
+        """Job steps of a node and all they started: a step writes the log of its node, and its programs know it."""
         found: list[psutil.Process] = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):

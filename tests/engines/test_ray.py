@@ -1,4 +1,4 @@
-"""Ray with several nodes on this host: nodes and workers that die, hosts that cannot train, folders that are not shared."""
+"""Ray with several nodes on this host: nodes and workers that die, hosts that cannot train, folders not shared."""
 
 import os
 import signal

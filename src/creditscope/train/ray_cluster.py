@@ -1,10 +1,11 @@
 """A Ray cluster of this host alone that ends with whoever started it, also if that was killed: a script.
 
-Ray's own helpers outlive a killed driver by a minute. So a process of ours starts the cluster, becomes the parent of all
-that lose theirs, and ends them when its standard input ends.
+Ray's own helpers outlive a killed driver by a minute. So a process of ours starts the cluster, becomes the parent of
+all that lose theirs, and ends them when its standard input ends.
 """
 
 import ctypes
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -19,9 +20,14 @@ def main() -> None:
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
     import ray
 
-    asked = {"num_cpus": int(sys.argv[1]), "include_dashboard": False}
-    told = ray.init(address="local", log_to_driver=False, logging_level="ERROR", **asked)
-    print(told.address_info["address"], flush=True)
+    ray.init(
+        address="local",
+        num_cpus=int(sys.argv[1]),
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
+    print(ray.get_runtime_context().gcs_address, flush=True)
     sys.stdin.read()
     while children := psutil.Process().children(recursive=True):
         for child in children:

@@ -5,6 +5,7 @@ waits for room on the others, where an actor that holds its room for the whole t
 """
 
 import importlib
+import logging
 import math
 import os
 import secrets
@@ -65,10 +66,8 @@ class Ray:
 
     def nodes(self) -> set[str]:
         """Nodes that could train."""
-        alive = [node for node in self.ray.nodes() if node["Alive"]]
-        return {
-            node["NodeID"] for node in alive if node["Resources"].get(self.device.type.replace("cuda", "gpu").upper())
-        }
+        needed = "GPU" if self.device.type == "cuda" else "CPU"
+        return {node["NodeID"] for node in self.ray.nodes() if node["Alive"] and node["Resources"].get(needed)}
 
     def open(self, count: int) -> list[Slot]:
         self._open = {_Task(self) for _ in range(count)}
@@ -203,7 +202,7 @@ def _connect(ray: Any, address: str) -> None:
     in_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
         said = str(error).splitlines()[0]
         raise CreditscopeError(
