@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import runs
-from ray_nodes import SMALL, ray_nodes
+from ray_nodes import ray_nodes
 from runs import differing, train, twelve_runs
 
 EPOCHS = 200
@@ -59,6 +60,13 @@ def kill_driver(number: int, root: Path, moment: float) -> tuple[bool, int]:
     return ran, sum(map(alive, seen.values())) + (driver.poll() is None)
 
 
+def workers_of(cluster: Any) -> list[psutil.Process]:
+    """Processes that train, on all nodes."""
+    raylets = [node.all_processes["raylet"][0].process.pid for node in cluster.list_all_nodes()]
+    found = [child for raylet in raylets for child in psutil.Process(raylet).children()]
+    return [child for child in found if child.name().startswith("ray::call")]
+
+
 def kill_while(root: Path, address: str, moments: list[float], kill: Callable[[], bool]) -> int:
     """Train while something is killed now and then; how often it was."""
     done, over = [0], threading.Event()
@@ -83,6 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--what", nargs="+", default=["driver", "worker", "node"])
     given = parser.parse_args()
     draw, specs, rows = random.Random(given.seed), twelve_runs(EPOCHS), []
 
@@ -103,20 +112,18 @@ def main() -> None:
             count += 1
             return Path(folder, str(count))
 
-        for number in SIGNALS:
+        for number in SIGNALS if "driver" in given.what else ():
             for _ in range(DRIVERS):
                 root = fresh()
                 ran, left = kill_driver(number, root, draw.uniform(1, 14))
                 train(specs, root, on="here", slots=2)
                 judge("driver", number.name, int(ran), root, left)
-        for by in ("workers", "nodes"):
+        for by in [what for what in given.what if what != "driver"]:
             for drive in range(DRIVES):
-                with ray_nodes(1, 1, 1) as cluster:
+                with ray_nodes(*[1] * (1 + NODES + 1)) as cluster:
 
                     def kill_worker(number=SIGNALS[drive % 3], cluster=cluster) -> bool:
-                        raylets = [node.all_processes["raylet"][0].process.pid for node in cluster.list_all_nodes()]
-                        found = [child for raylet in raylets for child in psutil.Process(raylet).children()]
-                        busy = [child for child in found if child.name().startswith("ray::call")]
+                        busy = workers_of(cluster)
                         for child in draw.sample(busy, min(1, len(busy))):
                             child.send_signal(number)
                         return bool(busy)
@@ -124,13 +131,15 @@ def main() -> None:
                     def kill_node(cluster=cluster) -> bool:
                         lost = draw.choice(cluster.list_all_nodes()[1:])  # not the head, which holds the cluster
                         cluster.remove_node(lost, allow_graceful=False)
-                        cluster.add_node(num_cpus=1, object_store_memory=SMALL["object_store_memory"])
                         return True
 
-                    root, times = fresh(), WORKERS if by == "workers" else NODES
+                    root, times = fresh(), WORKERS if by == "worker" else NODES
                     moments = [draw.uniform(0.5, 3) for _ in range(times)]
-                    kills = kill_while(root, cluster.address, moments, kill_worker if by == "workers" else kill_node)
-                judge(by[:-1], SIGNALS[drive % 3].name if by == "workers" else "SIGKILL", kills, root, 0)
+                    kills = kill_while(root, cluster.address, moments, kill_worker if by == "worker" else kill_node)
+                    end = time.monotonic() + PATIENCE
+                    while (left := len(workers_of(cluster))) and time.monotonic() < end:
+                        time.sleep(0.2)
+                judge(by, SIGNALS[drive % 3].name if by == "worker" else "SIGKILL", kills, root, left)
     table: dict[str, dict[str, int]] = {}
     for row in rows:
         sums = table.setdefault(f"{row['what']} {row['by']}", dict.fromkeys(("kills", "wrong", "differ", "left"), 0))
