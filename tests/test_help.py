@@ -16,7 +16,8 @@ from creditscope.commands._options import HowToTrain
 from creditscope.commands.run import Run
 from creditscope.record.spec import Recipe
 
-COMMANDS = ["demo", "run", "audit", "figure", "report", "export", "pack", "reproduce", "reproduction", "list", "doctor"]
+COMMANDS = ["demo", "run", "audit", "figure", "report", "cancel", "export", "pack", "reproduce", "reproduction"]
+COMMANDS += ["status", "list", "doctor"]
 TRAIN_NOTHING = ["audit", "report", "list", "doctor"]
 
 

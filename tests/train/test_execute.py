@@ -224,7 +224,7 @@ def test_what_is_trained_by_another_engine_than_was_asked_for_is_told(tmp_path, 
 
 
 def test_those_that_end_while_all_are_stopping_are_told_of_too(tmp_path):
-    (short, long), told = small_specs(1, LONG), []
+    (short,), (long,), told = small_specs(1, batch=1400), small_specs(LONG), []  # of one step, which is taken
     with pytest.raises(UnfinishedError, match="1 of 2"):
         run_all([short, long], tmp_path, slots=1, device="cpu", time_limit=1e-9, readers=hearing(told.append))
     assert [record.spec for record in told] == [short]
@@ -243,7 +243,7 @@ def test_the_limit_holds_while_someone_is_told_of_a_run(tmp_path):
             time.sleep(0.1)
 
     with pytest.raises(UnfinishedError, match="1 of 2"):
-        run_all([short, long], tmp_path, slots=2, device="cpu", time_limit=10, readers=hearing(dawdle))
+        run_all([short, long], tmp_path, slots=2, device="cpu", time_limit=20, readers=hearing(dawdle))
     assert waited[-1]
 
 

@@ -34,10 +34,10 @@ for event in execute(specs, sys.argv[1], slots=int(sys.argv[3]), device="cpu", e
 """
 
 
-def drive(root: Path, epochs: int, slots: int) -> "subprocess.Popen[str]":
+def drive(root: Path, epochs: int, slots: int, said: int = subprocess.PIPE) -> "subprocess.Popen[str]":
     paths = [str(ROOT / "tests" / "train"), str(ROOT / "tests")]
     words = [sys.executable, "-c", DRIVE, str(root), str(epochs), str(slots), *paths]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return subprocess.Popen(words, stdout=said, stderr=subprocess.DEVNULL, text=True)
 
 
 def eventually(is_so: Callable[[], object], seconds: float = 60) -> bool:
@@ -49,7 +49,7 @@ def eventually(is_so: Callable[[], object], seconds: float = 60) -> bool:
 
 def long_runs(root: Path) -> "tuple[subprocess.Popen[str], list[psutil.Process]]":
     """A driver in the middle of its work, and all processes that it has started."""
-    driver = drive(root, LONG, 2)
+    driver = drive(root, LONG, 2, subprocess.DEVNULL)
     assert eventually(lambda: root.exists() and len([t for t in read_status(root).training if t.epoch]) == 2)
     return driver, psutil.Process(driver.pid).children(recursive=True)
 

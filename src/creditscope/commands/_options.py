@@ -97,9 +97,7 @@ class HowToTrain:
     """Seeds one by one (loop), many at once (stacked), or by what is faster (auto)."""
     on: Annotated[str, option("PLACE", "here")] = "here"
     """Where workers are: here, or a cluster's engine: slurm, ray, ray:ADDRESS."""
-    slots: Annotated[int | None, tyro.conf.arg(aliases=["--jobs"]), option("N", "one per core, on CUDA at most 16")] = (
-        None
-    )
+    slots: Annotated[int | None, option("N", "one per core, on CUDA at most 16")] = None
     """Workers at a time."""
     tries: Annotated[int, option("N", "3")] = 3
     """How many workers a run may cost that kills them."""

@@ -114,6 +114,7 @@ class Driver:
                     self.waiting.clear()
                     if place.outlives:
                         return
+                    self._end_silent()
                 self._give()
                 self.bell.wait(LOOK)
                 self.bell.clear()
@@ -129,6 +130,15 @@ class Driver:
             raise
         finally:
             self._close()
+
+    def _end_silent(self) -> None:
+        """Workers that have said nothing yet have nothing to lose, or do not see our orders; at a time limit they are
+        given a moment to begin."""
+        asked = self.stopping.presses or self.stopping.given_up
+        if asked or time.monotonic() - self.stopping.deadline > PATIENCE:
+            for running in self.running:
+                if not running.tail.at:
+                    running.slot.close()
 
     def _ask(self) -> None:
         """Ask workers to stop, or end them."""

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from creditscope.record import Record, RunSpec
 
@@ -80,5 +81,7 @@ def to_line(event: EngineEvent) -> str:
 
 def from_line(line: str) -> EngineEvent:
     """The event that a line tells."""
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in json.loads(line).items()}
+    fields: dict[str, Any] = json.loads(line)
+    if "runs" in fields:
+        fields["runs"] = tuple(fields["runs"])
     return KINDS[fields.pop("event")](**fields)

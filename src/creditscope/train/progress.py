@@ -9,7 +9,7 @@ from typing import Self
 
 from creditscope.record.spec import RunSpec
 from creditscope.text import visible
-from creditscope.train.events import Ended, Epoch, Event, Planned
+from creditscope.train.events import Ended, Epoch, Event, Planned, Started
 
 UNTIMED = 0.02
 """Share of the epochs that are trained before the clock of the speed starts: until then workers start, and measure
@@ -29,6 +29,7 @@ class Silent:
 
     def __init__(self, reused: int = 0):
         self.reused, self.specs = reused, dict[str, RunSpec]()
+        self.workers = dict[str, tuple[str, int]]()  # host and process, by the run they train
 
     def __enter__(self) -> Self:
         return self
@@ -44,7 +45,10 @@ class Silent:
                 self.begin(runs, len(found) + self.reused, root)
             case Epoch(run, done, loss):
                 self.epoch(self.specs[run], done, loss)
+            case Started(host, process, runs):
+                self.workers |= dict.fromkeys(runs, (host, process))
             case Ended(run, status):
+                self.workers.pop(run, None)
                 self.end_run(self.specs[run], status)
             case _:
                 pass
@@ -56,7 +60,7 @@ class Silent:
         self.epochs, self.trained = sum(spec.epochs for spec in runs), 0
         self.last: dict[str, int] = {}
         self.timed_from: tuple[float, int] | None = None
-        self.latest = ""
+        self.latest, self.failed = "", 0
         seeds = len({spec.seed for spec in runs})
         sizes = f" (seeds {seeds}, epochs {self.epochs})" if runs else ""
         self.todo = f"runs on record: {reused}, to train: {len(runs)}{sizes}, records in {root}"
@@ -78,6 +82,7 @@ class Silent:
     def end_run(self, spec: RunSpec, outcome: str) -> None:
         """A run less; one that ended early has no epochs left."""
         self.ended += 1
+        self.failed += outcome == "failed"
         self.epochs -= spec.epochs - self.last.get(spec.digest(), 0)
 
     def show(self) -> None:
@@ -98,7 +103,13 @@ class Silent:
         if self.speed is None:
             return "speed not known yet"
         left = (self.epochs - self.trained) / self.speed
-        return f"{self.speed:.3g} epochs/s, about {duration(left)} left"
+        return f"{self.speed:.3g} epochs/s{self.crew()}, about {duration(left)} left"
+
+    def crew(self) -> str:
+        """How many workers train, on how many hosts if more than one, and how many runs failed."""
+        workers, hosts = len({*self.workers.values()}), len({host for host, _ in self.workers.values()})
+        said = f" by {workers} workers" * (workers > 1) + f" on {hosts} hosts" * (hosts > 1)
+        return said + f", {self.failed} failed" * bool(self.failed)
 
 
 def duration(seconds: float) -> str:
@@ -156,11 +167,12 @@ class LiveBar(Silent):
             console=console,
             redirect_stdout=sys.stdout.isatty(),  # what is printed meanwhile goes above the bar, or to its file
         )
-        self.task = self.bar.add_task(f"{len(runs)} runs", total=self.epochs, latest="", pace="starting")
+        self.task = self.bar.add_task(f"0/{len(runs)} runs", total=self.epochs, latest="", pace="starting")
         self.bar.start()
 
     def show(self) -> None:
-        self.bar.update(self.task, completed=self.trained, total=self.epochs, latest=self.latest, pace=self.pace())
+        told = {"latest": self.latest, "pace": self.pace(), "description": f"{self.ended}/{self.runs} runs"}
+        self.bar.update(self.task, completed=self.trained, total=self.epochs, **told)
 
     def end_run(self, spec: RunSpec, outcome: str) -> None:
         """Only what went wrong is worth a line."""

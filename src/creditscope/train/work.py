@@ -121,17 +121,17 @@ class Tail:
     """The events of a file that is being written, as they come."""
 
     def __init__(self, path: Path):
-        self.path, self._at = path, 0
+        self.path, self.at = path, 0
 
     def read(self) -> Iterator[EngineEvent]:
         """Those since the last time; a line that is not whole is left for the next."""
         try:
             with open(self.path, "rb") as file:
-                file.seek(self._at)
+                file.seek(self.at)
                 new = file.read()
         except OSError:
             return
         whole = new[: new.rfind(b"\n") + 1]
-        self._at += len(whole)
+        self.at += len(whole)
         for line in whole.splitlines():
             yield from_line(line.decode())

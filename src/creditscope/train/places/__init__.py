@@ -95,5 +95,5 @@ def import_extra(module: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise CreditscopeError(
-            f"Expected {module} to be installed, but got: {error}. Run: pip install 'creditscope[{extra}]'"
+            f"Expected {module} to be installed, but got: {error}. Run pip install 'creditscope[{extra}]'."
         ) from error
