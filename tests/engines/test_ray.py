@@ -1,5 +1,6 @@
 """Ray with several nodes on this host: nodes and workers that die, hosts that cannot train, folders not shared."""
 
+import importlib.util
 import os
 import signal
 from pathlib import Path
@@ -11,8 +12,11 @@ from runs import OnceEnded, differing, train, twelve_runs
 
 from creditscope.errors import CreditscopeError
 
-pytest.importorskip("ray", reason="ray is not installed")
-pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("default")]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed"),
+]
 
 
 def workers_of(cluster) -> list[psutil.Process]:

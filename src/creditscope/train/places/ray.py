@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any
 
@@ -98,12 +98,12 @@ class _Task:
     """One task at a time."""
 
     def __init__(self, place: Ray):
-        self.place, self.given = place, None
+        self.place, self.given, self.future = place, None, Future[Any]()
 
     def submit(self, function: Any, text: str) -> "Future[Any]":
-        future: Future[Any] = Future()
-        self._give(future, f"{function.__module__}:{function.__qualname__}", text)
-        return future
+        self.future = Future[Any]()
+        self._give(self.future, f"{function.__module__}:{function.__qualname__}", text)
+        return self.future
 
     def _give(self, future: "Future[Any]", name: str, text: str) -> None:
         """Have it done by a node that has not refused, and by another if this one refuses, too."""
@@ -121,9 +121,9 @@ class _Task:
                         return self._give(future, name, text)
                 while place.to_tell and "lines" in result:
                     result["lines"].append(to_line(Note(place.to_tell.pop())))
-                future.set_result(result)
-            except BaseException as error:  # of a node or a worker that died, or a task that was ended
-                future.set_exception(error)
+                _settle(future, result)
+            except BaseException as error:  # of a node or a worker that died
+                _settle(future, error)
 
         self.given.future().add_done_callback(take)
 
@@ -134,9 +134,16 @@ class _Task:
         if self.given is not None:
             with suppress(Exception):  # it has ended, or its cluster has
                 self.place.ray.cancel(self.given, force=True)
+            _settle(self.future, RuntimeError("ended before its end"))  # Ray says nothing more once we have left
 
     def close(self) -> None:
         self.place.close(self)
+
+
+def _settle(future: "Future[Any]", outcome: Any) -> None:
+    """Unless it was before: a task may end while it is being ended."""
+    with suppress(InvalidStateError):
+        future.set_exception(outcome) if isinstance(outcome, BaseException) else future.set_result(outcome)
 
 
 def _make_call(folder: str) -> Any:
