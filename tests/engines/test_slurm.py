@@ -15,6 +15,7 @@ from runs import OnceEnded, differing, train, twelve_runs
 from slurm_cluster import NODES, three_slurm_nodes
 
 from creditscope.errors import CreditscopeError
+from creditscope.train.events import Epoch, Event
 from creditscope.train.work import find_work
 
 needs_slurm = pytest.mark.skipif(
@@ -84,11 +85,15 @@ def test_cancelled_jobs_leave_checkpoints(tmp_path, cluster):
 
 @needs_slurm
 def test_a_job_whose_time_is_over_is_queued_again(tmp_path, by_here, cluster):
-    """The signal that Slurm sends before a job's end, here by hand."""
-    specs = twelve_runs()
-    usr2 = OnceEnded(1, lambda: cluster.ask("scancel", "--signal=USR2", "1_0"))
-    train(specs, tmp_path, on="slurm", readers=[usr2])
-    assert "Restarts=1" in cluster.ask("scontrol", "show", "job", "1_0")
+    """The signal that Slurm sends before a job's end, here by hand, when a run is half done."""
+    specs, sent = twelve_runs(), []
+
+    def read(event: Event) -> None:
+        if isinstance(event, Epoch) and event.done >= specs[0].epochs // 2 and not sent:
+            sent.append(cluster.ask("scancel", "--signal=USR2", "1"))
+
+    train(specs, tmp_path, on="slurm", readers=[read])
+    assert cluster.ask("scontrol", "show", "job", "1").count("Restarts=1") == 3
     resumes = [json.loads(path.read_text())["resumes"] for path in tmp_path.glob("*/provenance.json")]
     assert max(resumes) >= 1
     assert differing(specs, by_here, tmp_path) == []

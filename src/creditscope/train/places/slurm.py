@@ -172,6 +172,8 @@ class Share:
 
 def train_share(job: Job, root: Path, should_stop: Callable[[], bool]) -> Iterator[EngineEvent]:
     """Train a job's groups by workers of this host, as many as the job has cores."""
+    # Slurm's word to a job goes to all its processes; those that are launched from this thread do not hear it
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
     cores = min(int(os.environ.get("SLURM_CPUS_ON_NODE", available_cores())), available_cores())
     here = Here(device=job.device, slots=cores if job.device == "cpu" else None)
     stopping = Stopping()
