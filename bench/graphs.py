@@ -225,7 +225,7 @@ def _reset_peak(on_cuda: bool) -> None:
 
 
 def keep_freed_memory(keep: bool) -> None:
-    """Keep what is freed, as worker processes do (train/places/here.py), or return it at once, so that peaks are of use."""
+    """Keep what is freed, as worker processes do (places/here.py), or return it at once, so that peaks are of use."""
     if sys.platform == "linux":
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 2**30 if keep else 2**17)
         ctypes.CDLL(None).mallopt(M_TRIM_THRESHOLD, 2**30 if keep else 2**17)

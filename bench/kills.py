@@ -87,6 +87,7 @@ class Row:
             if killed_at and time.monotonic() - killed_at > PATIENCE:
                 self.hung += 1
                 driver.kill()
+                driver.wait()
             workers = [process for process in seen if process.is_running() and is_worker(process)]
             if self.kills < kills and not killed_at and time.monotonic() >= next_at:
                 next_at = time.monotonic() + self.draw.random() * LATEST[self.target]
@@ -120,6 +121,7 @@ def main() -> None:
     given = arguments(__doc__, rounds=17, seed=0)
     table, draw = Table("Kills at random moments, two workers", "cpu"), random.Random(given.seed)
     wrong = 0
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs, and their children, ignore it
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder, "records")
         start(whole).wait()

@@ -1,7 +1,10 @@
 """The driver's loop against executors that lose jobs, refuse, live elsewhere, or are killed by a run."""
 
 import json
+import os
+import signal
 import socket
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -185,3 +188,22 @@ def test_a_run_that_another_trains_is_waited_for_and_read(tmp_path):
                 if len(order) == 1:
                     (writer.folder / "lock").unlink()  # as if its writer had gone
     assert order == [specs[1].digest(), specs[0].digest()]
+
+
+def test_an_executor_that_never_answers_is_left_at_the_second_signal(tmp_path):
+    class Mute:
+        def submit(self, function: object, text: str) -> "Future[Any]":
+            return Future()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    presses = [threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)) for after in (0.5, 1.0)]
+    try:
+        for press in presses:
+            press.start()
+        with pytest.raises(KeyboardInterrupt):
+            run_all(specs_of(1, 2), tmp_path, on=Mute(), slots=2, device="cpu", engine="loop")
+    finally:
+        for press in presses:
+            press.join()
+        signal.signal(signal.SIGINT, before)
+    assert list(tmp_path.iterdir()) == []

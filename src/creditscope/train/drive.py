@@ -112,7 +112,7 @@ class Driver:
                 if self.stopping():
                     self.todo.clear()
                     self.waiting.clear()
-                    if place.outlives:
+                    if place.outlives or self.stopping.at_once:
                         return
                     self._end_silent()
                 self._give()
@@ -153,6 +153,8 @@ class Driver:
         if not self.place.outlives:
             self.work.stop()
             while any(not r.future.done() for r in self.running) and time.monotonic() < deadline:
+                if self.stopping.at_once:
+                    break
                 time.sleep(LOOK)
         for slot in self.slots:
             slot.close()

@@ -171,8 +171,14 @@ class LiveBar(Silent):
         self.bar.start()
 
     def show(self) -> None:
-        told = {"latest": self.latest, "pace": self.pace(), "description": f"{self.ended}/{self.runs} runs"}
-        self.bar.update(self.task, completed=self.trained, total=self.epochs, **told)
+        self.bar.update(
+            self.task,
+            description=f"{self.ended}/{self.runs} runs",
+            completed=self.trained,
+            total=self.epochs,
+            latest=self.latest,
+            pace=self.pace(),
+        )
 
     def end_run(self, spec: RunSpec, outcome: str) -> None:
         """Only what went wrong is worth a line."""

@@ -53,7 +53,7 @@ class _Process:
     """A worker process, which gets ready at once."""
 
     def __init__(self, device: str):
-        self.device = device
+        self.device, self._lock = device, threading.Lock()
         self._start()
 
     def _start(self) -> None:
@@ -72,7 +72,8 @@ class _Process:
         self._start()
 
     def close(self) -> None:
-        self._executor.shutdown(kill_workers=True)
+        with self._lock:  # who watches for signals may end it, too
+            self._executor.shutdown(kill_workers=True)
 
 
 @contextmanager
