@@ -3,48 +3,54 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEV := $(VENV)/.dev
 BROWSER := $(VENV)/.browser
 
-.PHONY: demo check quick test coverage lint format docs bench screenshots clean
+.PHONY: demo check quick test engines coverage lint format docs bench screenshots clean
 
 # Called from here, the demo also draws the figures of the records in results/paper.
 demo: $(READY)
 	$(BIN)/creditscope demo --out out
 
-# A process for each core; a file's tests stay together, because they share what is slow to make.
-test: $(READY) $(BROWSER) lint
+# A process for each core; a file's tests stay together, because they share what is slow to make. Ray alone, afterwards.
+test: $(DEV) $(BROWSER) lint
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -q -m engine tests/engines/test_own_ray.py
+
+# Ray, Slurm and Dask as clusters of several nodes on this host; Slurm needs root and Debian's slurm-wlm and munge.
+engines: $(DEV)
+	$(BIN)/python -m pytest -q -m engine tests/engines
 
 # Lint, types, and everything that is not slow, side by side: a minute and a half on two cores.
-check: $(READY)
+check: $(DEV)
 	$(MAKE) -j2 lint quick
 
-quick: $(READY)
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile -m 'not slow'
+quick: $(DEV)
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile -m 'not slow and not engine'
 
 # Which lines of src the tests run: 98 % on a CPU, and an error below 90 %. Apart from `test`, because tracing makes it
 # half as long again.
-coverage: $(READY) $(BROWSER)
+coverage: $(DEV) $(BROWSER)
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile --cov
 
-lint: $(READY)
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-format: $(READY)
+format: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 # What pages repeat from records, classes and docstrings; a test says that it is what is committed.
-docs: $(READY)
+docs: $(DEV)
 	$(BIN)/python docs/make.py
 
 # The environment is that of a worker process (train/places/here.py).
 bench: export OMP_NUM_THREADS = 1
 bench: export MALLOC_MMAP_THRESHOLD_ = 1073741824
 bench: export MALLOC_TRIM_THRESHOLD_ = 1073741824
-bench: $(READY)
+bench: $(DEV)
 	$(BIN)/python bench/step_cost.py
 	$(BIN)/python bench/snapshot_cost.py
 	$(BIN)/python bench/stacked.py
@@ -54,7 +60,7 @@ bench: $(READY)
 	$(BIN)/python bench/calibration.py
 	$(BIN)/python bench/verdicts.py
 
-screenshots: $(READY) $(BROWSER)
+screenshots: $(DEV) $(BROWSER)
 	$(BIN)/python tests/in_browser/screenshot.py
 
 clean:
@@ -64,11 +70,17 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "creditscope needs Python >= 3.11, this is %d.%d; try: make PYTHON=python3.12" % v[:2])'
 	@echo 'Setting up $(VENV), once: pip fetches torch and the other libraries, which takes minutes and says nothing.'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $(READY)
 	@echo 'Set up.'
 
+# What tests, lint and docs need beyond that.
+$(DEV): $(READY)
+	@echo 'Fetching what tests need, once.'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(DEV)
+
 # Tried once: what the tests in a browser need, where it can be had. They are skipped where it cannot.
-$(BROWSER): tests/in_browser/prepare.py | $(READY)
+$(BROWSER): tests/in_browser/prepare.py | $(DEV)
 	-@$(BIN)/python tests/in_browser/prepare.py
 	@touch $(BROWSER)

@@ -24,7 +24,7 @@ from creditscope.train.events import NO_MEMORY, Ended, Event, Note, Planned, Rec
 from creditscope.train.groups import group_runs, longest_first
 from creditscope.train.local import CannotSendError, pickle_local
 from creditscope.train.places import find_place
-from creditscope.train.stopping import Stopping
+from creditscope.train.stopping import LEAVING, STOPPING, Stopping
 from creditscope.train.work import working
 
 
@@ -127,6 +127,7 @@ def execute(
     alone = alone or (place.name == "here" and len(groups) <= 1)
     yield from map(Note, notes)
     stopping, otherwise = Stopping(), Counter[str]()
+    stopping.says = LEAVING if place.outlives else STOPPING
     with ExitStack() as held:
         held.enter_context(stopping.listening())
         opened = [] if alone else place.open(min(place.count, len(groups)))

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 LOOK = 0.1  # seconds between two looks at what has come
 PATIENCE = 10.0  # seconds from a signal until all ends at once, as if it had come twice
 STOPPING = "stopping at the end of the step; Ctrl-C again stops at once"
+LEAVING = "leaving jobs that go on; `creditscope status DIR` tells of them, `creditscope cancel DIR` ends them"
 
 
 class Stopping:
@@ -26,6 +27,7 @@ class Stopping:
         self.deadline, self.presses, self.given_up = math.inf, 0, False
         self.ask: Callable[[], None] = lambda: None
         """What asks others to stop, or ends them if it shall be at once."""
+        self.says = STOPPING
         self.told: Callable[[], bool] = lambda: False
         """Whether somebody else said so."""
         self._signal, self._raise_from = int(signal.SIGINT), math.inf
@@ -96,7 +98,7 @@ class Stopping:
             if self.presses and pressed_at == math.inf:
                 pressed_at = time.monotonic()
                 with suppress(OSError, ValueError):  # if nobody reads it, all shall stop nevertheless
-                    print(STOPPING, file=sys.stderr, flush=True)
+                    print(self.says, file=sys.stderr, flush=True)
             if self.presses == 1 and not last and time.monotonic() - pressed_at > PATIENCE:
                 os.kill(os.getpid(), self._signal)
                 pressed_at = time.monotonic()

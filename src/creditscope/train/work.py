@@ -70,7 +70,9 @@ class Work:
         self.stop()
         with suppress(OSError):
             ids = re.findall(r"^\d+(?:_\d+)?$", (self.folder / JOBS).read_text(), re.MULTILINE)
-            subprocess.run(["scancel", *ids], capture_output=True)
+            done = subprocess.run(["scancel", *ids], capture_output=True)
+            if done.returncode == 0 and not self.is_driven():
+                self.remove()
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
