@@ -80,7 +80,7 @@ class TestVoice:
     def test_most_messages_are_found(self):
         said = [text for found in FILES.values() for _, text in found]
         assert len(said) > 150
-        assert sum(text == "·" for text in said) <= 3
+        assert sum(text == "·" for text in said) <= 4
 
     def test_others_are_told_apart(self):
         assert FORM.fullmatch("Expected a, but got b. Do c.")
@@ -115,7 +115,7 @@ MISTAKES = {
     "reproduce --only nope --no-train": "'nope'",
     "reproduce --scale nope --no-train": "'nope'",
     "reproduction --records empty": "empty",
-    "export --records records --only nope": "'nope'",
+    "export nope --records records": "'nope'",
     "export --records empty": "empty",
     "pack --records empty --out packed": "empty",
     "pack --records records --scale nope --out packed": "'nope'",

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -12,7 +13,9 @@ import torch
 from stacking import LONG, ODD_RULES, SMALL, read, small_specs, spec_of, stop
 
 from creditscope.errors import CreditscopeError, UnfinishedError
-from creditscope.record import Record, RecordWriter, RunSpec, load_records, run_folder
+from creditscope.record import Record, RecordWriter, RunSpec, bundle_finished, load_records, run_folder
+from creditscope.record.finished import read_weights
+from creditscope.record.stored import ended_meanwhile, status_of
 from creditscope.train import execute
 from creditscope.train.drive import Driver
 from creditscope.train.events import Ended, Epoch, Event, Note, Planned, Recorded, Started, from_line, to_line
@@ -274,3 +277,33 @@ def test_one_that_cannot_wake_its_device_says_so_of_its_runs(tmp_path, monkeypat
     monkeypatch.setattr(here, "choose_device", lambda name: torch.device("cuda:99"))
     with pytest.raises(CreditscopeError, match=r"(?s)failed: .*CUDA"):
         run_all(small_specs(1, 2), tmp_path, slots=2)
+
+
+class TestBundled:
+    """Runs whose folders have gone into a bundle are on record, whoever asks."""
+
+    def test_many_are_bundled_at_the_end_and_not_trained_again(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("creditscope.record.finished.MOST_FOLDERS", 1)
+        specs = [plan_run(**TINY, seed=seed) for seed in (1, 2)]
+        first = run_all(specs, tmp_path, slots=1)
+        assert [path.suffix for path in tmp_path.iterdir() if not path.name.startswith(".")] == [".zip"]
+        assert all(read_weights(record) for record in first)
+        heard = Heard()
+        again = run_all(specs, tmp_path, slots=1, readers=[heard.read])
+        assert heard.begun == (0, 2)
+        assert [r.snapshots for r in again] == [r.snapshots for r in first]
+
+    def test_one_that_another_driver_bundled_meanwhile_is_not_begun_anew(self, tmp_path):
+        (spec,) = [plan_run(**TINY, seed=1)]
+        run_all([spec], tmp_path, slots=1)
+        bundle_finished(tmp_path)
+        with RecordWriter(tmp_path, spec).open() as writer:
+            assert ended_meanwhile(writer) == "complete"
+        assert not run_folder(tmp_path, spec).exists()
+        assert status_of(tmp_path, spec) == "complete"
+
+    def test_what_is_on_its_way_home_is_no_record(self, tmp_path):
+        (spec,) = [plan_run(**TINY, seed=1)]
+        run_all([spec], tmp_path, slots=1)
+        shutil.copytree(run_folder(tmp_path, spec), tmp_path / ".work" / "token" / spec.name())
+        assert len(load_records(tmp_path)) == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from builders import make_record
 
-from creditscope.train.events import Ended, Epoch, Note, Planned
+from creditscope.train.events import Ended, Epoch, Note, Planned, Started
 from creditscope.train.plan import plan_run
 from creditscope.train.progress import Lines, LiveBar, Silent, choose_progress, duration
 
@@ -157,3 +157,15 @@ def test_a_path_is_no_markup(progress, capsys, tmp_path, monkeypatch):
     shown.show()
     shown.close()
     assert rf"{tmp_path}/[/odd]\x1b" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("devices", "facts"),
+    [(["cpu"], []), (["cpu"] * 3, ["3"]), (["cuda"] * 4, ["4", "1/4"]), (["cuda:0", "cuda:1"] * 2, ["4", "2/4"])],
+)
+def test_who_trains(devices, facts, tmp_path):
+    tally, runs = Silent(), specs(len(devices))
+    tally.read(Planned(tuple(runs), (), tmp_path))
+    for process, (spec, device) in enumerate(zip(runs, devices, strict=True)):
+        tally.read(Started("host", process, (spec.digest(),), device))
+    assert re.findall(r"[0-9/]+", tally.crew()) == facts

@@ -10,7 +10,7 @@ from pathlib import Path
 from creditscope.errors import CreditscopeError
 from creditscope.record.bundle import SUFFIX, read_bundle
 from creditscope.record.files import printable, read_file
-from creditscope.record.finished import LEAVING, RUNS_SUFFIX, read_runs
+from creditscope.record.finished import RUNS_SUFFIX, read_runs
 from creditscope.record.store import ASIDE, FAILURE, FILES, SMALL, SPEC, Record, is_unfinished, open_record, read_record
 from creditscope.text import count
 
@@ -124,10 +124,10 @@ def seal_notes(records: Sequence[Record]) -> list[str]:
 
 
 def _find(root: Path) -> tuple[list[Path], list[Path]]:
-    """Folders that hold a record or part of one, and bundles; what was set aside is passed by."""
+    """Folders that hold a record or part of one, and bundles; what was set aside, or is under way, is passed by."""
     folders, bundles = [], []
     for place, inside, files in os.walk(root):
-        inside[:] = [name for name in inside if not name.startswith((ASIDE, LEAVING))]
+        inside[:] = [name for name in inside if not name.startswith((ASIDE, "."))]
         folders += [Path(place)] if not {*FILES}.isdisjoint(files) else []
         bundles += [Path(place, name) for name in (*files, *inside) if name.endswith(SUFFIXES)]
     return sorted(folders), sorted(bundles)

@@ -182,7 +182,8 @@ class Driver:
         self.jobs += 1
         attempts = [replace(attempt, alone=len(self.slots) == 1) for attempt in attempts]
         groups = tuple(attempt.group for attempt in attempts)
-        job = Job(groups, self.work, self.jobs, str(self.device), os.environ.get("CREDITSCOPE_DATA", ""), self.defined)
+        data = os.environ.get("CREDITSCOPE_DATA", "")
+        job = Job(groups, self.work, self.jobs, str(self.device), data, self.defined, self.tries)
         try:
             future = slot.submit(train_job, job.to_text())
         except Exception as error:  # its worker died before it was given anything

@@ -22,11 +22,12 @@ class Planned:
 
 @dataclass(frozen=True)
 class Started:
-    """A worker, by its host and process, has taken these runs."""
+    """A worker, by its host and process, has taken these runs, for this device."""
 
     host: str
     process: int
     runs: tuple[str, ...]
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)

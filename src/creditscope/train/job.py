@@ -57,6 +57,8 @@ class Job:
     data_root: str = ""
     defined: str = ""
     """What the caller's own code has registered, pickled by value."""
+    tries: int = 3
+    """How many workers a run may cost, where a job has workers of its own."""
     versions: dict[str, str] = field(default_factory=own_versions)
 
     @property
@@ -117,7 +119,7 @@ def do_job(job: Job, train: Train) -> dict[str, Any]:
                 out.flush()
                 told_at = time.monotonic()
 
-        tell(Started(host, os.getpid(), tuple(spec.digest() for spec in job.specs)))
+        tell(Started(host, os.getpid(), tuple(spec.digest() for spec in job.specs), job.device))
         if (cpu := own_versions()["cpu"]) != job.versions["cpu"]:
             tell(Note(f"Host {host} computes with {cpu}, the driver with {job.versions['cpu']}: last bits may differ."))
         with suppress(StoppedError):

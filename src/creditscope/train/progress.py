@@ -29,7 +29,7 @@ class Silent:
 
     def __init__(self, reused: int = 0):
         self.reused, self.specs = reused, dict[str, RunSpec]()
-        self.workers = dict[str, tuple[str, int]]()  # host and process, by the run they train
+        self.workers = dict[str, tuple[str, int, str]]()  # host, process and device, by the run they train
 
     def __enter__(self) -> Self:
         return self
@@ -45,8 +45,8 @@ class Silent:
                 self.begin(runs, len(found) + self.reused, root)
             case Epoch(run, done, loss):
                 self.epoch(self.specs[run], done, loss)
-            case Started(host, process, runs):
-                self.workers |= dict.fromkeys(runs, (host, process))
+            case Started(host, process, runs, device):
+                self.workers |= dict.fromkeys(runs, (host, process, device))
             case Ended(run, status):
                 self.workers.pop(run, None)
                 self.end_run(self.specs[run], status)
@@ -106,9 +106,12 @@ class Silent:
         return f"{self.speed:.3g} epochs/s{self.crew()}, about {duration(left)} left"
 
     def crew(self) -> str:
-        """How many workers train, on how many hosts if more than one, and how many runs failed."""
-        workers, hosts = len({*self.workers.values()}), len({host for host, _ in self.workers.values()})
+        """How many workers train, on how many hosts if more than one, what share of a GPU each has; how many failed."""
+        crew = {*self.workers.values()}
+        workers, hosts = len(crew), len({host for host, _, _ in crew})
+        gpus = len({(host, device) for host, _, device in crew if device.startswith("cuda")})
         said = f" by {workers} workers" * (workers > 1) + f" on {hosts} hosts" * (hosts > 1)
+        said += f", each with {gpus}/{workers} of a GPU" * (0 < gpus < workers)
         return said + f", {self.failed} failed" * bool(self.failed)
 
 

@@ -181,7 +181,7 @@ def train_share(job: Job, root: Path, should_stop: Callable[[], bool]) -> Iterat
     runs = [spec.name() for spec in job.specs]
     slots = here.open(min(here.count, len(job.groups)))
     with stopping.listening(), working(root, job.work.place, runs) as work:
-        driver = Driver(job.groups, work, device=here.device, stopping=stopping)
+        driver = Driver(job.groups, work, device=here.device, stopping=stopping, tries=job.tries)
         with closing(driver.train_at(here, slots, defined=job.defined)) as told:
             yield from told
     if should_stop():
