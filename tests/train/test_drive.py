@@ -18,7 +18,7 @@ from creditscope.record import RecordWriter, RunSpec, run_folder
 from creditscope.record.files import digest
 from creditscope.record.stored import bring_home
 from creditscope.train import job
-from creditscope.train.events import Ended, Event, Note, Recorded
+from creditscope.train.events import Ended, Event, Note, Recorded, Started, to_line
 from creditscope.train.execute import execute, run_all
 from creditscope.train.job import train_job
 from creditscope.train.plan import plan_run
@@ -207,3 +207,21 @@ def test_an_executor_that_never_answers_is_left_at_the_second_signal(tmp_path):
             press.join()
         signal.signal(signal.SIGINT, before)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_that_a_lost_worker_had_not_come_to_are_not_to_blame(tmp_path, monkeypatch):
+    """A slot that takes all groups at once, as a job of Slurm does, whose first run kills it every time."""
+    specs = specs_of(1, 2, 3, epochs=1)
+    deadly = specs[0].digest()
+
+    def act(_: int, job: dict[str, Any]) -> Any:
+        if job["groups"][0]["specs"][0]["seed"] != 1:
+            return do(job)
+        with open(Path(job["work"]["root"], ".work", job["work"]["token"], f"{job['number']}.jsonl"), "a") as out:
+            out.write(to_line(Started("far", 1, (deadly,))))
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr("creditscope.train.places.Executor.whole", True)
+    told = list(execute(specs, tmp_path, on=Worker(act), slots=1, tries=2, engine="loop"))
+    assert [event.run for event in told if isinstance(event, Ended) and event.status == "failed"] == [deadly]
+    assert sum(isinstance(event, Recorded) for event in told) == 2

@@ -9,12 +9,14 @@ from stacking import small_specs, train_on
 
 from creditscope.commands.doctor import examine_locks
 from creditscope.errors import CreditscopeError
-from creditscope.record import RecordWriter
+from creditscope.record import RecordWriter, bundle_finished, run_folder
+from creditscope.record.locks import is_being_written
 from creditscope.record.store import keep_failure
 from creditscope.train.events import Ended, Epoch, Started, to_line
+from creditscope.train.execute import execute
 from creditscope.train.places import find_place
 from creditscope.train.status import read_status
-from creditscope.train.work import find_work, working
+from creditscope.train.work import Tail, find_work, working
 
 TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--tier", "quick", "--quiet")
 
@@ -92,3 +94,39 @@ def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     assert examine_locks(tmp_path).startswith("no flock")
+
+
+@pytest.mark.slow
+def test_runs_in_a_bundle_are_done_and_nobody_waits_for_them(tmp_path):
+    (spec,) = small_specs(1, seed=1)
+    train_on([spec], tmp_path, engine="loop")
+    bundle_finished(tmp_path)
+    assert not is_being_written(run_folder(tmp_path, spec))
+    with working(tmp_path, "slurm", [spec.name()], outlives=True):
+        found = read_status(tmp_path)
+        assert (found.done, found.waiting, found.training) == (1, 0, [])
+    assert find_work(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_run_in_this_very_process_is_seen_from_elsewhere(tmp_path):
+    seen = []
+    for event in execute(small_specs(3, seed=1), tmp_path, slots=1, device="cpu"):
+        if isinstance(event, Epoch):
+            seen += [run.epoch for run in read_status(tmp_path).training]
+    assert seen == [1, 2, 3]
+
+
+def test_half_a_line_that_a_kill_left_is_passed_by(tmp_path):
+    path = tmp_path / "1.jsonl"
+    path.write_text('{"event": "Epo\n' + to_line(Epoch("ab", 1, 0.5)))
+    assert list(Tail(path).read()) == [Epoch("ab", 1, 0.5)]
+
+
+def test_without_locks_the_folder_of_a_driver_that_lives_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr("creditscope.train.work.try_lock", lambda file: True)
+    with working(tmp_path, "here", ["a"]) as work:
+        told = json.loads((work.folder / "driver.json").read_text()) | {"process": os.getppid()}
+        (work.folder / "driver.json").write_text(json.dumps(told))
+        with working(tmp_path, "here", ["b"]):
+            assert not work.is_stopped()

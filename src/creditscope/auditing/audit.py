@@ -194,6 +194,8 @@ def audit(
     _must_be_known("check", mute, [check.code for check in checks])
     judge = partial(_judge, checks=checks, limits=limits, mute=mute, interval=interval)
     parts = [part for own in split_settings(records) if (part := _judge_setting(own, judge, problems)).groups]
+    if not parts and problems:
+        raise CreditscopeError(" ".join(["Expected records that can be judged, but none is left.", *problems]))
     if not parts:
         raise CreditscopeError(
             "Expected a run whose blocks are all trained, but got frozen baselines or rungs of a depth ladder only. "

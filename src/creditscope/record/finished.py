@@ -166,7 +166,7 @@ def _index(path: Path) -> Index:
     return _indexed(path, about.st_mtime_ns, about.st_size, about.st_ino)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def _indexed(path: Path, *_stamp: int) -> Index:
     found: Index = {}
     try:
@@ -246,6 +246,15 @@ def bundled_record(root: Path, spec: RunSpec, *, problems: list[str]) -> Record 
     except (CreditscopeError, OSError) as error:
         problems.append(f"{error} It is in bundle {path.name}.")
         return None
+
+
+def bundled_names(root: Path) -> set[str]:
+    """Names of all runs in bundles of a record root; of one that cannot be read, none."""
+    found: set[str] = set()
+    for path in root.glob(f"*{RUNS_SUFFIX}"):
+        with suppress(CreditscopeError, OSError):
+            found |= _index(path).keys()
+    return found
 
 
 def read_weights(record: Record, *, unsealed: bool = False) -> bytes | None:

@@ -81,5 +81,7 @@ def is_being_written(folder: Path) -> bool:
     try:
         with locked(folder / LOCK):
             return False
+    except FileNotFoundError:  # its folder has gone: it is in a bundle by now
+        return False
     except CreditscopeError:
         return True

@@ -75,12 +75,12 @@ def stored_record(root: Path, spec: RunSpec, *, problems: list[str], whole: bool
     return record if record.finished and not (whole and lacks(record)) else None
 
 
-def status_of(root: Path, spec: RunSpec) -> str:
+def status_of(root: Path, spec: RunSpec, problems: list[str] | None = None) -> str:
     """How the run ended, as its provenance says and nothing else is read for: complete, diverged, or "" if it did not;
     "lacking" if its last snapshot has not all that its tier measures by now."""
     folder = run_folder(root, spec)
     if not folder.exists():
-        record = bundled_record(root, spec, problems=[])
+        record = bundled_record(root, spec, problems=[] if problems is None else problems)
         return "" if record is None else "lacking" if lacks(record) else record.provenance.status
     status = raw_provenance(folder).get("status", "running")
     if status == "running" or holds_other_spec(folder, spec):
@@ -103,6 +103,9 @@ def ended_meanwhile(writer: RecordWriter) -> str:
 
 def ran_for(root: Path, spec: RunSpec) -> float:
     """Seconds that a finished run took, as its provenance says; 0 if it does not."""
+    if not run_folder(root, spec).exists():
+        record = bundled_record(root, spec, problems=[])
+        return record.provenance.seconds or 0.0 if record else 0.0
     seconds = raw_provenance(run_folder(root, spec)).get("seconds")
     return seconds if isinstance(seconds, float) else 0.0
 

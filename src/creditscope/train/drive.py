@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Container, Generator, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from creditscope.record.locks import BusyError, is_being_written
 from creditscope.record.spec import RunSpec
 from creditscope.record.store import run_folder
 from creditscope.record.stored import bring_home, status_of
-from creditscope.train.events import BUSY, NO_MEMORY, Ended, EngineEvent, Note, from_line
+from creditscope.train.events import BUSY, NO_MEMORY, Ended, EngineEvent, Note, Started, from_line, to_line
 from creditscope.train.groups import RunGroup
 from creditscope.train.job import Job, train_job
 from creditscope.train.places import Place, Slot
@@ -57,6 +58,7 @@ class Running:
     tail: Tail
     left: dict[str, RunSpec]
     short: set[str] = field(default_factory=set)
+    begun: set[str] = field(default_factory=set)
 
 
 class Driver:
@@ -88,12 +90,15 @@ class Driver:
                     yield from self._look_at_waiting()
                     continue
                 attempt = self.todo.popleft()
+                runs = tuple(spec.digest() for spec in attempt.group.specs)
+                self._write(Started(self.work.host, os.getpid(), runs, str(self.device)))
                 events = train_group(attempt.group, self.root, device=self.device, should_stop=self.stopping)
                 while True:
                     with self.stopping.interruptible(presses=2):  # but not who reads the events: those may hold locks
                         event = next(events, None)
                     if event is None:
                         break
+                    self._write(event)
                     if isinstance(event, Ended) and event.status == BUSY:
                         self._wait_for(attempt, event.run)
                     else:
@@ -102,6 +107,11 @@ class Driver:
             return
         finally:
             torch.set_num_threads(threads)
+
+    def _write(self, event: EngineEvent) -> None:
+        """Keep an event for who looks from elsewhere; a disk that is full is the runs' to tell."""
+        with suppress(OSError), open(self.work.events(1), "a", encoding="utf-8") as out:
+            out.write(to_line(event))
 
     def train_at(self, place: Place, slots: Sequence[Slot], *, defined: str = "") -> Generator[EngineEvent, None, None]:
         """All groups in the slots of a place. If who listens goes, runs end their step and leave checkpoints."""
@@ -196,6 +206,8 @@ class Driver:
 
     def _take(self, running: Running, event: EngineEvent) -> Iterator[EngineEvent]:
         """Pass on what a worker tells, but for what is ours to see to."""
+        if isinstance(event, Started):
+            running.begun |= {*event.runs}
         if not isinstance(event, Ended):
             if event not in self.notes:
                 yield event
@@ -250,8 +262,12 @@ class Driver:
             return
         again: list[Attempt] = []
         for attempt in filter(None, [attempt.of(running.left) for attempt in running.attempts]):
-            specs, lost = attempt.group.specs, attempt.lost + 1
-            if len(specs) == 1 and lost >= self.tries:
+            specs = attempt.group.specs
+            blamed = not running.begun or any(spec.digest() in running.begun for spec in specs)
+            lost = attempt.lost + blamed  # those that its worker had not come to are not to blame
+            if not blamed:
+                again.append(attempt)
+            elif len(specs) == 1 and lost >= self.tries:
                 times = "once" if lost == 1 else f"{lost} times"
                 yield Ended(specs[0].digest(), "failed", f"its worker died {times}, the last time by {_how(error)}.")
             elif len(specs) > 1 and lost >= min(2, self.tries):

@@ -106,11 +106,11 @@ def execute(
         raise CreditscopeError(f"Expected time_limit >= 0 seconds, but got {time_limit:g}.")
     unique = {spec.digest(): spec for spec in specs}
     place = find_place(on, device=device, slots=slots, settings=settings or {})
-    states = {run: status_of(root, spec) for run, spec in unique.items()}
+    notes, local = list[str](), ""
+    states = {run: status_of(root, spec, notes) for run, spec in unique.items()}
     missing = [unique[run] for run, state in states.items() if state in ("", "lacking")]
     whole = tuple(unique[run] for run, state in states.items() if state not in ("", "lacking"))
     wanted = missing if time_limit != 0 else []
-    notes, local = list[str](), ""
     if poor := sum(states[spec.digest()] == "lacking" for spec in wanted):
         lack, are = ("lacks", "is") if poor == 1 else ("lack", "are")
         notes.append(f"{count(poor, 'record')} {lack} what is measured by now and {are} trained again.")

@@ -77,6 +77,8 @@ def train_job(text: str) -> dict[str, Any]:
         torch.set_num_threads(1)
         device = torch.device(job.device)
         for group in job.groups:
+            runs = tuple(spec.digest() for spec in group.specs)
+            yield Started(socket.gethostname(), os.getpid(), runs, job.device)
             yield from train_group(group, root, device=device, should_stop=should_stop, place=job.work.place)
 
     return do_job(job, train)
@@ -119,7 +121,7 @@ def do_job(job: Job, train: Train) -> dict[str, Any]:
                 out.flush()
                 told_at = time.monotonic()
 
-        tell(Started(host, os.getpid(), tuple(spec.digest() for spec in job.specs), job.device))
+        out.write("\n")  # one who was killed here may have left half a line
         if (cpu := own_versions()["cpu"]) != job.versions["cpu"]:
             tell(Note(f"Host {host} computes with {cpu}, the driver with {job.versions['cpu']}: last bits may differ."))
         with suppress(StoppedError):
@@ -158,6 +160,6 @@ def refuse(job: Job) -> str:
                 if ":" in name and registry.source(name) != source:
                     return f"Expected {name} as the driver has it, but got another text. Copy the file."
             load_task(spec.task, **spec.task_options)
-    except (CreditscopeError, OSError) as error:
+    except (CreditscopeError, OSError, ImportError, AttributeError) as error:
         return str(error)
     return ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from creditscope.errors import CreditscopeError
+from creditscope.record.finished import bundled_names
 from creditscope.record.store import ASIDE, FAILURE, PROVENANCE, SPEC, is_unfinished
 from creditscope.train.events import Ended, Epoch, Started
 from creditscope.train.work import Tail, find_work
@@ -40,7 +41,7 @@ def read_status(root: Path) -> Status:
         raise CreditscopeError(f"Expected a folder of records, but {root} does not exist. Name another folder.")
     folders = {path.parent for name in (SPEC, PROVENANCE) for path in root.glob(f"*/{name}")}
     folders = {folder for folder in folders if not folder.name.startswith((".", ASIDE))}
-    done = {folder.name for folder in folders if not is_unfinished(folder)}
+    done = {folder.name for folder in folders if not is_unfinished(folder)} | bundled_names(root)
     training: dict[str, Training] = {}
     asked: set[str] = set()
     for work in find_work(root):

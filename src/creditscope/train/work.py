@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from creditscope.record.finished import bundled_names
 from creditscope.record.locks import try_lock
 from creditscope.record.store import is_unfinished, write_atomically
 from creditscope.train.events import EngineEvent, from_line
@@ -91,8 +92,9 @@ def working(root: Path, place: str, runs: Sequence[str], *, outlives: bool = Fal
     """A folder for this process; those of drivers that died are removed, unless their jobs go on."""
     token, host = secrets.token_hex(8), socket.gethostname()
     for other in find_work(root):
-        left = other.outlives and any(is_unfinished(root / name) for name in other.runs)
-        if not left and other.host == host and not other.is_driven():  # of others, a lock may not tell
+        left = other.outlives and _any_left(root, other.runs)
+        # on other hosts, and on file systems without locks, a lock may not tell
+        if not left and other.host == host and not _is_alive(other.process) and not other.is_driven():
             other.remove()
     work = Work(str(root.resolve()), token, place, host, os.getpid(), tuple(runs), outlives)
     work.folder.mkdir(parents=True)
@@ -104,8 +106,24 @@ def working(root: Path, place: str, runs: Sequence[str], *, outlives: bool = Fal
         try:
             yield work
         finally:
-            if not (outlives and any(is_unfinished(root / name) for name in runs)):
+            if not (outlives and _any_left(root, runs)):
                 work.remove()
+
+
+def _any_left(root: Path, runs: Sequence[str]) -> bool:
+    """Whether one of these runs is not finished."""
+    return any(is_unfinished(root / name) for name in {*runs} - bundled_names(root))
+
+
+def _is_alive(process: int) -> bool:
+    """Whether there is another process of this number on this host."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return process != os.getpid()
 
 
 def find_work(root: Path) -> list[Work]:
@@ -135,4 +153,5 @@ class Tail:
         whole = new[: new.rfind(b"\n") + 1]
         self.at += len(whole)
         for line in whole.splitlines():
-            yield from_line(line.decode())
+            with suppress(ValueError, KeyError, TypeError):  # torn by a kill, and written on by who came after
+                yield from_line(line.decode())
