@@ -45,7 +45,8 @@ from creditscope.text import DASH, number, span
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "results" / "paper"
 DOCS = ROOT / "docs"
-FILLED = (ROOT / "README.md", *(DOCS / f"{name}.md" for name in ("studies", "performance", "checks", "rules")))
+PAGES = ("studies", "performance", "checks", "rules", "clusters")
+FILLED = (ROOT / "README.md", *(DOCS / f"{name}.md" for name in PAGES))
 """Pages with parts that are made; those of the checks, too."""
 MAIN = "cifar10 · resmlp (depth 4, width 256) · 100 epochs"
 """ResMLP with a terminal LayerNorm."""
@@ -295,6 +296,14 @@ def took(shipped: Shipped) -> str:
     return table(["study", "runs", "worker seconds"], rows)
 
 
+def kills(shipped: Shipped) -> str:
+    """What was killed under `here`, and what came of it."""
+    measured = json.loads((ROOT / "bench" / "results" / "kills.json").read_text(encoding="utf-8"))
+    names = ("target", "signal", "kills", "compared", "lost", "doubled", "differ", "left", "hung")
+    heads = ["killed", "by", "kills", "records compared", *names[4:]]
+    return table(heads, [[str(row[name]) for name in names] for row in measured["rows"]])
+
+
 def trained_twice(shipped: Shipped) -> str:
     """How far accuracies moved when the same runs were trained again, by depth."""
     runs = json.loads((ROOT / "bench" / "results" / "h200_twice.json").read_text(encoding="utf-8"))["runs"]
@@ -408,6 +417,7 @@ PARTS: dict[str, Callable[..., str]] = {
         depth_used,
         graph_accuracies,
         took,
+        kills,
         trained_twice,
         studies,
         checks,
