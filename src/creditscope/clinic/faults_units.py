@@ -1,0 +1,74 @@
+"""Faults of units: dead or saturated."""
+
+import torch
+from torch import Tensor, nn
+
+from creditscope.clinic._case import Admit, fault
+from creditscope.clinic._nets import CHANNELS, WIDTH
+from creditscope.clinic._patient import Patient, take_step
+from creditscope.clinic._surgery import fill_biases, middle, multiply, net_of
+
+
+@fault("ReLUs dead by their bias", "CS106", on=("plain", "conv", "residual", "transformer", "gcn"))
+def dead_by_bias(admit: Admit) -> Patient:
+    """A bias of −10 in the middle: no row passes."""
+    patient = admit(activation=nn.ReLU)
+    at = middle(patient)
+    block = net_of(patient).blocks[at]
+    first = getattr(block, "w1", block)
+    fill_biases(first, -10.0)
+    patient.where = (f"blocks.{at}",)
+    return patient
+
+
+@fault("ReLUs killed by one step", "CS106", "CS110", "CS109", on=("plain", "conv", "residual", "transformer"))
+def killed_by_a_step(admit: Admit) -> Patient:
+    """One step with a rate thousands of times too large, as a schedule without warm-up takes; the rest is usual."""
+    patient = admit(activation=nn.ReLU)
+
+    def spike(patient: Patient, inputs: Tensor, target: Tensor) -> Tensor:
+        first = not patient.optimiser.state
+        for group in patient.optimiser.param_groups:
+            group["lr"] = 3.0 if first else 1e-3
+        return take_step(patient, inputs, target)
+
+    patient.step, patient.where = spike, ("stem", "blocks.*", "head")
+    return patient
+
+
+@fault("tanh saturated", "CS107", on=("plain", "conv", "residual", "transformer"))
+def tanh_saturated(admit: Admit) -> Patient:
+    """Weights a hundred times too large before a tanh: every unit says ±1."""
+    patient = admit(activation=nn.Tanh)
+    at = middle(patient)
+    block = net_of(patient).blocks[at]
+    multiply(getattr(block, "w1", block), 100)
+    patient.where = (f"blocks.{at}",)
+    return patient
+
+
+class Gated(nn.Module):
+    """block(h) · σ(W h + b), a gate for each feature."""
+
+    def __init__(self, block: nn.Module, gate: nn.Module):
+        super().__init__()
+        self.block, self.gate, self.act = block, gate, nn.Sigmoid()
+
+    def forward(self, h: Tensor) -> Tensor:
+        return self.block(h) * self.act(self.gate(h))
+
+
+@fault("gate shut", "CS107", on=("plain", "conv", "transformer"))
+def gate_shut(admit: Admit) -> Patient:
+    """The bias of a gate is −15: a sigmoid of 3e-7 for every row."""
+    patient = admit()
+    at, blocks = middle(patient), net_of(patient).blocks
+    image = isinstance(patient.inputs, Tensor) and patient.inputs.ndim == 4
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        gate = nn.Conv2d(CHANNELS, CHANNELS, 1) if image else nn.Linear(WIDTH, WIDTH)
+    fill_biases(gate, -15.0)
+    blocks[at] = Gated(blocks[at], gate)
+    patient.optimise()
+    patient.where = (f"blocks.{at}",)
+    return patient
