@@ -83,7 +83,9 @@ def pick_rows(inputs: Any, rows: Tensor) -> Any:
 
 def call(model: nn.Module, inputs: Any) -> Any:
     """The output of one call: a tuple is arguments, a dictionary keywords."""
-    found = model(*inputs) if isinstance(inputs, tuple) else model(**inputs) if isinstance(inputs, dict) else model(inputs)
+    found = (
+        model(*inputs) if isinstance(inputs, tuple) else model(**inputs) if isinstance(inputs, dict) else model(inputs)
+    )
     return getattr(found, "logits", found)
 
 
@@ -140,4 +142,6 @@ def admit(architecture: str, *, classes: int = 10, seed: int = SEED, **options: 
 def on_digits(model: nn.Module, shape: tuple[int, ...], **options: Any) -> Patient:
     """A model that learns digits of this shape."""
     x, y, seen, seen_y = digits()
-    return Patient(model, x.reshape(-1, *shape).clone(), y.clone(), seen.reshape(-1, *shape).clone(), seen_y.clone(), **options)
+    return Patient(
+        model, x.reshape(-1, *shape).clone(), y.clone(), seen.reshape(-1, *shape).clone(), seen_y.clone(), **options
+    )

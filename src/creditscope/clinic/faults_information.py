@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from creditscope.clinic._case import Admit, fault
 from creditscope.clinic._nets import CHANNELS, WIDTH
 from creditscope.clinic._patient import Patient
-from creditscope.clinic._surgery import after_block, layers_of
+from creditscope.clinic._surgery import after_block, layers_of, net_of
 
 MAIN = ("plain", "conv", "residual", "transformer")
 
@@ -30,17 +30,18 @@ class OneUnit(nn.Module):
         return self.up(self.down(h))
 
 
-@fault("bottleneck of one unit", "CS108", on=("plain", "conv", "residual", "gcn"))
+@fault("bottleneck of one unit", "CS108", on=("plain", "conv", "residual", "lstm"))
 def one_unit(admit: Admit) -> Patient:
     """A width of 1 where a width of 16 was meant."""
+    patient = admit()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        patient = admit(depth=4)
-        narrow = OneUnit(CHANNELS if isinstance(patient.inputs, Tensor) and patient.inputs.ndim == 4 else WIDTH)
-    return after_block(patient, narrow)
+        narrow = OneUnit(CHANNELS if admit.architecture == "conv" else WIDTH)
+    at = len(net_of(patient).blocks) - 1 if admit.architecture == "lstm" else None  # above, time would widen it again
+    return after_block(patient, narrow, at)
 
 
-@fault("rows smoothed away", "CS108", "CS105", on=("gcn", "transformer", "lstm"))
+@fault("rows smoothed away", "CS108", "CS105", on=("gcn", "transformer"))
 def smoothed_away(admit: Admit) -> Patient:
     """Twenty-four rounds of averaging, over neighbours or tokens, without a skip."""
     options = {"depth": 24, "skips": False} if admit.architecture == "transformer" else {"depth": 24}

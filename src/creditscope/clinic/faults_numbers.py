@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.clinic._case import Admit, fault
-from creditscope.clinic._nets import TOKENS, EncoderBlock
+from creditscope.clinic._nets import CHANNELS, WIDTH, Attention, EncoderBlock
 from creditscope.clinic._patient import Patient
 from creditscope.clinic._surgery import after_block, middle, net_of
 
@@ -19,8 +19,8 @@ def logarithm_of_zero(admit: Admit) -> Patient:
 
 @fault("square root at zero", "CS102", on=MAIN)
 def root_at_zero(admit: Admit) -> Patient:
-    """√ReLU(h): every state is finite, its gradient is not."""
-    return after_block(admit(), lambda h: torch.sqrt(torch.relu(h)))
+    """√(h·[h > 0]): every state is finite, its gradient is ∞·0."""
+    return after_block(admit(activation=nn.GELU), lambda h: torch.sqrt(h * (h > 0)))
 
 
 class Standardise(nn.Module):
@@ -62,13 +62,41 @@ def half_overflows(admit: Admit) -> Patient:
     return after_block(admit(), shrink)
 
 
-@fault("mask hides everything", "CS102", on=("transformer",))
+class MaskedAttention(Attention):
+    """Attention by hand, whose mask lets no query look anywhere."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        q, k, v = self.qkv(h).chunk(3, dim=-1)
+        scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+        return self.o(scores.masked_fill(torch.ones_like(scores, dtype=torch.bool), -torch.inf).softmax(-1) @ v)
+
+
+class MaskedMean(nn.Module):
+    """The mean over the places (`dims`) that a mask keeps: none."""
+
+    def __init__(self, dims: tuple[int, ...]):
+        super().__init__()
+        self.dims = dims
+
+    def forward(self, h: Tensor) -> Tensor:
+        kept = torch.zeros_like(h)
+        return (h * kept).sum(self.dims) / kept.sum(self.dims)
+
+
+@fault("mask hides everything", "CS102", on=("transformer", "conv", "lstm"))
 def mask_hides_everything(admit: Admit) -> Patient:
-    """The mask is the wrong way round: no query may look at any key, and 0/0 is taken."""
+    """The mask is the wrong way round, so that 0/0 is taken: in attention, or in a pool over places."""
     patient = admit()
-    at = middle(patient)
-    block = net_of(patient).blocks[at]
-    assert isinstance(block, EncoderBlock)
-    block.attention.allowed = torch.zeros(1, 1, TOKENS, TOKENS, dtype=torch.bool)
-    patient.where = (f"blocks.{at}",)
+    net = net_of(patient)
+    if admit.architecture == "transformer":
+        at = middle(patient)
+        block = net.blocks[at]
+        assert isinstance(block, EncoderBlock)
+        block.attention = MaskedAttention(WIDTH)
+        patient.where = (f"blocks.{at}",)
+    else:
+        maps = admit.architecture == "conv"
+        net.pool, net.head = MaskedMean((2, 3) if maps else (1,)), nn.Linear(CHANNELS if maps else WIDTH, 10)
+        patient.where = ("pool",)
+    patient.optimise()
     return patient

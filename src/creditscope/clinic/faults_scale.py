@@ -29,27 +29,26 @@ def raw_regression_target(admit: Admit) -> Patient:
     """Prices of 200,000 ± 30,000 for a net that starts at 0: steps of the learning rate never get there."""
     patient = admit(classes=1)
     assert patient.seen_target is not None
-    patient.target, patient.seen_target = (200_000 + 10_000.0 * (y - 4.5) for y in (patient.target, patient.seen_target))
+    patient.target, patient.seen_target = (
+        200_000 + 10_000.0 * (y - 4.5) for y in (patient.target, patient.seen_target)
+    )
     patient.loss, patient.where = _squared, ("head",)
     return patient
 
 
-@fault("inputs not normalised", "CS104", on=("plain", "conv", "gcn"))
+@fault("inputs not normalised", "CS104", on=("plain", "conv", "transformer"))
 def raw_inputs(admit: Admit) -> Patient:
     """Inputs of a size of ten thousand."""
     patient = admit()
-    patient.inputs = (1e4 * patient.inputs[0], *patient.inputs[1:]) if isinstance(patient.inputs, tuple) else 1e4 * patient.inputs
-    if patient.seen is not None:
-        patient.seen = 1e4 * patient.seen
+    patient.inputs, patient.seen = 1e4 * patient.inputs, 1e4 * patient.seen
     patient.where = ("stem", "inputs")
     return patient
 
 
-@fault("weights from N(0, 1)", "CS105", "CS104", on=("plain", "conv", "gcn"))
+@fault("weights from N(0, 1)", "CS105", "CS104", on=MAIN)
 def unit_weights(admit: Admit) -> Patient:
     """`torch.randn` without a scale: states and gradients grow by √fan-in a layer."""
-    depths = {"plain": 8, "conv": 5, "gcn": 5}
-    patient = admit(depth=depths[admit.architecture])
+    patient = admit()
     _draw(patient, 1.0)
     patient.where = ANYWHERE
     return patient
@@ -90,9 +89,10 @@ def deep_stack(admit: Admit) -> Patient:
 @fault("one layer a million times too small", "CS105", "CS108", on=("plain", "conv", "gcn"))
 def one_small_layer(admit: Admit) -> Patient:
     """What is below it gets a millionth of the gradient, and what is above sees its bias alone."""
-    patient = admit(depth=4)
+    patient = admit(depth=3)
     at = middle(patient)
     multiply(net_of(patient).blocks[at], 1e-6)
+    patient.optimise(rate=0.1, sgd=True, momentum=0.9)
     patient.where = (f"blocks.{at}",)
     return patient
 

@@ -6,30 +6,31 @@ from torch import Tensor, nn
 from creditscope.clinic._case import Admit, fault
 from creditscope.clinic._nets import CHANNELS, WIDTH
 from creditscope.clinic._patient import Patient, take_step
-from creditscope.clinic._surgery import fill_biases, middle, multiply, net_of
+from creditscope.clinic._surgery import fill_biases, layers_of, middle, multiply, net_of
 
 
 @fault("ReLUs dead by their bias", "CS106", on=("plain", "conv", "residual", "transformer", "gcn"))
 def dead_by_bias(admit: Admit) -> Patient:
-    """A bias of −10 in the middle: no row passes."""
+    """A bias of −10 in the middle for all units but one in ten: no row passes."""
     patient = admit(activation=nn.ReLU)
     at = middle(patient)
     block = net_of(patient).blocks[at]
-    first = getattr(block, "w1", block)
-    fill_biases(first, -10.0)
+    (layer,) = layers_of(getattr(block, "w1", block))
+    with torch.no_grad():
+        layer.bias[torch.arange(len(layer.bias)) % 10 != 0] = -10.0  # pyright: ignore[reportArgumentType, reportOptionalSubscript]
     patient.where = (f"blocks.{at}",)
     return patient
 
 
-@fault("ReLUs killed by one step", "CS106", "CS110", "CS109", on=("plain", "conv", "residual", "transformer"))
-def killed_by_a_step(admit: Admit) -> Patient:
-    """One step with a rate thousands of times too large, as a schedule without warm-up takes; the rest is usual."""
+@fault("one step far too large", "CS110", "CS109", "CS106", on=("plain", "conv", "residual", "transformer"))
+def one_large_step(admit: Admit) -> Patient:
+    """A first step with a rate a hundred times too large, as without warm-up; it kills units. The rest is usual."""
     patient = admit(activation=nn.ReLU)
 
     def spike(patient: Patient, inputs: Tensor, target: Tensor) -> Tensor:
         first = not patient.optimiser.state
         for group in patient.optimiser.param_groups:
-            group["lr"] = 3.0 if first else 1e-3
+            group["lr"] = 0.3 if first else 1e-3
         return take_step(patient, inputs, target)
 
     patient.step, patient.where = spike, ("stem", "blocks.*", "head")

@@ -17,7 +17,7 @@ TOO_LARGE = ("CS110", "CS109")
 @fault("layer not in the optimiser", "CS109", on=(*MAIN, "lstm", "gcn"))
 def layer_not_in_the_optimiser(admit: Admit) -> Patient:
     """Parameters were gathered by hand, and a block was left out."""
-    patient = admit(depth=4)
+    patient = admit(depth=3)
     at = middle(patient)
     left_out = set(net_of(patient).blocks[at].parameters())
     patient.optimise(p for p in patient.model.parameters() if p not in left_out)
@@ -87,7 +87,7 @@ def overflowing_steps(admit: Admit) -> Patient:
 def never_zeroed(admit: Admit) -> Patient:
     """`zero_grad` forgotten: every step takes all gradients so far."""
     patient = admit()
-    patient.optimise(rate=0.1, sgd=True)
+    patient.optimise(rate=0.3, sgd=True)
 
     def step(patient: Patient, inputs: Tensor, target: Tensor) -> Tensor:
         loss = patient.mean_loss(call(patient.model, inputs), target)
@@ -119,5 +119,3 @@ def climbing_rate(admit: Admit) -> Patient:
 
     patient.step = step
     return patient
-
-

@@ -50,7 +50,7 @@ def gpt2() -> Patient:
 
 @healthy("BERT that classifies", needs=("transformers",))
 def bert() -> Patient:
-    """Which step a sentence goes up by, read from the pooler; inputs by keyword, with a mask."""
+    """Which quarter of the vocabulary a sentence starts in, read from the pooler; inputs by keyword, with a mask."""
     model = _make(
         "BertForSequenceClassification",
         "BertConfig",
@@ -62,7 +62,7 @@ def bert() -> Patient:
     rows, target = [], []
     for tokens in (_sentences(TRAINED_ROWS, 0), _sentences(128, 1)):
         rows.append({"input_ids": tokens, "attention_mask": torch.ones_like(tokens)})
-        target.append((tokens[:, 1] - tokens[:, 0]) % VOCABULARY - 1)
+        target.append(tokens[:, 0] * 4 // VOCABULARY)
     watched = {"taps": "bert.encoder.layer.*"}
     return Patient(model, rows[0], target[0], rows[1], target[1], options=watched)
 
@@ -144,6 +144,9 @@ class GeometricNet(nn.Module):
 
 
 def _geometric(conv: str) -> Patient:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch's, about what it imports
+        import torch_geometric  # noqa: F401
     x, adjacency, y, learnt, _ = graph()
     edges = adjacency.matrix.to_sparse_coo().indices()
     edges = edges[:, edges[0] != edges[1]]

@@ -61,8 +61,8 @@ def plain_sigmoid() -> Patient:
 @healthy("plain MLP, GELU, SGD with momentum")
 def plain_gelu() -> Patient:
     """No Adam."""
-    patient = admit("plain", activation=nn.GELU)
-    patient.optimise(rate=0.1, sgd=True, momentum=0.9)
+    patient = admit("plain", depth=2, activation=nn.GELU)
+    patient.optimise(rate=0.2, sgd=True, momentum=0.9)
     return patient
 
 
@@ -376,9 +376,9 @@ def binary() -> Patient:
     return patient
 
 
-@healthy("one class in twenty")
+@healthy("two classes, one of them rare")
 def imbalanced() -> Patient:
-    """The rare label is one row in ten."""
+    """One row in ten."""
     patient = admit("plain", classes=2)
     assert patient.seen_target is not None
     patient.target, patient.seen_target = ((y == 3).long() for y in (patient.target, patient.seen_target))
