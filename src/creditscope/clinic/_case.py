@@ -4,12 +4,11 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from creditscope.clinic._patient import Patient, admit
+from creditscope.clinic.results import HEALTHY, Half
 
-Half = Literal["setting", "reporting"]
-HEALTHY = "healthy"
 STEPS = 60
 
 

@@ -1,6 +1,7 @@
 """A net with its data and its way of training: what is examined, and what a fault is done to."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -98,6 +99,14 @@ def take_step(patient: Patient, inputs: Any, target: Tensor) -> Tensor:
     return loss
 
 
+@contextmanager
+def seeded(seed: int = SEED) -> Iterator[None]:
+    """What is drawn from torch's global stream is the same every time; the stream is put back."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
 @cache
 def digits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Images of digits as vectors of 64, and labels: rows to learn, rows to see."""
@@ -130,8 +139,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
 
 def admit(architecture: str, *, classes: int = 10, seed: int = SEED, **options: Any) -> Patient:
     """A healthy patient: the net of that architecture, options as in `_nets`, on data that it learns."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         make = getattr(_nets, f"make_{architecture}")
         if architecture == "gcn":
             x, adjacency, y, learnt, _ = graph()

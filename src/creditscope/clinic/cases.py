@@ -8,10 +8,12 @@ from creditscope.clinic import (
     faults_scale,
     faults_units,
     faults_updates,
+    healthy_odd,
     healthy_others,
-    healthy_own,
+    healthy_usual,
 )
-from creditscope.clinic._case import FAULTS, WELL, Case, Half, split
+from creditscope.clinic._case import FAULTS, WELL, Case, split
+from creditscope.clinic.results import Half
 
 FILES = (
     faults_labels,
@@ -21,7 +23,8 @@ FILES = (
     faults_units,
     faults_information,
     faults_updates,
-    healthy_own,
+    healthy_usual,
+    healthy_odd,
     healthy_others,
 )
 """Importing them makes their cases known."""

@@ -2,65 +2,22 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
-from typing import Any, Literal
 
 import torch
 
 from creditscope.auditing import Audit
-from creditscope.clinic._case import Case, Half
-from creditscope.clinic._patient import Patient
+from creditscope.clinic._case import Case
+from creditscope.clinic._patient import Patient, seeded
+from creditscope.clinic.results import Half, Result, When
 from creditscope.errors import CreditscopeError
 from creditscope.scope import Scope, watch
 
-When = Literal["start", "trained"]
 WELL_WORDS: dict[When, tuple[str, ...]] = {"start": ("not trained yet", "healthy"), "trained": ("healthy",)}
 """What is said of a net without fault."""
 SNAPSHOTS = 3
 """Beside the one at the start."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What was expected of a case, and what was said."""
-
-    kind: str
-    architecture: str
-    half: Half
-    when: When
-    expected: tuple[str, ...]
-    """Codes; none of a healthy net."""
-    places: tuple[str, ...]
-    """Modules, as globs; none where the fault has no place."""
-    word: str
-    """Of the verdict; "refused" where the snapshot was."""
-    codes: tuple[str, ...]
-    """Issues, in their order."""
-    where: str
-    """The module that the first issue names."""
-    said: str
-    """The first issue's message, or the refusal."""
-    named: bool
-    """Of a fault: the first code is the one expected. Of a healthy net: nothing fires."""
-    placed: bool
-    """The module is one of those expected."""
-    seconds: float
-
-    @property
-    def name(self) -> str:
-        """That of the case."""
-        return f"{self.kind}, {self.architecture}"
-
-    @property
-    def right(self) -> bool:
-        """Nothing is to be mended."""
-        return self.named and self.placed
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON, without the time, which differs from run to run."""
-        return {name: value for name, value in asdict(self).items() if name != "seconds"}
 
 
 def is_available(case: Case) -> bool:
@@ -76,8 +33,7 @@ def examine(case: Case, half: Half) -> list[Result]:
     def keep(when: When, found: Audit | CreditscopeError) -> None:
         results.append(judge(case, half, when, patient, found, time.perf_counter() - began))
 
-    with torch.random.fork_rng(devices=[]):  # dropout draws from the global stream
-        torch.manual_seed(0)
+    with seeded(0):  # dropout draws from the global stream
         try:
             scope = watch(patient.model, loss=patient.loss, **patient.options)
             look(scope, patient, step=0)

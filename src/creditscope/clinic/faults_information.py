@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from creditscope.clinic._case import Admit, fault
 from creditscope.clinic._nets import CHANNELS, WIDTH
-from creditscope.clinic._patient import Patient
+from creditscope.clinic._patient import Patient, seeded
 from creditscope.clinic._surgery import after_block, layers_of, net_of
 
 MAIN = ("plain", "conv", "residual", "transformer")
@@ -34,8 +34,7 @@ class OneUnit(nn.Module):
 def one_unit(admit: Admit) -> Patient:
     """A width of 1 where a width of 16 was meant."""
     patient = admit()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
+    with seeded(1):
         narrow = OneUnit(CHANNELS if admit.architecture == "conv" else WIDTH)
     at = len(net_of(patient).blocks) - 1 if admit.architecture == "lstm" else None  # above, time would widen it again
     return after_block(patient, narrow, at)

@@ -119,7 +119,7 @@ def branch_of_zeros(admit: Admit) -> Patient:
 
 @fault("all weights zero", "CS103", "CS108", "CS106", on=("plain", "conv", "gcn"))
 def all_weights_zero(admit: Admit) -> Patient:
-    """Nothing goes up and nothing comes down; only the last bias learns. Cut, identical rows, dead units: all is true."""
+    """Nothing goes up or comes down; only the last bias learns. Cut, identical rows, dead units: all is true."""
     patient = admit()
     with torch.no_grad():
         for parameter in patient.model.parameters():

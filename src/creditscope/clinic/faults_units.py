@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from creditscope.clinic._case import Admit, fault
 from creditscope.clinic._nets import CHANNELS, WIDTH
-from creditscope.clinic._patient import Patient, take_step
+from creditscope.clinic._patient import Patient, seeded, take_step
 from creditscope.clinic._surgery import fill_biases, layers_of, middle, multiply, net_of
 
 
@@ -65,8 +65,7 @@ def gate_shut(admit: Admit) -> Patient:
     patient = admit()
     at, blocks = middle(patient), net_of(patient).blocks
     image = isinstance(patient.inputs, Tensor) and patient.inputs.ndim == 4
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         gate = nn.Conv2d(CHANNELS, CHANNELS, 1) if image else nn.Linear(WIDTH, WIDTH)
     fill_biases(gate, -15.0)
     blocks[at] = Gated(blocks[at], gate)

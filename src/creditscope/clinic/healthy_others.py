@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from creditscope.clinic._case import healthy
 from creditscope.clinic._nets import WIDTH
-from creditscope.clinic._patient import SEED, TRAINED_ROWS, Patient, graph, on_digits
+from creditscope.clinic._patient import TRAINED_ROWS, Patient, graph, on_digits, seeded
 
 VOCABULARY, LENGTH = 48, 12
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
@@ -19,9 +19,8 @@ def _make(name: str, config: str, **options: Any) -> nn.Module:
     """A model of transformers."""
     import transformers
 
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.manual_seed(SEED)
+    with seeded(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its own
         return getattr(transformers, name)(getattr(transformers, config)(**options))
 
 
@@ -41,6 +40,7 @@ def _next_token(output: Tensor, target: Tensor) -> Tensor:
 
 @healthy("GPT-2, tied embeddings, next token", needs=("transformers",))
 def gpt2() -> Patient:
+    """The head's weights are those of the embedding."""
     sizes = {"vocab_size": VOCABULARY, "n_positions": LENGTH, "n_embd": 32, "n_layer": 2, "n_head": 2}
     model = _make("GPT2LMHeadModel", "GPT2Config", **sizes, bos_token_id=0, eos_token_id=0, use_cache=False)
     tokens, seen = _sentences(TRAINED_ROWS, 0), _sentences(128, 1)
@@ -90,6 +90,7 @@ def bert_tokens() -> Patient:
 
 @healthy("ViT of transformers", needs=("transformers",))
 def vit() -> Patient:
+    """Four patches and a class token."""
     model = _make(
         "ViTForImageClassification", "ViTConfig", **SMALL, image_size=8, patch_size=4, num_channels=1, num_labels=10
     )
@@ -98,6 +99,7 @@ def vit() -> Patient:
 
 @healthy("ResNet of transformers", needs=("transformers",))
 def resnet() -> Patient:
+    """Two stages of one basic block."""
     model = _make(
         "ResNetForImageClassification",
         "ResNetConfig",
@@ -113,6 +115,7 @@ def resnet() -> Patient:
 
 @healthy("Llama, next token", needs=("transformers",))
 def llama() -> Patient:
+    """RMS norm, rotary positions, gated MLPs."""
     model = _make(
         "LlamaForCausalLM",
         "LlamaConfig",
@@ -150,8 +153,7 @@ def _geometric(conv: str) -> Patient:
     x, adjacency, y, learnt, _ = graph()
     edges = adjacency.matrix.to_sparse_coo().indices()
     edges = edges[:, edges[0] != edges[1]]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
+    with seeded():
         model = GeometricNet(conv)
     patient = Patient(model, (x, edges), y, mask=learnt, options={"taps": "convs.*"})
     patient.optimise(rate=1e-2)
@@ -160,9 +162,11 @@ def _geometric(conv: str) -> Patient:
 
 @healthy("GCN of torch_geometric", needs=("torch_geometric",))
 def geometric_gcn() -> Patient:
+    """As its users write it."""
     return _geometric("GCNConv")
 
 
 @healthy("GAT of torch_geometric", needs=("torch_geometric",))
 def geometric_gat() -> Patient:
+    """Attention over neighbours."""
     return _geometric("GATConv")

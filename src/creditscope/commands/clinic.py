@@ -9,7 +9,7 @@ from creditscope.commands._options import option, say
 from creditscope.errors import CreditscopeError
 
 if TYPE_CHECKING:
-    from creditscope.clinic.examine import Result
+    from creditscope.clinic.results import Result
 
 
 @register_command("clinic")
@@ -26,10 +26,9 @@ class Clinic:
     """Also write what was expected and what was said of every case."""
 
     def run(self) -> None:
-        from creditscope.clinic._case import HEALTHY
         from creditscope.clinic.cases import CASES, HALVES
         from creditscope.clinic.examine import examine, is_available
-        from creditscope.clinic.tally import tally, to_json
+        from creditscope.clinic.results import HEALTHY, tally, to_json
         from creditscope.files import write_whole
 
         parts = [part.strip() for part in self.only.split(",") if part.strip()]
@@ -58,7 +57,7 @@ class Clinic:
 
 def line(result: "Result") -> str:
     """What was said of a case; what is wrong with that comes first."""
-    from creditscope.clinic._case import HEALTHY
+    from creditscope.clinic.results import HEALTHY
 
     mark = "ok   " if result.right else "place" if result.named else "ALARM" if result.kind == HEALTHY else "MISS "
     said = f"{result.word} ({', '.join(result.codes)})" if result.codes else result.word

@@ -1,11 +1,55 @@
-"""How many faults were named and placed, and how many healthy nets were left in peace, by half."""
+"""What was said of every case, and how many faults were named and placed, by half; needs no torch."""
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
-from creditscope.clinic._case import HEALTHY, Half
-from creditscope.clinic.examine import Result
+Half = Literal["setting", "reporting"]
+When = Literal["start", "trained"]
+HEALTHY = "healthy"
+"""The kind of a net without fault."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was expected of a case, and what was said."""
+
+    kind: str
+    architecture: str
+    half: Half
+    when: When
+    expected: tuple[str, ...]
+    """Codes; none of a healthy net."""
+    places: tuple[str, ...]
+    """Modules, as globs; none where the fault has no place."""
+    word: str
+    """Of the verdict; "refused" where the snapshot was."""
+    codes: tuple[str, ...]
+    """Issues, in their order."""
+    where: str
+    """The module that the first issue names."""
+    said: str
+    """The first issue's message, or the refusal."""
+    named: bool
+    """Of a fault: the first code is the one expected. Of a healthy net: nothing fires."""
+    placed: bool
+    """The module is one of those expected."""
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        """That of the case."""
+        return f"{self.kind}, {self.architecture}"
+
+    @property
+    def right(self) -> bool:
+        """Nothing is to be mended."""
+        return self.named and self.placed
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, without the time, which differs from run to run."""
+        return {name: value for name, value in asdict(self).items() if name != "seconds"}
 
 
 @dataclass(frozen=True)
@@ -65,7 +109,6 @@ def to_json(results: Sequence[Result]) -> str:
 
 def from_json(text: str) -> list[Result]:
     """What `to_json` wrote."""
+    rows: list[dict[str, Any]] = json.loads(text)
     lists = ("expected", "places", "codes")
-    return [
-        Result(**{k: tuple(v) if k in lists else v for k, v in row.items()}, seconds=0.0) for row in json.loads(text)
-    ]
+    return [Result(**row | {name: tuple(row[name]) for name in lists}, seconds=0.0) for row in rows]
