@@ -109,6 +109,9 @@ def to_json(results: Sequence[Result]) -> str:
 
 def from_json(text: str) -> list[Result]:
     """What `to_json` wrote."""
-    rows: list[dict[str, Any]] = json.loads(text)
     lists = ("expected", "places", "codes")
-    return [Result(**row | {name: tuple(row[name]) for name in lists}, seconds=0.0) for row in rows]
+
+    def whole(row: dict[str, Any]) -> dict[str, Any]:
+        return row | {name: tuple(row[name]) for name in lists}
+
+    return [Result(**whole(row), seconds=0.0) for row in json.loads(text)]
