@@ -15,7 +15,9 @@ from creditscope.errors import CreditscopeError
 from creditscope.losses import RowLoss
 from creditscope.measure.ablation import check_initial, fingerprint, is_at
 from creditscope.measure.functional_net import Subject, subjects_of
+from creditscope.measure.health import with_modules
 from creditscope.measure.instruments import complete_snapshots
+from creditscope.measure.movement import WeightSample
 from creditscope.measure.observation import gather_facts, observe
 from creditscope.measure.probe import spread_rows
 from creditscope.measure.snapshot import take_snapshots
@@ -77,6 +79,8 @@ class Scope:
         """From rows to the rule at work in training; None: the model is trained elsewhere."""
         self._application: Application | None = None
         self._facts: Facts | None = None
+        self._sample: WeightSample | None = None
+        """Of the weights at the last snapshot."""
 
     def snapshot(
         self,
@@ -108,18 +112,19 @@ class Scope:
         application = self._application = self._bind(few_rows(inputs))
         check_target(target, mask, self.loss, application.anatomy.classes)
         facts = self._gather(application, target if mask is None else target[mask])
-        if self._facts is not None and self._facts.weights != facts.weights:
+        if self._facts is not None and [w.name for w in self._facts.weights] != [w.name for w in facts.weights]:
             raise CreditscopeError(
                 "Expected the same trainable parameters at every snapshot, but some were frozen or freed. Watch anew."
             )
-        self._facts = facts
         applied, noise = application.applied, noise and tier != "quick"
-        seen = observe(self.model, applied, inputs, target, loss=self.loss, mask=mask, noise=noise)
+        seen = observe(self.model, applied, inputs, target, loss=self.loss, mask=mask, noise=noise, health=True)
+        facts = self._facts = with_modules(facts, seen, known=self._facts)
+        samples, self._sample = (now := WeightSample.of(seen.weights), self._sample), now
         scalars = {}
         if self.loss is None:
             hits = (seen.output.argmax(-1) == target) & seen.errors.covered
             scalars["accuracy"] = hits.sum().double() / seen.errors.count
-        taken = take_snapshots(seen, facts, epoch=epoch, scalars=scalars)
+        taken = take_snapshots(seen, facts, epoch=epoch, scalars=scalars, samples=samples)
 
         def subjects() -> list[Subject]:
             given = {"inputs": inputs, "target": target, "mask": mask, "loss": self.loss}

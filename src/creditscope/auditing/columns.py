@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from creditscope.auditing.sensitivity import Range
 
 OF_WORD = {"trustworthy": "✓", "walk back": "✗", "undecided": "?", "not measured": "○", "not judged": "–"}
+OF_WORD |= {"healthy": "✓", "ill": "✗", "not trained yet": "–"}
 """Signs stand beside words, so that nothing is told by colour alone."""
 OF_OUTCOME = {
     "issue": "✗",

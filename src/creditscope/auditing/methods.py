@@ -27,13 +27,16 @@ class Moment:
     """The same net before training, where it was measured."""
     spec: RunSpec | None = None
     """None for a watched model."""
+    history: tuple[Snapshot, ...] = ()
+    """Of a watched model: its snapshots up to this one."""
 
     @classmethod
     def of(cls, record: Record, snapshot: Snapshot | None = None) -> "Moment":
         """A moment of this run, the last one by default."""
         chosen, first = snapshot or record.last, record.snapshots[0]
         untrained = first if record.facts.trainer and first.epoch == 0 and chosen is not first else None
-        return cls(record.facts, chosen, untrained, record.spec)
+        history = () if record.spec else tuple(s for s in record.snapshots if s.epoch <= chosen.epoch)
+        return cls(record.facts, chosen, untrained, record.spec, history)
 
     @property
     def random_targets(self) -> bool:

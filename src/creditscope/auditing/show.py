@@ -36,6 +36,9 @@ STYLES = {
     "undecided": "bold yellow",
     "not measured": "bold cyan",
     "not judged": "dim",
+    "healthy": "bold green",
+    "ill": "bold red",
+    "not trained yet": "dim",
 }
 OUTCOME_STYLES = {Outcome.ISSUE: "red", Outcome.PASSED: "green"}
 MOST_DETAILED = 3
