@@ -153,6 +153,13 @@ def travelled(net: NetworkMoment) -> float | None:
     return sum(found) if found else None
 
 
+def shrinking(net: NetworkMoment) -> float | None:
+    """Median over matrices of ‖W‖ over what it was at the first snapshot."""
+    pairs = zip(net.weights, net.weights_at(net.start), strict=True)
+    found = [new.size / old.size for new, old in pairs if new.is_matrix and old.size and new.size is not None]
+    return median(found) if found else None
+
+
 def best_constant(snapshot: Snapshot) -> float | None:
     return snapshot.output.best_constant_loss if snapshot.output else None
 

@@ -4,10 +4,13 @@ from creditscope.auditing.checks import Finding, Thresholds, register_check
 from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, quoted
 from creditscope.record import Snapshot
 
+AFTER_ITS_CAUSES = 44
+"""Rank of what was finite at the first snapshot: a wrong scale, or too large a step, comes before."""
+
 
 @register_check("cs102_not_finite")
 class NotFinite(NetworkCheck):
-    """The first in the order of the forward is named; of gradients, the first in the order of the backward."""
+    """At the first snapshot that has it, the first in the order of the forward is named; of gradients, the first in the order of the backward."""
 
     code, title, line = "CS102", "not finite", "signal"
     when = "an output, a weight, a gradient or the loss is NaN or infinite"
@@ -19,11 +22,12 @@ class NotFinite(NetworkCheck):
     order = 20
 
     def look(self, net: NetworkMoment, limits: Thresholds) -> Finding:
-        said, where = _first_lost(net, net.snapshot)
-        if not said:
+        if not _first_lost(net, net.snapshot)[0]:
             return self.passed("all outputs, weights and gradients are finite")
-        later = net.start is not net.snapshot and not _first_lost(net, net.start)[0]
-        return self.issue(f"{said}{f', which it was at epoch {net.start.epoch}' * later}", where=where, rank=44 if later else 20)
+        known = ((snapshot, *_first_lost(net, snapshot)) for snapshot in net.history)
+        first, said, where = next(found for found in known if found[1])
+        rank = self.order if first is net.start else AFTER_ITS_CAUSES
+        return self.issue(f"{said} at epoch {first.epoch}", where=where, rank=rank)
 
 
 def _first_lost(net: NetworkMoment, snapshot: Snapshot) -> tuple[str, str]:

@@ -1,9 +1,7 @@
 """CS109, weights do not move as they should: none, some never, or all towards zero, from snapshot to snapshot."""
 
-from statistics import median
-
 from creditscope.auditing.checks import Finding, Thresholds, register_check
-from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, SeenWeight, travelled
+from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, SeenWeight, shrinking, travelled
 from creditscope.text import amount, first_few
 
 NAMED = 3
@@ -37,18 +35,12 @@ class Updates(NetworkCheck):
             names = first_few([w.fact.name for w in still], NAMED)
             said = f"{names} never changed since epoch {net.start.epoch}, although a gradient gets there"
             return self.issue(said, where=still[0].module or still[0].fact.name)
-        shrunk = _shrinking(net)
-        if shrunk and median(shrunk) < limits.shrunk:
-            said = f"weights shrank to {amount(median(shrunk))} of their size since epoch {net.start.epoch}"
-            return self.issue(said, rank=46, where=net.layers[0][0] if net.layers else "")
+        shrunk = shrinking(net)
+        if shrunk is not None and shrunk < limits.shrunk:
+            said = f"weights shrank to {amount(shrunk)} of their size since epoch {net.start.epoch}"
+            return self.issue(said, where=net.layers[0][0] if net.layers else "")
         return self.passed(f"{len(moved)} of {len(net.weights)} weights moved")
 
 
 def _should_move(weight: SeenWeight, largest: float) -> bool:
     return weight.reached and not weight.zero and (weight.relative or 0.0) > NEGLIGIBLE * largest
-
-
-def _shrinking(net: NetworkMoment) -> list[float]:
-    """‖W‖ over what it was at the first snapshot, of matrices."""
-    pairs = zip(net.weights, net.weights_at(net.start), strict=True)
-    return [new.size / old.size for new, old in pairs if new.is_matrix and old.size and new.size is not None]

@@ -1,7 +1,7 @@
 """CS110, learning rate too low or too high: told from how far weights moved and where the loss went, together."""
 
 from creditscope.auditing.checks import Finding, Thresholds, register_check
-from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, best_constant, travelled
+from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, best_constant, shrinking, travelled
 from creditscope.text import amount
 
 
@@ -49,7 +49,9 @@ class LearningRate(NetworkCheck):
 
 
 def _was_destroyed(net: NetworkMoment, limits: Thresholds) -> bool:
-    """Whether most layers' units died, or rows became the same, since the first snapshot."""
+    """Whether most layers' units died, or rows became the same, since the first snapshot; not by decay (CS109)."""
+    if (shrinking(net) or 1) < limits.shrunk:
+        return False
     pairs = list(zip(net.modules_at(net.start), net.modules, strict=False))
     died = [(new.dead or 0) > limits.dead_units >= (old.dead or 0) for old, new in pairs if new.dead is not None]
     known = [(old.dispersion, new.dispersion) for old, new in pairs if old.dispersion and new.dispersion is not None]
