@@ -101,9 +101,9 @@ def block_never_called(admit: Admit) -> Patient:
     return patient
 
 
-@fault("branch of zeros", "CS103", on=("residual", "resnet", "transformer"))
+@fault("branch of zeros", "CS103", "CS106", on=("residual", "resnet", "transformer"))
 def branch_of_zeros(admit: Admit) -> Patient:
-    """Both layers of a branch start at 0, and neither can leave: each is the other's gradient."""
+    """Both layers of a branch start at 0 and stay there, dead: each is the other's gradient."""
     patient = admit()
     at = middle(patient)
     block = net_of(patient).blocks[at]

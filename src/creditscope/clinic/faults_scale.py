@@ -32,7 +32,7 @@ def raw_regression_target(admit: Admit) -> Patient:
     patient.target, patient.seen_target = (
         200_000 + 10_000.0 * (y - 4.5) for y in (patient.target, patient.seen_target)
     )
-    patient.loss, patient.where = _squared, ("head",)
+    patient.loss, patient.where = _squared, ("head", "")
     return patient
 
 

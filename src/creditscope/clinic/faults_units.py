@@ -33,7 +33,7 @@ def one_large_step(admit: Admit) -> Patient:
             group["lr"] = 0.3 if first else 1e-3
         return take_step(patient, inputs, target)
 
-    patient.step, patient.where = spike, ("stem", "blocks.*", "head")
+    patient.step = spike
     return patient
 
 
