@@ -67,8 +67,9 @@ def judge(
     (method,) = found.methods
     word, codes = method.verdict.word, method.verdict.codes
     if not case.codes:
-        fine = word in WELL_WORDS[when] and not any(finding.is_issue for finding in method.findings)
-        return Result(*shared, word, codes, "", "" if fine else str(method.findings), fine, True, seconds)
+        fired = [f"{finding.code} {finding.message}" for finding in method.findings if finding.is_issue]
+        fine = word in WELL_WORDS[when] and not fired
+        return Result(*shared, word, codes, "", "; ".join(fired), fine, True, seconds)
     first = next((finding for finding in method.findings if codes and finding.code == codes[0]), None)
     where, said = (first.where, first.message) if first else ("", "")
     named = word == "ill" and bool(codes) and codes[0] in case.codes

@@ -148,7 +148,7 @@ def sparse() -> Patient:
         wide = nn.Linear(64, 256)
         nn.init.constant_(wide.bias, -0.7)
         model = nn.Sequential(wide, nn.ReLU(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10))
-        return on_digits(model, (64,), options={"taps": ["1", "3"]})
+        return on_digits(model, (64,))
 
 
 @healthy("mixture of experts, one never chosen")

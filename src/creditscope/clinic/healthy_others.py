@@ -44,8 +44,7 @@ def gpt2() -> Patient:
     sizes = {"vocab_size": VOCABULARY, "n_positions": LENGTH, "n_embd": 32, "n_layer": 2, "n_head": 2}
     model = _make("GPT2LMHeadModel", "GPT2Config", **sizes, bos_token_id=0, eos_token_id=0, use_cache=False)
     tokens, seen = _sentences(TRAINED_ROWS, 0), _sentences(128, 1)
-    watched = {"taps": "transformer.h.*"}
-    return Patient(model, tokens, tokens, seen, seen, loss=_next_token, options=watched)
+    return Patient(model, tokens, tokens, seen, seen, loss=_next_token)
 
 
 @healthy("BERT that classifies", needs=("transformers",))
@@ -63,8 +62,7 @@ def bert() -> Patient:
     for tokens in (_sentences(TRAINED_ROWS, 0), _sentences(128, 1)):
         rows.append({"input_ids": tokens, "attention_mask": torch.ones_like(tokens)})
         target.append(tokens[:, 0] * 4 // VOCABULARY)
-    watched = {"taps": "bert.encoder.layer.*"}
-    return Patient(model, rows[0], target[0], rows[1], target[1], options=watched)
+    return Patient(model, rows[0], target[0], rows[1], target[1])
 
 
 @healthy("BERT that classifies tokens", needs=("transformers",))
@@ -84,8 +82,7 @@ def bert_tokens() -> Patient:
         return functional.cross_entropy(output.transpose(1, 2), target, reduction="none").mean(-1)
 
     targets = [(t >= VOCABULARY // 2).long() for t in (tokens, seen)]
-    watched = {"taps": "bert.encoder.layer.*"}
-    return Patient(model, tokens, targets[0], seen, targets[1], loss=loss, options=watched)
+    return Patient(model, tokens, targets[0], seen, targets[1], loss=loss)
 
 
 @healthy("ViT of transformers", needs=("transformers",))
@@ -94,7 +91,7 @@ def vit() -> Patient:
     model = _make(
         "ViTForImageClassification", "ViTConfig", **SMALL, image_size=8, patch_size=4, num_channels=1, num_labels=10
     )
-    return on_digits(model, (1, 8, 8), options={"taps": "vit.encoder.layer.*"})
+    return on_digits(model, (1, 8, 8))
 
 
 @healthy("ResNet of transformers", needs=("transformers",))
@@ -110,7 +107,7 @@ def resnet() -> Patient:
         layer_type="basic",
         num_labels=10,
     )
-    return on_digits(model, (1, 8, 8), options={"taps": "resnet.encoder.stages.*"})
+    return on_digits(model, (1, 8, 8))
 
 
 @healthy("Llama, next token", needs=("transformers",))
@@ -126,7 +123,7 @@ def llama() -> Patient:
         use_cache=False,
     )
     tokens, seen = _sentences(TRAINED_ROWS, 0), _sentences(128, 1)
-    return Patient(model, tokens, tokens, seen, seen, loss=_next_token, options={"taps": "model.layers.*"})
+    return Patient(model, tokens, tokens, seen, seen, loss=_next_token)
 
 
 class GeometricNet(nn.Module):
@@ -155,7 +152,7 @@ def _geometric(conv: str) -> Patient:
     edges = edges[:, edges[0] != edges[1]]
     with seeded():
         model = GeometricNet(conv)
-    patient = Patient(model, (x, edges), y, mask=learnt, options={"taps": "convs.*"})
+    patient = Patient(model, (x, edges), y, mask=learnt)
     patient.optimise(rate=1e-2)
     return patient
 

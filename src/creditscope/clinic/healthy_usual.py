@@ -153,7 +153,7 @@ def gru() -> Patient:
             return self.head(self.gru(x)[0][:, -1])
 
     with seeded():
-        patient = on_digits(Reader(), (8, 8), options={"taps": "gru"})
+        patient = on_digits(Reader(), (8, 8))
     patient.optimise(rate=1e-2)
     return patient
 
@@ -226,7 +226,7 @@ def autoencoder() -> Patient:
         sizes = (64, 48, 24, 8, 24, 48)
         layers = [nn.Sequential(nn.Linear(a, b), nn.GELU()) for a, b in pairwise(sizes)]
         model = nn.Sequential(*layers, nn.Linear(48, 64))
-    patient = on_digits(model, (64,), options={"taps": [str(i) for i in range(5)]})
+    patient = on_digits(model, (64,))
     patient.target, patient.seen_target = patient.inputs, patient.seen
     patient.loss = lambda output, target: ((output - target) ** 2).mean(-1)
     return patient
@@ -253,7 +253,7 @@ def unet() -> Patient:
             return self.head(self.up(torch.cat([h, self.bottom(h)], 1)))
 
     with seeded():
-        patient = on_digits(UNet(), (1, 8, 8), options={"taps": ["down", "bottom", "up"]})
+        patient = on_digits(UNet(), (1, 8, 8))
         assert patient.seen_target is not None
         patient.target, patient.seen_target = ((x[:, 0] > 0).long() for x in (patient.inputs, patient.seen))
         patient.inputs, patient.seen = (x + 0.5 * torch.randn(x.shape) for x in (patient.inputs, patient.seen))
@@ -279,4 +279,4 @@ def torch_encoder() -> Patient:
             return self.head(self.encoder(self.embed(x)).mean(1))
 
     with seeded():
-        return on_digits(Encoder(), (8, 8), options={"taps": "encoder.layers.*"})
+        return on_digits(Encoder(), (8, 8))
