@@ -156,7 +156,7 @@ class Scope:
                 "Expected the same trainable parameters at every snapshot, but some were frozen or freed. Watch anew."
             )
         facts = self._facts = with_modules(facts, seen, known=self._facts)
-        samples, self._sample = (now := WeightSample.of(seen.weights), self._sample), now
+        samples, self._sample = (own := WeightSample.of(seen.weights), self._sample), own
         seen.notes += [note for note in (asked.note, self._found.note if self._found else "") if note]
         scalars = {}
         if asked.by_class:

@@ -22,6 +22,7 @@ from creditscope.auditing.methods import (
     setting_key,
     split_settings,
 )
+from creditscope.auditing.modules import ModuleRow, module_rows
 from creditscope.auditing.per_tap import TapAudit, audit_taps
 from creditscope.auditing.stats import INTERVALS, Interval, IntervalKind, known_mean, t_interval
 from creditscope.auditing.thresholds import Thresholds
@@ -75,6 +76,10 @@ class MethodAudit:
     seed_findings: dict[int, tuple[Finding, ...]]
     seed_verdicts: dict[int, Verdict]
     """Each seed alone, without what needs several: use of depth (CS004) and of blocks (CS011)."""
+    network: bool = False
+    """Whether it is a model that was watched under backprop: the net was judged, and no rule."""
+    modules: tuple[ModuleRow, ...] = ()
+    """Of a network, layer by layer."""
 
 
 @dataclass(frozen=True)
@@ -313,6 +318,8 @@ def _judge(
             seed: verdict(found, diverged=f"at epoch {lost[seed]}" if seed in lost else "", all_diverged=seed in lost)
             for seed, found in seed_findings.items()
         },
+        network=network,
+        modules=module_rows(method, findings),
     )
 
 
@@ -320,7 +327,8 @@ def _say_failure(m: MethodAudit) -> str:
     why = [f"{f.code} {f.outcome}, {f.message} ({f.page})" for f in m.findings if f.code in m.verdict.codes]
     why += [f"diverged: {m.verdict.diverged}"] * bool(m.verdict.diverged)
     why += [m.verdict.not_judged] * bool(m.verdict.not_judged)
-    return f"Expected {m.method} ({m.setting}) to be trustworthy, but got {m.verdict.word}: {'; '.join(why)}."
+    good = "healthy" if m.network else "trustworthy"
+    return f"Expected {m.method} ({m.setting}) to be {good}, but got {m.verdict.word}: {'; '.join(why)}."
 
 
 def _interval(records: dict[int, Record]) -> Interval | None:

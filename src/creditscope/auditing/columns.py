@@ -256,6 +256,24 @@ RUNGS = _named(
 )
 """Of a rung of the depth ladder."""
 
+
+def _share(name: str, heading: str) -> Column:
+    return _column(name, heading, "{:.0%}".format)
+
+
+MODULES = _named(
+    _column("name", "module"),
+    _column("kind", "kind"),
+    _column("codes", "checks", " ".join),
+    _column("rms", "RMS", lambda value: amount(value, 2)),
+    _column("dispersion", "differ", lambda value: amount(value, 2)),
+    _share("dead", "dead"),
+    _share("saturated", "at bounds"),
+    _column("gradient", "gradient", lambda value: amount(value, 2)),
+    _column("update", "update", lambda value: amount(value, 2)),
+)
+"""Of a module of a watched network."""
+
 FINDINGS = _named(
     Column("code", "check", lambda f: f"{f.code} {f.title}", words=True),
     _column("outcome", "outcome", lambda outcome: f"{OF_OUTCOME[outcome]} {outcome}", words=True),

@@ -21,7 +21,6 @@ from creditscope.rules import Application, AppliedRule, Rule, transport_of
 from creditscope.stack import Net, StackedNet, call_net, pattern_of
 from creditscope.taps import Forward, gradients_at, leave_untouched, watch_forward
 
-
 NOT_STACKED = ("errors", "notes", "modules", "unreached")
 """Parts of an observation without an axis of seeds."""
 

@@ -33,7 +33,11 @@ def measure_output(errors: RowErrors) -> dict[str, Tensor]:
         used = used & errors.mask.reshape(-1, *[1] * (target.ndim - 1)).expand(target.shape).flatten()
     told = errors.error.float().movedim(axis, -1).flatten(0, -2)
     labels = torch.where(used, labels, 0)
-    return found | _of_classes(logits, labels, told, used) | {"best_constant_loss": _best_class(errors, labels, used, axis)}
+    return (
+        found
+        | _of_classes(logits, labels, told, used)
+        | {"best_constant_loss": _best_class(errors, labels, used, axis)}
+    )
 
 
 def _class_axis(output: Tensor, target: Tensor) -> int | None:

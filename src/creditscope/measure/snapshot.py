@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from creditscope.measure.alignment import compare_rows
-from creditscope.measure.numerics import flat_rows, median_where, quartiles_where, row_norms, unit_rows, usable
 from creditscope.measure.movement import WeightSample, measure_movement
+from creditscope.measure.numerics import flat_rows, median_where, quartiles_where, row_norms, unit_rows, usable
 from creditscope.measure.observation import Observation, fitted_rows, map_seeds
 from creditscope.measure.outputs import measure_output
 from creditscope.measure.weights import (

@@ -428,9 +428,7 @@ def check_whole(
     for snapshot in snapshots:
         if not _is_even(snapshot, taps, weights, modules):
             told = f"{taps} taps and {weights} weights{f', and {modules} modules,' * bool(modules)}"
-            raise CreditscopeError(
-                f"Expected {told} in every list of epoch {snapshot.epoch}, but got other lengths."
-            )
+            raise CreditscopeError(f"Expected {told} in every list of epoch {snapshot.epoch}, but got other lengths.")
         if not _rows_agree(snapshot):
             raise CreditscopeError(
                 f"Expected no more rows to be used than the {snapshot.rows} of epoch {snapshot.epoch}, but got more."

@@ -201,5 +201,3 @@ def _nearest(weight: str, ran: set[str]) -> str:
 def quoted(name: str) -> str:
     """A module in a message."""
     return f"`{name}`" if name else "the model's own forward"
-
-

@@ -13,8 +13,12 @@ class LabelsDoNotFit(NetworkCheck):
     """Which loss it is, is read off its error, so that any function of outputs and targets can be judged."""
 
     code, title, line = "CS101", "labels or loss do not fit the output", "task"
-    when = "the loss applies what the output already has, labels use under {used_classes:g} of the classes, or are all one"
-    why = "No optimiser helps a net that is asked for the wrong thing, and such a net often learns a little all the same."
+    when = (
+        "the loss applies what the output already has, labels use under {used_classes:g} of the classes, or are all one"
+    )
+    why = (
+        "No optimiser helps a net that is asked for the wrong thing, and such a net often learns a little all the same."
+    )
     remedy = (
         "Give cross-entropy logits, not probabilities; give a negative log-likelihood log-probabilities. Let the output "
         "have one entry a class, labels from 0 on, and look at the targets of a batch yourself."

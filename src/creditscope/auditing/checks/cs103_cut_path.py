@@ -34,7 +34,9 @@ class CutPath(NetworkCheck):
             return self.issue(f"{quoted(hit[0].module)} runs with gradients off: none for {names}", where=hit[0].module)
         if cuts and cuts.detached and ran:
             place = cuts.detached[0] or _last(ran, order)
-            return self.issue(f"a state is detached in {quoted(cuts.detached[0])}: no gradient for {names}", where=place)
+            return self.issue(
+                f"a state is detached in {quoted(cuts.detached[0])}: no gradient for {names}", where=place
+            )
         if ran and order and _is_first(net, ran):
             place = _last(ran, order)
             return self.issue(f"no gradient comes down to {quoted(place)}: none for {names}", where=place)
@@ -42,7 +44,11 @@ class CutPath(NetworkCheck):
             said = f"a skip is detached in {quoted(cuts.skips[0])}: the gradient takes the branch alone"
             return self.issue(said, where=cuts.skips[0])
         if lost:
-            what = f"the loss does not use {names}" if ran else f"{first_few([w.fact.name for w in lost], NAMED)} did not run"
+            what = (
+                f"the loss does not use {names}"
+                if ran
+                else f"{first_few([w.fact.name for w in lost], NAMED)} did not run"
+            )
             return self.tip(f"{what}, such as a second head", where=lost[0].module)
         return self.passed(f"a gradient reaches all {len(net.weights)} weights")
 

@@ -29,7 +29,9 @@ class OutOfScale(NetworkCheck):
         if best is None or start.loss is None or best <= 0:
             return self.not_applicable("the best constant's loss is not known, or 0")
         ratio, sure = start.loss / best, (start.output.sure if start.output else None) or 0.0
-        said = f"loss {amount(start.loss)} at epoch {start.epoch}, {amount(ratio)} of the best constant's {amount(best)}"
+        said = (
+            f"loss {amount(start.loss)} at epoch {start.epoch}, {amount(ratio)} of the best constant's {amount(best)}"
+        )
         if ratio > limits.start_loss or (ratio > 1 and sure > limits.sure_rows):
             if start is not net.snapshot and net.has_learnt:
                 return self.tip(f"{said}; it has come down since", value=ratio)

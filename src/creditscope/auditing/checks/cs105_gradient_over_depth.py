@@ -1,13 +1,19 @@
 """CS105, the gradient vanishes or explodes over depth: relative weight gradients fall or grow layer by layer."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
 
 from creditscope.auditing.checks import Finding, Thresholds, register_check
 from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, quoted
 from creditscope.text import amount
 
+Layers = Sequence[tuple[str, float]]
+"""Names and relative gradients."""
 BEGINS = 0.1
 """Share of the largest gradient under which a layer, and all before it, count as part of the fall."""
+FLAT = 1.05
+"""Steps from layer to layer that are no larger are none: where gradients are rounding, they fall no more."""
 
 
 @register_check("cs105_gradient_over_depth")
@@ -15,7 +21,9 @@ class GradientOverDepth(NetworkCheck):
     """By ‖∇W‖·‖W‖ per layer, which does not change when a stream is rescaled and the function is not."""
 
     code, title, line = "CS105", "the gradient vanishes or explodes over depth", "signal"
-    value_is = "relative gradient of the first layers over the largest (of the last over the largest, where it explodes)"
+    value_is = (
+        "relative gradient of the first layers over the largest (of the last over the largest, where it explodes)"
+    )
     value_limit = "vanishing"
     when = "the relative gradients of all first layers are under {vanishing:g} of the largest, or those of the last"
     why = "Layers that get a millionth of what others get do not learn, or the others are thrown about."
@@ -46,25 +54,23 @@ class GradientOverDepth(NetworkCheck):
             return self.passed(f"the first layers get {amount(fall)} of the largest relative gradient", value=fall)
         return found
 
-    def _told(
-        self, net: NetworkMoment, layers: Sequence[tuple[str, float]], running: Sequence[float], largest: float, what: str
-    ) -> Finding:
+    def _told(self, net: NetworkMoment, layers: Layers, running: Sequence[float], largest: float, what: str) -> Finding:
         """`layers` from the small end on; the fall begins at the last of them that is small with all before it."""
         place = max(i for i, size in enumerate(running) if size < BEGINS * largest)
         name, share = layers[place][0], running[0] / largest
-        factor = (largest / max(running[0], 1e-300)) ** (1 / (place + 1))
-        steepest = max(
-            ((b / a if a else float("inf")), i) for i, (a, b) in enumerate(zip(running, [*running[1:], largest], strict=False))
-        )
+        steps = [b / a for a, b in pairwise([*running[: place + 1], largest]) if a > 0 and b > FLAT * a]
+        factor = prod(step ** (1 / len(steps)) for step in steps)
+        steepest = max(steps, default=1.0)
         way = "down" if what == "vanishes" else "up"
-        said = f"the gradient {what} from {quoted(name)} {way}, a factor {amount(factor)} per layer: {amount(share)} of the largest at {quoted(layers[0][0])}"
+        end = f"{amount(share)} of the largest at {quoted(layers[0][0])}"
+        said = f"the gradient {what} from {quoted(name)} {way}, a factor {amount(factor, 2)} per layer: {end}"
         if running[0] == 0:
             zero = max(i for i, size in enumerate(running) if size == 0)
             name = layers[zero][0]
             said = f"the gradient is exactly zero from {quoted(name)} {way}"
-        elif steepest[0] ** 2 > largest / running[0]:
-            name = layers[steepest[1]][0]
-            said = f"the gradient falls to {amount(1 / steepest[0])} at {quoted(name)}, in one layer"
+        elif steepest**2 > largest / running[0]:
+            name = next(layers[i][0] for i, (a, b) in enumerate(pairwise([*running, largest])) if b == steepest * a)
+            said = f"the gradient {what} at {quoted(name)}, by a factor {amount(steepest, 2)} in this layer"
         if net.has_learnt:
             return self.tip(f"{said}; the net has learnt all the same", value=share, where=name)
         return self.issue(said, value=share, where=name)
@@ -74,7 +80,7 @@ class GradientOverDepth(NetworkCheck):
         return self.issue(f"the gradient of every layer is zero, {quoted(top)} included", where=top, value=0.0)
 
 
-def _running_max(layers: Sequence[tuple[str, float]]) -> list[float]:
+def _running_max(layers: Layers) -> list[float]:
     """Of each layer, the largest of it and those before."""
     found: list[float] = []
     for _, size in layers:

@@ -30,7 +30,9 @@ class DeadUnits(NetworkCheck):
         worst = max(known, key=lambda m: m.dead or 0)
         hit = [m for m in known if (m.dead or 0) > limits.dead_units]
         if not hit:
-            return self.passed(f"at most {_units(worst)} ({quoted(worst.owner)}) are zero in every row", value=worst.dead)
+            return self.passed(
+                f"at most {_units(worst)} ({quoted(worst.owner)}) are zero in every row", value=worst.dead
+            )
         layers = len({m.owner for m in hit})
         more = f", and so in {layers - 1} further layer{'s' * (layers > 2)}" if layers > 1 else ""
         said = f"{_units(hit[0])} of {quoted(hit[0].owner)} are zero in every row{more}"

@@ -27,7 +27,9 @@ class SaturatedUnits(NetworkCheck):
         hit = [m for m in known if (m.saturated or 0) > limits.saturated]
         if not hit:
             return self.passed(f"at most {worst:.0%} of the entries lie at a bound", value=worst)
-        said = f"{hit[0].saturated or 0:.0%} of the entries of {quoted(hit[0].owner)} lie at the bounds of its activation"
+        said = (
+            f"{hit[0].saturated or 0:.0%} of the entries of {quoted(hit[0].owner)} lie at the bounds of its activation"
+        )
         if net.has_learnt:
             return self.tip(f"{said}; the net has learnt all the same", where=hit[0].owner, value=worst)
         return self.issue(said, where=hit[0].owner, value=worst)
