@@ -16,9 +16,9 @@ from creditscope.text import DASH
 MOST_ROWS = 40
 """Modules that are printed; of more, those that a check names, and as many others, evenly."""
 ABOUT_MODULES = (
-    "RMS of the output · differ: dispersion over rows (tokens, where there are some) over the size · dead: share of units "
-    "that are zero in every row · at bounds: share of entries of a sigmoid or tanh · gradient: ‖∇W‖·‖W‖ over the largest · "
-    "update: ‖ΔW‖/‖W‖ since the snapshot before"
+    "RMS of the output · differ: dispersion over rows (tokens, where there are some) over the size · dead: share of "
+    "units that are zero in every row · at bounds: share of entries of a sigmoid or tanh · gradient: ‖∇W‖·‖W‖ over the "
+    "largest · update: ‖ΔW‖/‖W‖ since the snapshot before"
 )
 
 

@@ -57,7 +57,8 @@ class Verdict:
 
     word: Word
     codes: tuple[str, ...]
-    """The issues behind *walk back* and, the first to look at first, *ill*; what is open behind *undecided*, what is lacking behind *not measured*."""
+    """The issues behind *walk back* and *ill* (what to look at first comes first), what is open behind *undecided*,
+    what is lacking behind *not measured*."""
     lines: tuple[VerdictLine, ...]
     muted: tuple[str, ...] = ()
     diverged: str = ""

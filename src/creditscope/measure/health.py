@@ -1,7 +1,7 @@
 """Every module of a watched model, seen in the one forward: sizes, dead and saturated units, rows that become alike.
 
-Hooks keep a few reductions on the device; nothing is run again, and nothing waits for it. Modules are leaves, those with
-parameters of their own, and taps. Where a function stands between two modules (`F.relu` in a block), its result is
+Hooks keep a few reductions on the device; nothing is run again, and nothing waits for it. Modules are leaves, those
+with parameters of their own, and taps. Where a function stands between two modules (`F.relu` in a block), its result is
 what the next module with a weight reads, and is told of the module whose units these are.
 """
 
@@ -169,7 +169,7 @@ def _few(state: Tensor) -> Tensor:
 
 
 def _sizes(state: Tensor, *, by_rows: bool) -> dict[str, Tensor]:
-    """RMS; dispersion over rows, and over tokens within them, over it; participation ratio of centred rows; finite share."""
+    """RMS; dispersion over rows, and over tokens in them, over it; participation ratio of centred rows; finite."""
     rows = _spread(state, ROWS).float()
     variance, mean = torch.var_mean(rows.flatten(1), dim=0, correction=0)
     square = (variance + mean.square()).mean()

@@ -138,7 +138,7 @@ class Facts:
     @property
     def is_network(self) -> bool:
         """Whether a model was watched under backprop itself: the net is judged, and no rule."""
-        return not (self.trainer or self.rule.local or self.rule.needs_feedback or self.rule.draws_noise)
+        return not (self.trainer or self.inexact_taps or self.rule.local or self.rule.needs_feedback)
 
     @property
     def gamma_taps(self) -> tuple[int, ...]:

@@ -135,7 +135,7 @@ class NetworkMoment:
 
     @cached_property
     def layers(self) -> list[tuple[str, float]]:
-        """Modules with matrices that a gradient reaches, in order of the forward, and its largest relative size in each."""
+        """Modules with matrices that a gradient reaches, in order of the forward, and its relative size in each."""
         order = list(dict.fromkeys(m.name for m in self.facts.modules))
         found: dict[str, float] = {}
         for weight in self.weights:

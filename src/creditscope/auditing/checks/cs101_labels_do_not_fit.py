@@ -20,8 +20,8 @@ class LabelsDoNotFit(NetworkCheck):
         "No optimiser helps a net that is asked for the wrong thing, and such a net often learns a little all the same."
     )
     remedy = (
-        "Give cross-entropy logits, not probabilities; give a negative log-likelihood log-probabilities. Let the output "
-        "have one entry a class, labels from 0 on, and look at the targets of a batch yourself."
+        "Give cross-entropy logits, not probabilities; give a negative log-likelihood log-probabilities. Let the "
+        "output have one entry a class, labels from 0 on, and look at the targets of a batch yourself."
     )
     order = 10
 

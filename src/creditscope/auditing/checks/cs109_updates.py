@@ -17,8 +17,8 @@ class Updates(NetworkCheck):
     when = "weights with a gradient never change, or most shrink under {shrunk:g} of their size"
     why = "What the optimiser does not hold stays as it was drawn; what decay outweighs goes to zero."
     remedy = (
-        "Never changed: pass model.parameters() of this very model to the optimiser, after every layer is made, and call "
-        "its step. Meant so: set requires_grad to False. Shrunk: lower the weight decay."
+        "Never changed: pass model.parameters() of this very model to the optimiser, after every layer is made, and "
+        "call its step. Meant so: set requires_grad to False. Shrunk: lower the weight decay."
     )
     order = 36
 

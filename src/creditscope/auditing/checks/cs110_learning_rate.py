@@ -11,11 +11,14 @@ class LearningRate(NetworkCheck):
 
     code, title, line = "CS110", "learning rate too low or too high", "training"
     value_is = "sum over snapshots of the median ‖ΔW‖/‖W‖ of matrices"
-    when = "the loss does not fall and weights moved under {update_low:g} of their size; or it rises and they moved over {update_high:g}"
+    when = (
+        "the loss does not fall and weights moved under {update_low:g} of their size; or it rises, or units die, and "
+        "they moved over {update_high:g}"
+    )
     why = "A net that does not move cannot learn, and one that is thrown about forgets what it learnt."
     remedy = (
-        "Too low: raise it by 10 until the loss falls. Too high: lower it by 10, warm it up, clip gradients. Usual updates "
-        "are about 1e-3 of a weight per step."
+        "Too low: raise it by 10 until the loss falls. Too high: lower it by 10, warm it up, clip gradients. Usual "
+        "updates are about 1e-3 of a weight per step."
     )
     order = 70
 
@@ -33,7 +36,8 @@ class LearningRate(NetworkCheck):
         moved = travelled(net)
         if moved is None or last.loss is None:
             return self.not_applicable("updates or the loss were not measured")
-        said = f"weights moved by {amount(moved)} of their size, the loss went from {amount(start.loss)} to {amount(last.loss)}"
+        losses = f"the loss went from {amount(start.loss)} to {amount(last.loss)}"
+        said = f"weights moved by {amount(moved)} of their size, {losses}"
         best = best_constant(last)
         lost = best is not None and last.loss > limits.risen * best and last.loss > limits.risen * start.loss
         far = moved > limits.update_high and not _is_accurate(net, limits)
