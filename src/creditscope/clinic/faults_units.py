@@ -39,12 +39,13 @@ def one_large_step(admit: Admit) -> Patient:
 
 @fault("tanh saturated", "CS107", on=("plain", "conv", "residual", "transformer"))
 def tanh_saturated(admit: Admit) -> Patient:
-    """Weights a hundred times too large before a tanh: every unit says ±1."""
+    """Weights a hundred times too large before every tanh: units say ±1 from the start."""
     patient = admit(activation=nn.Tanh)
-    at = middle(patient)
-    block = net_of(patient).blocks[at]
-    multiply(getattr(block, "w1", block), 100)
-    patient.where = (f"blocks.{at}",)
+    net = net_of(patient)
+    parts = [net.stem, *net.blocks] if admit.architecture in ("plain", "conv") else [b.w1 for b in net.blocks]
+    for part in parts:
+        multiply(part, 100)  # pyright: ignore[reportArgumentType]
+    patient.where = ("stem", "blocks.*")
     return patient
 
 
