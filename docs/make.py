@@ -25,7 +25,7 @@ from creditscope.auditing.checks import all_checks
 from creditscope.auditing.stats import Interval, t_interval, write_points
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
-from creditscope.clinic.results import HEALTHY, Result, from_json, tally
+from creditscope.clinic.results import Result, from_json, tally
 from creditscope.errors import CreditscopeError
 from creditscope.paper.commands.figure import drawable
 from creditscope.paper.figures import describe_figure
@@ -46,7 +46,10 @@ from creditscope.text import DASH, number, span
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "results" / "paper"
 DOCS = ROOT / "docs"
-FILLED = (ROOT / "README.md", *(DOCS / f"{name}.md" for name in ("studies", "performance", "checks", "rules", "clinic")))
+FILLED = (
+    ROOT / "README.md",
+    *(DOCS / f"{name}.md" for name in ("studies", "performance", "checks", "rules", "clinic")),
+)
 """Pages with parts that are made; those of the checks, too."""
 MAIN = "cifar10 · resmlp (depth 4, width 256) · 100 epochs"
 """ResMLP with a terminal LayerNorm."""
@@ -336,7 +339,7 @@ def clinic_kinds(shipped: Shipped) -> str:
     """Every kind of fault, the code that names it, and in which architectures it was named."""
     kinds: dict[str, list[Result]] = {}
     for result in _examined():
-        if result.kind != HEALTHY:
+        if not result.healthy:
             kinds.setdefault(result.kind, []).append(result)
     rows = []
     for kind, own in kinds.items():
@@ -357,7 +360,7 @@ def clinic_healthy(shipped: Shipped) -> str:
     """Healthy nets, and the word for each at the start and when it is trained a little."""
     nets: dict[str, list[Result]] = {}
     for result in _examined():
-        if result.kind == HEALTHY:
+        if result.healthy:
             nets.setdefault(result.architecture, []).append(result)
     rows = [[name, own[0].half, *(_word(r) for r in own)] for name, own in nets.items()]
     return table(["net", "half", "at the start", "trained a little"], rows)

@@ -17,7 +17,7 @@ class Case:
     """What is admitted, and what must be said of it."""
 
     kind: str
-    """The fault, or `HEALTHY`."""
+    """The fault, or `HEALTHY`, or `YOUNG`."""
     architecture: str
     """Or, of a healthy net, what it is."""
     admit: Callable[[], Patient]
@@ -64,12 +64,12 @@ def fault(
 
 
 def healthy(
-    what: str, *, needs: Sequence[str] = (), steps: int = STEPS
+    what: str, *, kind: str = HEALTHY, needs: Sequence[str] = (), steps: int = STEPS
 ) -> Callable[[Callable[[], Patient]], Callable[[], Patient]]:
     """Decorator of a function that makes a healthy patient."""
 
     def keep(make: Callable[[], Patient]) -> Callable[[], Patient]:
-        WELL.append(Case(HEALTHY, what, make, steps=steps, needs=tuple(needs)))
+        WELL.append(Case(kind, what, make, steps=steps, needs=tuple(needs)))
         return make
 
     return keep

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -14,7 +15,8 @@ from creditscope.graph import Adjacency
 from creditscope.losses import RowLoss
 from creditscope.tasks import GraphTask, Task, load_task
 
-SEED = 7
+SEED: ContextVar[int] = ContextVar("seed", default=7)
+"""Of everything that is drawn for a case: weights, order of rows, dropout."""
 TRAINED_ROWS, SEEN_ROWS = 1024, 192
 RATE = 3e-3
 ROWS = 64
@@ -63,9 +65,10 @@ class Patient:
             return nn.functional.cross_entropy(output, target)
         return self.loss(output, target).mean()
 
-    def train(self, steps: int, generator: torch.Generator) -> list[float]:
+    def train(self, steps: int, generator: torch.Generator | None = None) -> list[float]:
         """Some steps in train mode; the losses."""
         self.model.train()
+        generator = generator or torch.Generator().manual_seed(SEED.get())
         losses = []
         for _ in range(steps):
             inputs, target = self.inputs, self.target
@@ -100,10 +103,10 @@ def take_step(patient: Patient, inputs: Any, target: Tensor) -> Tensor:
 
 
 @contextmanager
-def seeded(seed: int = SEED) -> Iterator[None]:
+def seeded() -> Iterator[None]:
     """What is drawn from torch's global stream is the same every time; the stream is put back."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(SEED.get())
         yield
 
 
@@ -137,9 +140,9 @@ SHAPES: dict[str, tuple[int, ...]] = {
 """How an image of 64 numbers is given to an architecture; a GCN has a graph of its own."""
 
 
-def admit(architecture: str, *, classes: int = 10, seed: int = SEED, **options: Any) -> Patient:
+def admit(architecture: str, *, classes: int = 10, **options: Any) -> Patient:
     """A healthy patient: the net of that architecture, options as in `_nets`, on data that it learns."""
-    with seeded(seed):
+    with seeded():
         make = getattr(_nets, f"make_{architecture}")
         if architecture == "gcn":
             x, adjacency, y, learnt, _ = graph()

@@ -11,6 +11,7 @@ from creditscope.clinic import (
     healthy_odd,
     healthy_others,
     healthy_usual,
+    healthy_young,
 )
 from creditscope.clinic._case import FAULTS, WELL, Case, split
 from creditscope.clinic.results import Half
@@ -25,6 +26,7 @@ FILES = (
     faults_updates,
     healthy_usual,
     healthy_odd,
+    healthy_young,
     healthy_others,
 )
 """Importing them makes their cases known."""

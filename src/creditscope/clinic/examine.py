@@ -9,7 +9,7 @@ import torch
 
 from creditscope.auditing import Audit
 from creditscope.clinic._case import Case
-from creditscope.clinic._patient import Patient, seeded
+from creditscope.clinic._patient import SEED, Patient, seeded
 from creditscope.clinic.results import Half, Result, When
 from creditscope.errors import CreditscopeError
 from creditscope.scope import Scope, watch
@@ -27,13 +27,13 @@ def is_available(case: Case) -> bool:
 
 def examine(case: Case, half: Half) -> list[Result]:
     """Of a broken net what is said when it is trained; of a healthy one at the start, too."""
-    began, patient, generator = time.perf_counter(), case.admit(), torch.Generator().manual_seed(0)
+    began, patient, generator = time.perf_counter(), case.admit(), torch.Generator().manual_seed(SEED.get())
     results: list[Result] = []
 
     def keep(when: When, found: Audit | CreditscopeError) -> None:
         results.append(judge(case, half, when, patient, found, time.perf_counter() - began))
 
-    with seeded(0):  # dropout draws from the global stream
+    with seeded():  # dropout draws from the global stream
         try:
             scope = watch(patient.model, loss=patient.loss, **patient.options)
             look(scope, patient, step=0)

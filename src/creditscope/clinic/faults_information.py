@@ -34,7 +34,7 @@ class OneUnit(nn.Module):
 def one_unit(admit: Admit) -> Patient:
     """A width of 1 where a width of 16 was meant."""
     patient = admit()
-    with seeded(1):
+    with seeded():
         narrow = OneUnit(CHANNELS if admit.architecture == "conv" else WIDTH)
     at = len(net_of(patient).blocks) - 1 if admit.architecture == "lstm" else None  # above, time would widen it again
     return after_block(patient, narrow, at)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.clinic._case import Admit, fault
-from creditscope.clinic._patient import Patient
+from creditscope.clinic._patient import SEED, Patient
 from creditscope.clinic._surgery import layers_of, middle, multiply, net_of
 
 MAIN = ("plain", "conv", "residual", "transformer")
@@ -64,7 +64,7 @@ def small_weights(admit: Admit) -> Patient:
 
 
 def _draw(patient: Patient, size: float) -> None:
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(SEED.get())
     with torch.no_grad():
         for layer in layers_of(patient.model):
             layer.weight.copy_(size * torch.randn(layer.weight.shape, generator=generator))

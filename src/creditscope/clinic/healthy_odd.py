@@ -75,7 +75,7 @@ def zero_head() -> Patient:
 def frozen_backbone() -> Patient:
     """What was learnt on some digits, a new head for all."""
     patient = admit("residual")
-    patient.train(60, torch.Generator().manual_seed(1))
+    patient.train(60)
     net = net_of(patient)
     for parameter in (*net.stem.parameters(), *net.blocks.parameters()):
         parameter.requires_grad_(False)
@@ -136,7 +136,7 @@ def fitted() -> Patient:
 def fine_tuning() -> Patient:
     """Learnt already; 3e-5 now."""
     patient = admit("transformer")
-    patient.train(150, torch.Generator().manual_seed(1))
+    patient.train(150)
     patient.optimise(rate=3e-5)
     return patient
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 Half = Literal["setting", "reporting"]
 When = Literal["start", "trained"]
-HEALTHY = "healthy"
-"""The kind of a net without fault."""
+HEALTHY, YOUNG = "healthy", "healthy, not learnt much"
+"""Kinds of net without fault; of the second, little can be learnt, or was yet."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,11 @@ class Result:
     def name(self) -> str:
         """That of the case."""
         return f"{self.kind}, {self.architecture}"
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing was done to it."""
+        return not self.expected
 
     @property
     def right(self) -> bool:
@@ -87,8 +92,8 @@ def tally(results: Iterable[Result]) -> list[Count]:
 
 
 def _count(half: Half, own: Sequence[Result]) -> Count:
-    broken = [r for r in own if r.kind != HEALTHY]
-    well = [r for r in own if r.kind == HEALTHY]
+    broken = [r for r in own if not r.healthy]
+    well = [r for r in own if r.healthy]
     placed = [r for r in broken if r.places]
     return Count(
         half,

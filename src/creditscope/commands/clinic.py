@@ -24,19 +24,32 @@ class Clinic:
     """Keep cases whose name or half holds every part of a list such as "detached, transformer"."""
     json: Annotated[Path | None, option("FILE", "none")] = None
     """Also write what was expected and what was said of every case."""
+    seed: Annotated[int, option("N", "7")] = 7
+    """Of weights, order of rows and dropout; the tables are of the first."""
 
     def run(self) -> None:
+        from creditscope.clinic._patient import SEED
+
+        token = SEED.set(self.seed)
+        try:
+            results = self._examine()
+        finally:
+            SEED.reset(token)
+        wrong = [result for result in results if not result.right]
+        if wrong:
+            broken = sum(not result.healthy for result in wrong)
+            raise SystemExit(f"{broken} faults missed or misplaced, {len(wrong) - broken} false alarms")
+
+    def _examine(self) -> "list[Result]":
         from creditscope.clinic.cases import CASES, HALVES
         from creditscope.clinic.examine import examine, is_available
-        from creditscope.clinic.results import HEALTHY, tally, to_json
+        from creditscope.clinic.results import tally, to_json
         from creditscope.files import write_whole
 
         parts = [part.strip() for part in self.only.split(",") if part.strip()]
         chosen = [c for c in CASES if all(part in f"{c.name}, {HALVES[c.name]}" for part in parts)]
         if not chosen:
-            raise CreditscopeError(
-                f"Expected part of a case's name, but got {self.only!r}. creditscope clinic lists them."
-            )
+            raise CreditscopeError(f"Expected parts of the name of a case, but got {self.only!r}. See docs/clinic.md.")
         results: list[Result] = []
         for at, case in enumerate(chosen, 1):
             if not is_available(case):
@@ -49,20 +62,15 @@ class Clinic:
         if self.json:
             write_whole({self.json: to_json(results)})
             say([f"wrote {self.json}"])
-        wrong = [result for result in results if not result.right]
-        if wrong:
-            broken = sum(result.kind != HEALTHY for result in wrong)
-            raise SystemExit(f"{broken} faults missed or misplaced, {len(wrong) - broken} false alarms")
+        return results
 
 
 def line(result: "Result") -> str:
     """What was said of a case; what is wrong with that comes first."""
-    from creditscope.clinic.results import HEALTHY
-
-    mark = "ok   " if result.right else "place" if result.named else "ALARM" if result.kind == HEALTHY else "MISS "
+    mark = "ok   " if result.right else "place" if result.named else "ALARM" if result.healthy else "MISS "
     said = f"{result.word} ({', '.join(result.codes)})" if result.codes else result.word
     where = f" at {result.where}" if result.where else ""
     wanted = "" if result.right or not result.expected else f"; expected {' or '.join(result.expected)}"
     places = f" at {', '.join(result.places)}" if wanted and result.places else ""
-    when = f" ({result.when})" if result.kind == HEALTHY else ""
+    when = f" ({result.when})" if result.healthy else ""
     return f"{mark} {result.name}{when}: {said}{where}{wanted}{places} [{result.seconds:.1f} s]"
