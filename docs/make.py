@@ -25,7 +25,8 @@ from creditscope.auditing.checks import all_checks
 from creditscope.auditing.stats import Interval, t_interval, write_points
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
-from creditscope.clinic.results import Result, from_json, tally
+from creditscope.clinic.results import Result, from_json
+from creditscope.clinic.results import tally as count_halves
 from creditscope.errors import CreditscopeError
 from creditscope.paper.commands.figure import drawable
 from creditscope.paper.figures import describe_figure
@@ -328,7 +329,7 @@ def _examined() -> list[Result]:
 def clinic_counts(shipped: Shipped) -> str:
     """Faults named, modules named and false alarms, by half."""
     rows = []
-    for one in tally(_examined()):
+    for one in count_halves(_examined()):
         named = f"{one.named} of {one.faults} ({100 * one.named / one.faults:.0f} %)"
         placed = f"{one.placed} of {one.placeable} ({100 * one.placed / one.placeable:.0f} %)"
         rows.append([one.half, named, placed, f"{one.alarms} of {one.healthy}"])
