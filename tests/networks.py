@@ -16,6 +16,7 @@ HEALTHY_MODULES = {
     "rank": 12.0,
     "dead": 0.05,
     "saturated": None,
+    "dropped": None,
     "finite": 1.0,
 }
 HEALTHY_OUTPUT = {
@@ -25,6 +26,7 @@ HEALTHY_OUTPUT = {
     "sure": 0.0,
     "probabilities": 0.0,
     "log_probabilities": 0.0,
+    "bounded": 0,
     "loss_has_softmax": 1,
     "loss_is_likelihood": 0,
     "classes": 10,
@@ -63,7 +65,7 @@ def network_snapshot(
     **others: Any,
 ) -> Snapshot:
     """One moment; overrides are one number for all modules or weights, or one each."""
-    healthy = {"w_norm": 8.0, "reached": 1, "update": 0.01, "changed": 1}
+    healthy = {"w_norm": 8.0, "reached": 1, "unit_spread": 0.9, "update": 0.01, "changed": 1}
     given = {
         "modules": ModuleMeasures(**spread(len(facts.modules), HEALTHY_MODULES | dict(modules or {}))),
         "weights": make_weights(len(facts.weights), **healthy | dict(weights or {})),

@@ -14,6 +14,8 @@ Word = Literal[
     "trustworthy", "walk back", "undecided", "not measured", "not judged", "healthy", "ill", "not trained yet"
 ]
 GOOD: tuple[Word, ...] = ("trustworthy", "healthy")
+NETWORK_WORDS: tuple[Word, ...] = ("not measured", "healthy", "ill", "not trained yet")
+"""Of a model that was watched under backprop."""
 
 QUESTIONS = {
     "reference": "Is the reference gradient resolved?",

@@ -1,4 +1,4 @@
-"""How far weights moved between two snapshots, by a sample of their entries: a copy of the model is not kept."""
+"""How far weights moved between two snapshots, by a sample of their entries, so that no copy of the model is kept."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-ENTRIES = 4096
+ENTRIES, UNITS = 4096, 256
 """Of each weight, spread evenly."""
 
 
@@ -40,3 +40,11 @@ def measure_movement(now: WeightSample, before: WeightSample | None) -> dict[str
     size = torch.stack([torch.maximum(new.norm(), old.norm()) for new, old in pairs])
     changed = (moved != 0) | (now.totals != before.totals)
     return {"update": torch.where(moved == 0, 0.0, moved / size), "changed": changed}
+
+
+def unit_spread(weight: Tensor) -> Tensor:
+    """How much the rows of a matrix, one a unit, differ, over their size; NaN for what has no rows, or is zero."""
+    if weight.ndim < 2 or len(weight) < 2:
+        return torch.full((), torch.nan, device=weight.device)
+    rows = weight.detach()[:: -(-len(weight) // UNITS)].flatten(1).float()
+    return (rows.var(0, correction=0).mean() / rows.square().mean()).sqrt()

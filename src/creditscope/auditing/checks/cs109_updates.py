@@ -31,7 +31,7 @@ class Updates(NetworkCheck):
             return self.issue(f"no weight changed since epoch {net.start.epoch}")
         largest = max((w.relative or 0.0 for w in net.weights), default=0.0)
         still = [w for w in net.weights if w.fact.name not in moved and _should_move(w, largest)]
-        if still and not net.is_fitted and (travelled(net) or 0) > limits.update_low:
+        if still and not net.is_fitted and (travelled(net) or 0) > limits.update_least:
             names = first_few([w.fact.name for w in still], NAMED)
             said = f"{names} never changed since epoch {net.start.epoch}, although a gradient gets there"
             return self.issue(said, where=still[0].module or still[0].fact.name)

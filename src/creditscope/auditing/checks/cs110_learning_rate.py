@@ -1,7 +1,14 @@
 """CS110, learning rate too low or too high: told from how far weights moved and where the loss went, together."""
 
 from creditscope.auditing.checks import Finding, Thresholds, register_check
-from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, best_constant, shrinking, travelled
+from creditscope.auditing.checks._network import (
+    NetworkCheck,
+    NetworkMoment,
+    best_constant,
+    largest_step,
+    shrinking,
+    travelled,
+)
 from creditscope.text import amount
 
 
@@ -12,8 +19,8 @@ class LearningRate(NetworkCheck):
     code, title, line = "CS110", "learning rate too low or too high", "training"
     value_is = "sum over snapshots of the median ‖ΔW‖/‖W‖ of matrices"
     when = (
-        "the loss does not fall and weights moved under {update_low:g} of their size; or it rises, or units die, and "
-        "they moved over {update_high:g}"
+        "the loss does not fall and weights moved under {update_low:g} of their size a step; or it rises, or units "
+        "die, and they moved over {update_high:g}"
     )
     why = "A net that does not move cannot learn, and one that is thrown about forgets what it learnt."
     remedy = (
@@ -23,7 +30,7 @@ class LearningRate(NetworkCheck):
     order = 70
 
     def compared_with(self, facts, limits: Thresholds) -> str:
-        return f"update_low {limits.update_low:g}, update_high {limits.update_high:g}"
+        return f"update_low {limits.update_low:g} a step, update_high {limits.update_high:g}"
 
     def look(self, net: NetworkMoment, limits: Thresholds) -> Finding:
         start, last = net.start, net.snapshot
@@ -40,14 +47,20 @@ class LearningRate(NetworkCheck):
         said = f"weights moved by {amount(moved)} of their size, {losses}"
         best = best_constant(last)
         lost = best is not None and last.loss > limits.risen * best and last.loss > limits.risen * start.loss
+        steps = last.step - start.step
         far = moved > limits.update_high and not _is_accurate(net, limits)
         if far and lost:
             return self.issue(f"too high: {said}", value=moved, rank=42)
         if net.has_learnt or net.is_fitted:
             return self.passed(said, value=moved)
+        if not _is_accurate(net, limits) and (largest := largest_step(net)) > limits.update_step:
+            return self.issue(
+                f"too high: weights moved by up to {amount(largest)} of their size a step", value=moved, rank=42
+            )
         if far and _was_destroyed(net, limits):
             return self.issue(f"too high: {said}, and units died or rows became the same", value=moved, rank=42)
-        if moved < limits.update_low and last.loss > (1 - limits.loss_gain) * start.loss:
+        slow = moved < limits.update_low * steps if steps > 0 else moved < limits.update_least
+        if slow and last.loss > (1 - limits.loss_gain) * start.loss:
             return self.issue(f"too low: {said}", value=moved)
         return self.passed(said, value=moved)
 
