@@ -25,6 +25,8 @@ from creditscope.auditing.checks import all_checks
 from creditscope.auditing.stats import Interval, t_interval, write_points
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
+from creditscope.clinic.results import Result, from_json
+from creditscope.clinic.results import tally as count_halves
 from creditscope.errors import CreditscopeError
 from creditscope.paper.commands.figure import drawable
 from creditscope.paper.figures import describe_figure
@@ -45,7 +47,7 @@ from creditscope.text import DASH, number, span
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "results" / "paper"
 DOCS = ROOT / "docs"
-PAGES = ("studies", "performance", "checks", "rules", "clusters")
+PAGES = ("studies", "performance", "checks", "rules", "clusters", "clinic")
 FILLED = (ROOT / "README.md", *(DOCS / f"{name}.md" for name in PAGES))
 """Pages with parts that are made; those of the checks, too."""
 MAIN = "cifar10 · resmlp (depth 4, width 256) · 100 epochs"
@@ -325,6 +327,56 @@ def trained_twice(shipped: Shipped) -> str:
     return table(["layers", "runs", "equal to six digits", "accuracy moved by", "mean of five seeds moved by"], rows)
 
 
+def _examined() -> list[Result]:
+    """What the clinic found when it was last run."""
+    return from_json((ROOT / "results" / "clinic.json").read_text(encoding="utf-8"))
+
+
+def clinic_counts(shipped: Shipped) -> str:
+    """Faults named, modules named and false alarms, by half."""
+    rows = []
+    for one in count_halves(_examined()):
+        named = f"{one.named} of {one.faults} ({100 * one.named / one.faults:.0f} %)"
+        placed = f"{one.placed} of {one.placeable} ({100 * one.placed / one.placeable:.0f} %)"
+        rows.append([one.half, named, placed, f"{one.alarms} of {one.healthy}"])
+    return table(["half", "fault named first", "and the right module, where there is one", "false alarms"], rows)
+
+
+def clinic_kinds(shipped: Shipped) -> str:
+    """Every kind of fault, the code that names it, and in which architectures it was named."""
+    kinds: dict[str, list[Result]] = {}
+    for result in _examined():
+        if not result.healthy:
+            kinds.setdefault(result.kind, []).append(result)
+    rows = []
+    for kind, own in kinds.items():
+        halves = [", ".join(_said(r) for r in own if r.half == half) or DASH for half in ("setting", "reporting")]
+        rows.append([kind, " or ".join(own[0].expected), *halves])
+    return table(["fault", "named by", "setting half", "reporting half"], rows)
+
+
+def _said(result: Result) -> str:
+    """An architecture, with what was said where it is not what was done."""
+    if result.right:
+        return result.architecture
+    said = f"at `{result.where}`" if result.named and result.where else result.codes[0] if result.codes else result.word
+    return f"**{result.architecture}** (said: {said})"
+
+
+def clinic_healthy(shipped: Shipped) -> str:
+    """Healthy nets, and the word for each at the start and when it is trained a little."""
+    nets: dict[str, list[Result]] = {}
+    for result in _examined():
+        if result.healthy:
+            nets.setdefault(result.architecture, []).append(result)
+    rows = [[name, own[0].half, *(_word(r) for r in own)] for name, own in nets.items()]
+    return table(["net", "half", "at the start", "trained a little"], rows)
+
+
+def _word(result: Result) -> str:
+    return result.word if result.right else f"**{result.word}** ({', '.join(result.codes)})"
+
+
 def studies(shipped: Shipped) -> str:
     """What each study asks, as its file says, and how many runs it has at either scale."""
     rows = []
@@ -419,6 +471,9 @@ PARTS: dict[str, Callable[..., str]] = {
         took,
         kills,
         trained_twice,
+        clinic_counts,
+        clinic_kinds,
+        clinic_healthy,
         studies,
         checks,
         thresholds,

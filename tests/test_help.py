@@ -17,7 +17,7 @@ from creditscope.commands.run import Run
 from creditscope.record.spec import Recipe
 
 COMMANDS = ["demo", "run", "audit", "figure", "report", "bundle", "cancel", "export", "pack", "reproduce"]
-COMMANDS += ["reproduction", "status", "list", "doctor"]
+COMMANDS += ["reproduction", "status", "list", "doctor", "clinic"]
 TRAIN_NOTHING = ["audit", "report", "list", "doctor"]
 
 
