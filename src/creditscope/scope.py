@@ -22,6 +22,7 @@ from creditscope.measure.snapshot import take_snapshots
 from creditscope.record import Facts, Record, Snapshot
 from creditscope.record.spec import TIERS, Tier
 from creditscope.record.store import WATCHED, write_watched
+from creditscope.record.table import to_frame, to_xarray
 from creditscope.rng import generator
 from creditscope.rules import (
     BY_TAP_RULE,
@@ -36,6 +37,7 @@ from creditscope.rules import (
 )
 from creditscope.stack import Batch
 from creditscope.taps import resolve_taps
+from creditscope.text import count
 from creditscope.train.data import SAMPLE_ROWS
 from creditscope.train.device import begin_provenance, now
 
@@ -171,6 +173,23 @@ class Scope:
         known = any(snapshot.accuracy is not None for snapshot in self.snapshots)
         course = partial(plots.over_epochs, quantity="accuracy" if known else "loss")
         return plots.overview(self.records, panels=("credit", "sizes", course))
+
+    def to_xarray(self):
+        """Named axes: rule, seed, epoch, tap."""
+        return to_xarray(self.records)
+
+    def frame(self):
+        """A long pandas table, one row per snapshot and tap."""
+        return to_frame(self.records)
+
+    def __repr__(self) -> str:
+        size = f"{count(len(self.taps), 'tap')}, {count(len(self.snapshots), 'snapshot')}"
+        return f"Scope({type(self.model).__name__}, {size})"
+
+    def _repr_html_(self) -> str:
+        from creditscope.report.notebook import show_records
+
+        return show_records(self.records if self.snapshots else [], repr(self))
 
     def _is_untrained(self, *, first: bool) -> bool:
         """By what the user kept; else if this is said to come `first`, and the weights are those that were watched."""

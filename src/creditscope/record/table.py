@@ -114,6 +114,11 @@ def to_xarray(records: Sequence[Record]):
     return xr.Dataset(data, coords=axes)
 
 
+def to_frame(records: Sequence[Record]):
+    """The same as a long pandas table, one row per rule, seed, epoch and tap."""
+    return to_xarray(records).to_dataframe().reset_index()
+
+
 def method_name(record: Record) -> str:
     """The rule and what else tells methods apart: "dfa, λ 0.01, frozen"."""
     spec, rule = record.spec, record.facts.rule
