@@ -18,7 +18,7 @@ a snapshot those of [measurements.md](measurements.md); [CONTRIBUTING.md](../CON
 """
 SECTIONS = {
     "Train, watch, judge": {
-        "creditscope": "run Runs attach Trainer watch Scope convert ConversionReport "
+        "creditscope": "run Runs attach Trainer watch suggest_taps TapChoice Scope convert ConversionReport "
         "audit Audit Thresholds load_records CreditscopeError",
         "creditscope.record": "Record",
     },

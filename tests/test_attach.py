@@ -539,7 +539,7 @@ class TestRefusals:
 
     def test_an_output_without_logits(self):
         with pytest.raises(CreditscopeError, match="Pass output="):
-            attach_to_chain("dfa", chain(gives=lambda logits: (logits,)))
+            attach_to_chain("dfa", chain(gives=lambda logits: {"a": logits, "b": logits}))
 
     def test_arguments_that_an_option_was_meant_for(self):
         with pytest.raises(CreditscopeError, match="make_rule"):

@@ -277,7 +277,7 @@ class Head(nn.Module):
             torch.randn(7, 12, 16),
             "batch first",
         ),
-        (nn.Sequential(nn.Linear(4, 3), Head(lambda h: (h, h))), torch.randn(12, 4), "tuple"),
+        (nn.Sequential(nn.Linear(4, 3), Head(lambda h: {"a": h, "b": h})), torch.randn(12, 4), "output="),
         (nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)), torch.randn(12, 4), r"\(rows, classes\), but got \(\d+,\)"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from creditscope.auditing import Audit, Thresholds, audit
     from creditscope.errors import CreditscopeError
+    from creditscope.find_taps import TapChoice, suggest_taps
     from creditscope.nets import register_net
     from creditscope.record import load_records
     from creditscope.rules import (
@@ -40,6 +41,7 @@ __all__ = [
     "Layer",
     "Runs",
     "Scope",
+    "TapChoice",
     "TapRule",
     "Task",
     "Thresholds",
@@ -56,10 +58,11 @@ __all__ = [
     "register_task",
     "restore",
     "run",
+    "suggest_taps",
     "watch",
 ]
 
-_HOMES = ("errors", "tasks", "nets", "record", "auditing", "runs", "rules", "scope", "trainer")
+_HOMES = ("errors", "tasks", "nets", "record", "auditing", "runs", "rules", "find_taps", "scope", "trainer")
 """Modules of the public names, those that import torch last: a name is that of the first which has it."""
 
 

@@ -40,6 +40,8 @@ class Anatomy:
     """Whether one row's output depends on another row's state (train-mode BatchNorm, message passing)."""
     class_token: int | None = None
     """Which token the head reads, if the net says so (`class_token`)."""
+    output: tuple[int, ...] = ()
+    """The shape of one row's output."""
 
     def block_changes(self, forward: Forward) -> Iterator[tuple[int, Tensor]]:
         """(l, f_l) with f_l = h_l − h_{l−1} for every residual stage, detached."""
@@ -80,6 +82,7 @@ def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:
             residual=(False, *adds),
             rows_interact=_rows_interact(forward),
             class_token=token if isinstance(token := getattr(model, "class_token", None), int) else None,
+            output=tuple(forward.output.shape[1:]),
         )
 
 

@@ -10,6 +10,8 @@ from torch.nn import functional
 from creditscope.errors import CreditscopeError
 from creditscope.stack import Net, StackedNet, transforms_active
 
+IGNORED = -100
+"""The label of a token or pixel that nothing is asked of, as in `torch.nn.functional.cross_entropy`."""
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 """A function (output, target) → one loss per row."""
 
@@ -52,18 +54,102 @@ class RowErrors:
         return self.loss.sum(-1) / self.count
 
 
+@dataclass(frozen=True)
+class OverPlaces:
+    """Cross-entropy of tokens or pixels, ℓ_i = mean over places with a label (not −100) of −log p_y.
+
+    `axis` is that of the classes. With `shift`, the output at a token is about the label of the next one.
+
+    >>> logits = torch.zeros(1, 3, 4)
+    >>> OverPlaces(-1)(logits, torch.tensor([[0, 2, -100]]))
+    tensor([1.3863])
+    """
+
+    axis: int
+    shift: int = 0
+
+    def __call__(self, output: Tensor, target: Tensor) -> Tensor:
+        """One loss per row, to be differentiated."""
+        logits, label, weight = self._aligned(output, target)
+        losses = -logits.log_softmax(-1).gather(-1, label.unsqueeze(-1)).squeeze(-1)
+        return (losses * weight).flatten(1).sum(1)
+
+    @torch.no_grad()
+    def errors(self, output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """The losses, and their errors without cancellation as in `cross_entropy_errors`."""
+        logits, label, weight = self._aligned(output.detach(), target)
+        log_p, index = logits.log_softmax(-1), label.unsqueeze(-1)
+        losses = -log_p.gather(-1, index).squeeze(-1)
+        error = log_p.exp_().scatter_(-1, index, 0.0)
+        error.scatter_(-1, index, -error.sum(-1, keepdim=True)).mul_(weight.unsqueeze(-1))
+        if self.shift:
+            error = functional.pad(error, [0, 0] * (error.ndim - 2) + [0, self.shift])
+        return (losses * weight).flatten(1).sum(1), error.movedim(-1, self.axis)
+
+    def hits(self, output: Tensor, target: Tensor) -> Tensor:
+        """The share of a row's labels that its largest logits give."""
+        logits, label, weight = self._aligned(output, target)
+        return ((logits.argmax(-1) == label) * weight.double()).flatten(1).sum(1)
+
+    def covers(self, target: Tensor) -> Tensor:
+        """Which rows have a label."""
+        return (target[:, self.shift :] != IGNORED).flatten(1).any(1)
+
+    def weighted_labels(self, target: Tensor) -> tuple[Tensor, Tensor]:
+        """The labels, and what each counts: rows count alike."""
+        target = target[:, self.shift :]
+        keep = target != IGNORED
+        counts = keep.flatten(1).sum(1).clamp(min=1).view(-1, *[1] * (target.ndim - 1))
+        return torch.where(keep, target, 0), keep / counts
+
+    def _aligned(self, output: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        logits = output.movedim(self.axis, -1)
+        label, weight = self.weighted_labels(target)
+        return logits[:, : logits.shape[1] - self.shift], label, weight.to(output.dtype)
+
+
 def row_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask: Tensor | None = None) -> RowErrors:
     """Errors of every row of one net under `loss` (default cross-entropy); rows outside `mask` get none."""
     _check_rows(output, target, loss)
     if loss is None:
         return cross_entropy_errors(output, target, mask)
     output = output.detach()
+    if isinstance(loss, OverPlaces):
+        losses, error = loss.errors(output, target)
+        return RowErrors(losses, error, loss.covers(target), mask, output, target, loss)
     with torch.enable_grad():
         leaf = output.requires_grad_()
         losses = _checked(losses_per_row(leaf, target, loss, mask), output)
         (error,) = torch.autograd.grad(losses.sum(), leaf)
     covered = (error.flatten(1) != 0).any(1) if mask is None else mask
     return RowErrors(losses.detach(), error, covered, mask, output.detach(), target, loss)
+
+
+def couples_rows(loss: RowLoss, output: Tensor, target: Tensor, mask: Tensor | None = None) -> bool:
+    """Whether the loss of one row depends on the output of another (contrastive losses, statistics of the batch).
+
+    By gradients, Σ_i w_i ∂ℓ_i/∂o_j = w_j Σ_i ∂ℓ_i/∂o_j for all weights w if, and only if, rows are apart; and by
+    values, since a statistic may be detached: every other row alone has the losses that it has among all.
+    """
+    output = output.detach().requires_grad_()
+    with torch.enable_grad():
+        losses = _checked(losses_per_row(output, target, loss, mask), output)
+        w = torch.arange(len(losses), device=output.device, dtype=torch.float64).cos().to(losses.dtype)
+        found = [torch.autograd.grad(total, output, retain_graph=True)[0] for total in (losses.sum(), losses @ w)]
+    apart, weighted = found[0].flatten(1) * w.unsqueeze(1).to(output.dtype), found[1].flatten(1)
+    if _differ(weighted, apart, found[0].abs().amax()):
+        return True
+    try:
+        with torch.no_grad():
+            alone = losses_per_row(output[::2], target[::2], loss, None if mask is None else mask[::2])
+    except (RuntimeError, ValueError, IndexError):  # it holds something of every row: the gradients have decided
+        return False
+    return alone.shape == losses[::2].shape and _differ(alone, losses[::2], losses.abs().amax())
+
+
+def _differ(ours: Tensor, theirs: Tensor, size: Tensor) -> bool:
+    """By more than rounding; what is not finite differs not."""
+    return bool(((ours - theirs).abs().amax() > 1e3 * torch.finfo(ours.dtype).eps * size).detach())
 
 
 def mean_errors(output: Tensor, target: Tensor, loss: RowLoss | None = None, mask: Tensor | None = None) -> RowErrors:

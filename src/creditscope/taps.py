@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError, UnknownNameError
+from creditscope.outputs import all_modules
+from creditscope.quiet import by_itself
 from creditscope.stack import Net, StackedNet, call_net, pattern_of
 from creditscope.stacked_functions import OneForAll
 
@@ -226,7 +228,10 @@ def _describe(value: Any) -> str:
 
 @contextmanager
 def leave_untouched(model: Net) -> Iterator[dict[str, Tensor]]:
-    """Measure inside: gradients on, autocast off, random streams put back; yields buffer copies to use."""
+    """Measure inside: gradients on, autocast off, hooks of the user silent, random streams put back.
+
+    Yields buffer copies to use.
+    """
     if torch.is_inference_mode_enabled():
         raise CreditscopeError(
             "Expected a caller outside torch.inference_mode(), because tensors made there can never "
@@ -235,6 +240,7 @@ def leave_untouched(model: Net) -> Iterator[dict[str, Tensor]]:
     tensors = [*model.parameters(), *model.buffers()]
     devices = sorted({t.device.index for t in tensors if t.device.type == "cuda"})
     with ExitStack() as stack:
+        stack.enter_context(by_itself(all_modules(pattern_of(model))))
         stack.enter_context(torch.random.fork_rng(devices=devices))
         stack.enter_context(torch.enable_grad())
         for kind in {t.device.type for t in tensors} | {"cpu"}:

@@ -1,7 +1,7 @@
 """Train a model of your own by any rule, in your own loop: `backward` fills `.grad`, everything else stays yours."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_map
 
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors, RowLoss, mean_errors, row_errors
+from creditscope.outputs import OutputReader, Read, reader_of
 from creditscope.rng import generator
 from creditscope.rules import (
     Application,
@@ -23,10 +24,8 @@ from creditscope.rules import (
     restore,
     transport_of,
 )
-from creditscope.scope import Scope, check_target, check_tensors, few_rows, name_taps
-
-OutputReader = Callable[[Any], Tensor]
-"""From what a model returns to its logits."""
+from creditscope.scope import Scope, few_rows, name_taps
+from creditscope.targets import check_target, check_tensors
 
 
 class Trainer:
@@ -57,14 +56,14 @@ class Trainer:
         model: nn.Module,
         taps: tuple[str, ...],
         *,
-        stem: bool,
+        stem: str | None,
         rule: Rule,
         loss: RowLoss | None,
         output: OutputReader,
         seed: int,
     ):
         self.model, self.rule, self.loss, self.seed = model, rule, loss, seed
-        self._net, self._taps = _Read(model, output), taps
+        self._net, self._taps = Read(model, output), taps
         self.watch = Scope(self._net, taps, stem=stem, rule=rule, loss=loss, seed=seed, apply=self._apply_again)
         self._application: Application | None = None
         self._detached = False
@@ -220,49 +219,6 @@ class _Stepped:
         return [layers[0].weight.detach(), layers[0].feedback] if layers else []
 
 
-class _Read(nn.Module):
-    """A model whose forward gives the logits alone; its modules and tensors are the model's own, by the same names."""
-
-    def __init__(self, model: nn.Module, output: OutputReader):
-        super().__init__()
-        del self.training  # the model's own, by __getattr__
-        self._modules, self._parameters, self._buffers = model._modules, model._parameters, model._buffers
-        self._non_persistent_buffers_set = model._non_persistent_buffers_set
-        self._read = (model, output)  # in a tuple: no submodule of this one
-
-    def __getattr__(self, name: str) -> Any:
-        """What a net says of itself (`class_token`, `added_parameters`)."""
-        known = not name.startswith("__") and "_read" in vars(self)
-        return getattr(self._read[0], name) if known else super().__getattr__(name)
-
-    def train(self, mode: bool = True) -> "_Read":
-        self._read[0].train(mode)
-        return self
-
-    def forward(self, *arguments: Any, **named: Any) -> Tensor:
-        model, output = self._read
-        return output(model(*arguments, **named))
-
-
-def read_logits(output: Any) -> Tensor:
-    """The tensor itself, or the `logits` of what a model returns.
-
-    >>> read_logits({"logits": torch.ones(1, 2), "loss": None})
-    tensor([[1., 1.]])
-    """
-    found = output
-    if isinstance(output, Mapping):
-        found = output.get("logits")
-    elif not isinstance(output, Tensor):
-        found = getattr(output, "logits", None)
-    if not isinstance(found, Tensor):
-        raise CreditscopeError(
-            f"Expected a model that returns a tensor, or something with logits, but got a {type(output).__name__}. "
-            "Pass output=, a function that takes the logits out of it."
-        )
-    return found
-
-
 def attach(
     model: nn.Module,
     rule: str | Rule | type[Rule] = "dfa",
@@ -270,7 +226,7 @@ def attach(
     taps: str | Sequence[str],
     stem: str | None = None,
     loss: RowLoss | None = None,
-    output: OutputReader = read_logits,
+    output: OutputReader | str | int | None = None,
     seed: int = 0,
     inputs: Any = None,
     **options: Any,
@@ -280,9 +236,10 @@ def attach(
 
     `rule`, `taps` and `stem` are as for `watch`, and `options` those of the rule. `loss` maps (output, target) to one
     loss per row, over tokens or outputs as you like; the default is cross-entropy on class labels. `output` takes the
-    logits out of what the model returns. `seed` is that of the feedback. `inputs`, a few rows that the model can be
-    called with, are asked for by rules whose feedback the optimiser steps; others look at the rows of the first step.
-    With `rule="bp"` gradients are bit by bit those of PyTorch.
+    logits out of what the model returns, by name, place or function; they are found by themselves where they can be.
+    `seed` is that of the feedback. `inputs`, a few rows that the model can be called with, are asked for by rules whose
+    feedback the optimiser steps; others look at the rows of the first step. With `rule="bp"` gradients are bit by bit
+    those of PyTorch.
 
     >>> import torch
     >>> from torch import nn
@@ -322,7 +279,7 @@ def attach(
             "made, but got none. Pass a few rows that the model can be called with."
         )
     names = name_taps(model, taps, stem)
-    trainer = Trainer(model, names, stem=stem is not None, rule=chosen, loss=loss, output=output, seed=seed)
+    trainer = Trainer(model, names, stem=stem, rule=chosen, loss=loss, output=reader_of(output), seed=seed)
     if inputs is not None:
         trainer._bind(few_rows(inputs))
     return trainer

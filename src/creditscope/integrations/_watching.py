@@ -1,4 +1,4 @@
-"""What the callbacks share: a scope that takes a quick snapshot every so many steps, and tells its verdict at the end."""
+"""What the callbacks share: a scope that takes a quick snapshot every so many steps, and a verdict at the end."""
 
 import random
 import warnings
@@ -43,7 +43,7 @@ class Watching:
         return self._tried is None or step - self._tried >= self.every
 
     def take(self, model: nn.Module, step: int) -> None:
-        """Measure, and hand it on. What is refused at the first is an error; later it is a warning: training goes on."""
+        """Measure, and hand it on. What fails at first is an error; later it is a warning, and training goes on."""
         if self.scope is None:
             self.scope = watch(model, **self.options)
             self.rows = place_rows(self.rows, model)

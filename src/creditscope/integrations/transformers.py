@@ -65,7 +65,7 @@ def choose_rows(loader: Any, count: int) -> Any:
     data = loader.dataset
     if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
         raise CreditscopeError(
-            "Expected a training set whose rows can be taken by number, but it is streamed. Give rows=, a batch of yours."
+            "Expected a training set whose rows can be taken by number, but it is streamed. Give rows=, a batch."
         )
     chosen = range(0, len(data), max(len(data) // min(count, MOST_ROWS), 1))[:MOST_ROWS]
     with streams_kept():

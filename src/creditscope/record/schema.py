@@ -337,8 +337,8 @@ def check_whole(
     if spec is not None:
         check_numbers(spec)
         _check_epochs(spec, provenance.status == "complete", [s.epoch for s in snapshots], left_out)
-    elif any(later.epoch <= earlier.epoch for earlier, later in pairwise(snapshots)):
-        raise CreditscopeError("Expected every snapshot at a later epoch than the one before, but got others.")
+    elif any((later.epoch, later.step) <= (earlier.epoch, earlier.step) for earlier, later in pairwise(snapshots)):
+        raise CreditscopeError("Expected every snapshot at a later epoch or step than the one before, but got others.")
     _check_facts(provenance.facts)
     taps, weights = len(provenance.facts.taps), len(provenance.facts.weights)
     for snapshot in snapshots:
