@@ -37,7 +37,7 @@ def test_table_has_the_numbers_of_the_snapshots(scope):
 def test_nothing_to_view_without_a_snapshot(scope):
     with pytest.raises(CreditscopeError, match="at least one snapshot"):
         scope.frame()
-    assert "Scope(Sequential, 2 taps, 0 snapshots)" in scope._repr_html_()
+    assert repr(scope) in scope._repr_html_()
 
 
 def test_picture_is_that_of_its_audit(scope):

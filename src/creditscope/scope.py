@@ -16,7 +16,9 @@ from creditscope.find_taps import TapChoice, find_taps, no_taps, suggest_taps
 from creditscope.losses import RowLoss, couples_rows
 from creditscope.measure.ablation import check_initial, fingerprint, is_at
 from creditscope.measure.functional_net import Subject, subjects_of
+from creditscope.measure.health import with_modules
 from creditscope.measure.instruments import complete_snapshots
+from creditscope.measure.movement import WeightSample
 from creditscope.measure.observation import gather_facts, observe
 from creditscope.measure.probe import spread_rows
 from creditscope.measure.snapshot import take_snapshots
@@ -90,6 +92,8 @@ class Scope:
         """From rows to the rule at work in training; None: the model is trained elsewhere."""
         self._application: Application | None = None
         self._facts: Facts | None = None
+        self._sample: WeightSample | None = None
+        """Of the weights at the last snapshot."""
 
     @property
     def taps(self) -> tuple[str, ...]:
@@ -142,22 +146,23 @@ class Scope:
         asked = self._read_targets(application, inputs, target, mask)
         given = {"loss": asked.loss, "mask": asked.mask}
         applied, noise = application.applied, noise and tier != "quick"
-        seen = observe(self._net, applied, inputs, asked.target, **given, noise=noise)
+        seen = observe(self._net, applied, inputs, asked.target, **given, noise=noise, health=True)
         if self.loss is not None and couples_rows(self.loss, seen.output, asked.target, asked.mask):
             applied = replace(applied, anatomy=replace(applied.anatomy, rows_interact=True))
             application = replace(application, applied=applied)
             seen.notes.append("the loss of a row depends on other rows, which are therefore moved together")
         facts = self._gather(application, asked)
-        if self._facts is not None and self._facts.weights != facts.weights:
+        if self._facts is not None and [w.name for w in self._facts.weights] != [w.name for w in facts.weights]:
             raise CreditscopeError(
                 "Expected the same trainable parameters at every snapshot, but some were frozen or freed. Watch anew."
             )
-        self._facts = facts
+        facts = self._facts = with_modules(facts, seen, known=self._facts)
+        samples, self._sample = (now := WeightSample.of(seen.weights), self._sample), now
         seen.notes += [note for note in (asked.note, self._found.note if self._found else "") if note]
         scalars = {}
         if asked.by_class:
             scalars["accuracy"] = (asked.hits(seen.output) * seen.errors.covered).sum() / seen.errors.count
-        taken = take_snapshots(seen, facts, epoch=when[0], step=when[1], scalars=scalars)
+        taken = take_snapshots(seen, facts, epoch=when[0], step=when[1], scalars=scalars, samples=samples)
 
         def subjects() -> list[Subject]:
             began = None if (initial := self.initial) is None else lambda: initial

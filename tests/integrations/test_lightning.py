@@ -71,7 +71,7 @@ def make():
 
 @pytest.mark.parametrize("library", NAMES)
 @pytest.mark.parametrize(
-    "options", [{}, {"accumulate_grad_batches": 2, "gradient_clip_val": 0.1}], ids=["plain", "added up"]
+    "options", [{}, {"accumulate_grad_batches": 2, "gradient_clip_val": 0.1}], ids=["plain", "added"]
 )
 def test_training_is_bit_identical(tmp_path, make, library, options):
     """Weights, buffers, gradients, streams and the rows that were asked for, in their order."""

@@ -1,4 +1,4 @@
-"""The callback for the Trainer of Hugging Face, in real training of a tiny GPT-2 and of a net that is no transformer."""
+"""The callback for the Trainer of Hugging Face, in real training of a tiny GPT-2 and of a net of nobody's."""
 
 import pytest
 import torch
@@ -65,7 +65,7 @@ def make():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"gradient_accumulation_steps": 2, "eval_strategy": "no"}], ids=["plain", "added up"]
+    "options", [{}, {"gradient_accumulation_steps": 2, "eval_strategy": "no"}], ids=["plain", "added"]
 )
 def test_training_is_bit_identical(tmp_path, make, options):
     """Weights, buffers and streams, with rows that draw from every stream; GPT-2 has dropout of its own."""

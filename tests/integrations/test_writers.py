@@ -98,14 +98,14 @@ def test_wandb_keeps_what_was_seen(scope, tmp_path, monkeypatch):
         record = Record()
         record.ParseFromString(data)
         if record.HasField("history"):
-            history.append({"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in record.history.item})
+            history.append({".".join(i.nested_key) or i.key: json.loads(i.value_json) for i in record.history.item})
         if record.HasField("summary"):
             summary |= {i.key or i.nested_key[0]: json.loads(i.value_json) for i in record.summary.update}
     ours = [row for row in history if "creditscope/loss" in row]
     assert [row["creditscope/step"] for row in ours] == [0, 10, 25]
     assert [row["creditscope/loss"] for row in ours] == [s.loss for s in scope.snapshots]
     assert ours[-1]["creditscope/taps/3/h_rms"] == scope.snapshots[-1].taps.h_rms[3]
-    assert sum(ours[-1]["creditscope/over_taps/log10_g_norm"]["values"]) == 5
+    assert sum(ours[-1]["creditscope/over_taps/log10_g_norm.values"]) == 5
     assert [row["_step"] for row in history] == list(range(5))
     assert [row["own"] for row in history if "own" in row] == [1.0, 2.0]
     assert summary["creditscope/verdict"] == str(scope.audit().methods[0].verdict)

@@ -60,8 +60,9 @@ def test_groups_that_come_later_are_named_by_the_list_of_their_name():
     class Known:
         modules: tuple[Place, ...]
 
-    found = name_numbers(Later(Measures((0.5, None), 0.75)), Known((Place("a.b"), Place("c"))))
-    assert found == {"modules/a.b/dead": 0.5, "modules/worst": 0.75}
+    called = (Place("a.b"), Place("c"), Place("a.b"))
+    found = name_numbers(Later(Measures((0.5, None, 0.25), 0.75)), Known(called))
+    assert found == {"modules/a.b/dead": 0.5, "modules/a.b#2/dead": 0.25, "modules/worst": 0.75}
 
 
 @pytest.mark.parametrize("growth", [0.0, None])

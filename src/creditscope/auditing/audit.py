@@ -7,7 +7,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from creditscope.auditing.checks import Check, Finding, all_checks
+from creditscope.auditing.checks import Check, Finding, all_checks, checks_for
 from creditscope.auditing.checks.cs008_descent_disagrees import rank_notes
 from creditscope.auditing.columns import Shown, method_frame
 from creditscope.auditing.depth import Rung, TrainedDepth, depth_ladder, paired_interval, trained_depth, use_of_depth
@@ -22,10 +22,11 @@ from creditscope.auditing.methods import (
     setting_key,
     split_settings,
 )
+from creditscope.auditing.modules import ModuleRow, module_rows
 from creditscope.auditing.per_tap import TapAudit, audit_taps
 from creditscope.auditing.stats import INTERVALS, Interval, IntervalKind, known_mean, t_interval
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.auditing.verdict import Verdict, reach_verdict
+from creditscope.auditing.verdict import GOOD, Verdict, reach_network_verdict, reach_verdict
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.record import Record, in_memory, open_records
 from creditscope.record.load import collection_paused
@@ -75,6 +76,10 @@ class MethodAudit:
     seed_findings: dict[int, tuple[Finding, ...]]
     seed_verdicts: dict[int, Verdict]
     """Each seed alone, without what needs several: use of depth (CS004) and of blocks (CS011)."""
+    network: bool = False
+    """Whether it is a model that was watched under backprop: the net was judged, and no rule."""
+    modules: tuple[ModuleRow, ...] = ()
+    """Of a network, layer by layer."""
 
 
 @dataclass(frozen=True)
@@ -161,10 +166,10 @@ class Audit(Shown):
         return find_ranges(self, names)
 
     def failures(self, *names: str) -> list[str]:
-        """One sentence per method (those named, in every setting, or all) that is not trustworthy, with the reason."""
+        """One sentence per method (those named, in every setting, or all) that is neither trustworthy nor healthy, with the reason."""
         _must_be_known("method", names, {m.method for m in self.methods})
         asked = [m for m in self.methods if not names or m.method in names]
-        return [_say_failure(m) for m in asked if m.verdict.word != "trustworthy"]
+        return [_say_failure(m) for m in asked if m.verdict.word not in GOOD]
 
     def cards(self) -> "list[Card]":
         """A reporting card per method."""
@@ -276,6 +281,7 @@ def _gather(source: Any, problems: list[str], unsealed: bool) -> list[Record]:
 def _judge(
     method: Method, checks: Sequence[Check], limits: Thresholds, mute: Sequence[str], interval: IntervalKind
 ) -> MethodAudit:
+    checks, network = checks_for(method.facts, checks), method.facts.is_network
     by_seed = judge_seeds(checks, method, limits)
     findings = tuple(
         f if f.value is None else replace(f, limit=check.compared_with(method.facts, limits))
@@ -283,7 +289,8 @@ def _judge(
     )
     seed_findings = {seed: tuple(mute_findings(list(found.values()), mute)) for seed, found in by_seed.items()}
     lasts, depth = [record.last for record in method.whole], use_of_depth(method)
-    verdict, lost = partial(reach_verdict, not_judged=method.not_judged, checks=checks), method.diverged
+    reach = reach_network_verdict if network else reach_verdict
+    verdict, lost = partial(reach, not_judged=method.not_judged, checks=checks), method.diverged
     taps, is_bp = audit_taps(method, limits, kind=interval), method.bp == method.runs
     return MethodAudit(
         method=method.label,
@@ -316,6 +323,8 @@ def _judge(
             seed: verdict(found, diverged=f"at epoch {lost[seed]}" if seed in lost else "", all_diverged=seed in lost)
             for seed, found in seed_findings.items()
         },
+        network=network,
+        modules=module_rows(method, findings),
     )
 
 
@@ -323,7 +332,8 @@ def _say_failure(m: MethodAudit) -> str:
     why = [f"{f.code} {f.outcome}, {f.message} ({f.page})" for f in m.findings if f.code in m.verdict.codes]
     why += [f"diverged: {m.verdict.diverged}"] * bool(m.verdict.diverged)
     why += [m.verdict.not_judged] * bool(m.verdict.not_judged)
-    return f"Expected {m.method} ({m.setting}) to be trustworthy, but got {m.verdict.word}: {'; '.join(why)}."
+    good = "healthy" if m.network else "trustworthy"
+    return f"Expected {m.method} ({m.setting}) to be {good}, but got {m.verdict.word}: {'; '.join(why)}."
 
 
 def _interval(records: dict[int, Record]) -> Interval | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from creditscope.auditing.sensitivity import Range
 
 OF_WORD = {"trustworthy": "✓", "walk back": "✗", "undecided": "?", "not measured": "○", "not judged": "–"}
+OF_WORD |= {"healthy": "✓", "ill": "✗", "not trained yet": "–"}
 """Signs stand beside words, so that nothing is told by colour alone."""
 OF_OUTCOME = {
     "issue": "✗",
@@ -254,6 +255,24 @@ RUNGS = _named(
     _interval("below_full", "full run − this one, paired", "+.3f"),
 )
 """Of a rung of the depth ladder."""
+
+
+def _share(name: str, heading: str) -> Column:
+    return _column(name, heading, "{:.0%}".format)
+
+
+MODULES = _named(
+    _column("name", "module"),
+    _column("kind", "kind"),
+    _column("codes", "checks", " ".join),
+    _column("rms", "RMS", lambda value: amount(value, 2)),
+    _column("dispersion", "differ", lambda value: amount(value, 2)),
+    _share("dead", "dead"),
+    _share("saturated", "at bounds"),
+    _column("gradient", "gradient", lambda value: amount(value, 2)),
+    _column("update", "update", lambda value: amount(value, 2)),
+)
+"""Of a module of a watched network."""
 
 FINDINGS = _named(
     Column("code", "check", lambda f: f"{f.code} {f.title}", words=True),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.checks import PUBLISHED, USUAL, Check, Finding, MethodCheck, RunCheck, all_checks
+from creditscope.auditing.checks import PUBLISHED, USUAL, Check, Finding, MethodCheck, RunCheck, all_checks, checks_for
 from creditscope.auditing.checks._published import say_value
 from creditscope.auditing.columns import ShownRows, mark
 from creditscope.auditing.judge import judge_run
@@ -37,6 +37,9 @@ CONCLUSIONS: dict[str, Conclusion] = {
     "walk back": "walks back",
     "not measured": "open",
     "not judged": "no verdict",
+    "healthy": "accepts",
+    "ill": "walks back",
+    "not trained yet": "no verdict",
 }
 """Of the outcome of a check, or the word of a verdict."""
 SAME = ("value", "first_epoch", "last_first_epoch", "seeds_hit", "seeds")
@@ -106,10 +109,11 @@ class Decisions(ShownRows):
 
 def decide(audit: Audit) -> Decisions:
     """Every way of judging on every method of an audit: each seed, then over seeds."""
-    rows, checks = [], [*USUAL.values(), *PUBLISHED.values(), *all_checks()]
+    rows, known = [], all_checks()
     for part in audit.by_setting():
         for method, found in zip(part.groups, part.methods, strict=True):
-            for check in checks:
+            usual = () if method.facts.is_network else (*USUAL.values(), *PUBLISHED.values())
+            for check in (*usual, *checks_for(method.facts, known)):
                 seeds, whole = _judged(check, found) if check.kind == "check" else _judge(check, method, audit.limits)
                 rows += [_of_finding(found, *pair, check) for pair in (*seeds.items(), (None, whole))]
             rows += _protocol(found)
@@ -169,5 +173,5 @@ def _of_verdict(place: Mapping[str, Any], verdict: Verdict, epochs: Sequence[int
         said=str(verdict),
         first_epoch=min(epochs, default=None),
         last_first_epoch=max(epochs, default=None),
-        seeds_hit=int(verdict.word == "walk back"),
+        seeds_hit=int(verdict.word in ("walk back", "ill")),
     )

@@ -27,13 +27,16 @@ class Moment:
     """The same net before training, where it was measured."""
     spec: RunSpec | None = None
     """None for a watched model."""
+    history: tuple[Snapshot, ...] = ()
+    """Of a watched model: its snapshots up to this one."""
 
     @classmethod
     def of(cls, record: Record, snapshot: Snapshot | None = None) -> "Moment":
         """A moment of this run, the last one by default."""
         chosen, first = snapshot or record.last, record.snapshots[0]
         untrained = first if record.facts.trainer and first.epoch == 0 and chosen is not first else None
-        return cls(record.facts, chosen, untrained, record.spec)
+        history = () if record.spec else tuple(s for s in record.snapshots if s.epoch <= chosen.epoch)
+        return cls(record.facts, chosen, untrained, record.spec, history)
 
     @property
     def random_targets(self) -> bool:
@@ -241,7 +244,7 @@ def rule_key(record: Record) -> str:
 def setting_key(record: Record) -> str:
     """Equal for records of one setting."""
     if record.spec is None:
-        return repr((record.facts.taps, record.facts.tap_shapes, record.path))
+        return repr((record.facts.taps, record.facts.tap_shapes, record.path, record.facts.is_network))
     return repr(record.spec.setting(without=RULE_FIELDS))
 
 
@@ -262,7 +265,8 @@ def _label(record: Record) -> str:
 def _setting_label(record: Record) -> str:
     spec = record.spec
     if spec is None:
-        return f"watched model {record.path.name}" if record.path else "watched model"
+        what = "network" if record.facts.is_network else "watched model"
+        return f"{what} {record.path.name}" if record.path else what
     usual = {f.name: f.default for f in fields(RunSpec)}
     names = ("optimiser", "lr", "schedule", "weight_decay", "decay_on", "batch", "precision")
     unusual = [name_options({n: v}) for n in names if (v := getattr(spec, n)) != usual[n]]

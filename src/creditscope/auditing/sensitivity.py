@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from creditscope.auditing.checks import Check, MethodCheck, all_checks
+from creditscope.auditing.checks import Check, MethodCheck, all_checks, checks_for
 from creditscope.auditing.columns import RANGES, ShownRows
 from creditscope.auditing.judge import judge_check
 from creditscope.auditing.methods import Method, read_methods
 from creditscope.auditing.thresholds import EVERY_RUN_CHECK, Thresholds, table
-from creditscope.auditing.verdict import choose_word
+from creditscope.auditing.verdict import choose_network_word, choose_word
 from creditscope.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -82,9 +82,10 @@ def _find_range(audit: "Audit", row: dict[str, Any], checks: Sequence[Check]) ->
         return tuple(word(*pair, limits) for pair in zip(audit.groups, audit.methods, strict=True))
 
     def word(method: Method, found: "MethodAudit", limits: Thresholds) -> str:
-        pairs = zip(checks, found.findings, strict=True)
+        pairs = zip(checks_for(method.facts, checks), found.findings, strict=True)
         findings = [judge_check(c, method, limits) if c.code in judged_again else f for c, f in pairs]
-        return choose_word(findings, diverged=bool(found.verdict.diverged), not_judged=bool(method.not_judged))[0]
+        choose = choose_network_word if method.facts.is_network else choose_word
+        return choose(findings, diverged=bool(found.verdict.diverged), not_judged=bool(method.not_judged))[0]
 
     now = words(row["value"])
     (low, below), (high, above) = (_edge(words, row["value"], _steps(row, sign)) for sign in (-1, +1))

@@ -36,6 +36,9 @@ STYLES = {
     "undecided": "bold yellow",
     "not measured": "bold cyan",
     "not judged": "dim",
+    "healthy": "bold green",
+    "ill": "bold red",
+    "not trained yet": "dim",
 }
 OUTCOME_STYLES = {Outcome.ISSUE: "red", Outcome.PASSED: "green"}
 MOST_DETAILED = 3
@@ -152,23 +155,34 @@ def draw_audit(audit: Audit, width: int) -> Group:
     by_setting: dict[str, list[MethodAudit]] = {}
     for m in audit.methods:
         by_setting.setdefault(m.setting, []).append(m)
-    settings = list(by_setting.values())
-    many, parts = len(settings) > MOST_DETAILED, []
+    networks = [m for m in audit.methods if m.network]
+    settings = [methods for methods in by_setting.values() if not methods[0].network]
+    many, parts = len(settings) > MOST_DETAILED, _networks(networks, width)
+    if not settings:
+        return Group(*parts, *warn((*audit.notes, *audit.problems)))
+    judged = [m for m in audit.methods if not m.network]
     if many:
-        words = Counter(m.verdict.word for m in audit.methods)
+        words = Counter(m.verdict.word for m in judged)
         said = ", ".join(f"{words[word]} {word}" for word in STYLES if words[word])
-        parts.append(printed(f"{count(len(audit.methods), 'method')} in {count(len(settings), 'setting')}: {said}"))
-        parts += [*_brief_tables(settings, width), _meanings(audit.methods), Text()]
+        parts.append(printed(f"{count(len(judged), 'method')} in {count(len(settings), 'setting')}: {said}"))
+        parts += [*_brief_tables(settings, width), _meanings(judged), Text()]
     else:
         for methods in settings:
             several = len({len(m.seeds) for m in methods}) > 1
             names = ("method", *["seeds"] * several, "accuracy", "verdict", "because")
             parts += [_title(methods), flowing_table([METHODS[name] for name in names], methods)]
-        parts.append(_meanings(audit.methods))
+        parts.append(_meanings(judged))
         for methods in settings:
             parts += [Text(), _title(methods)] * (len(settings) > 1) + _details(methods, audit.limits, width)
-    parts += [*_remedies(audit.methods), *warn((*audit.notes, *audit.problems)), *[printed(NARROWER)] * many]
+    parts += [*_remedies(judged), *warn((*audit.notes, *audit.problems)), *[printed(NARROWER)] * many]
     return Group(*parts)
+
+
+def _networks(networks: Methods, width: int) -> list[RenderableType]:
+    """Watched networks, one after the other."""
+    from creditscope.auditing.show_network import draw_network
+
+    return [part for m in networks for part in (*draw_network(m, width), Text())][:-1]
 
 
 def _title(methods: Methods) -> Text:

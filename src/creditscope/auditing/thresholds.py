@@ -101,6 +101,28 @@ class Thresholds:
         "share of the gradient's decrease of the loss that a stage's own update must reach, of a rule with another aim",
         "CS012",
     )
+    used_classes: float = _share(
+        0.5, "share of the output's classes that labels reach up to, at or below: too many", "CS101"
+    )
+    start_loss: float = _limit(5.0, "first loss over the best constant's above this: out of scale", "CS104")
+    sure_rows: float = _share(
+        0.5, "share of rows with a probability over 0.999 at the start, above the best constant", "CS104"
+    )
+    vanishing: float = _limit(
+        1e-4,
+        "relative gradient of the first (or last) layers over the largest below this: it vanishes (explodes)",
+        "CS105",
+    )
+    dead_units: float = _share(0.75, "share of a layer's units that are zero in every row above this: dead", "CS106")
+    saturated: float = _share(0.6, "share of a layer's entries at its bounds above this: saturated", "CS107")
+    dispersion: float = _limit(1e-3, "dispersion of rows or tokens over their size below this: the same", "CS108")
+    shrunk: float = _share(0.1, "median of ‖W‖ over its first value below this: decay outweighs the gradient", "CS109")
+    update_low: float = _limit(
+        1e-4, "summed median ‖ΔW‖/‖W‖ below this, and a loss that does not fall: too low", "CS110"
+    )
+    update_high: float = _limit(0.5, "summed median ‖ΔW‖/‖W‖ above this, and a loss that rises: too high", "CS110")
+    loss_gain: float = _share(0.01, "share of the first loss that it must fall by, not to be too low", "CS110")
+    risen: float = _limit(1.2, "loss over the first one and over the best constant's above this: it rises", "CS110")
     seed_confidence: float = _probability(
         0.95,
         "one-sided confidence of bounds over seeds: of a mean (growth, noise), or of the share that has an event",

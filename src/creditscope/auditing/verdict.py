@@ -10,19 +10,31 @@ from creditscope.text import count
 if TYPE_CHECKING:
     from creditscope.auditing.audit import MethodAudit
 
-Word = Literal["trustworthy", "walk back", "undecided", "not measured", "not judged"]
+Word = Literal[
+    "trustworthy", "walk back", "undecided", "not measured", "not judged", "healthy", "ill", "not trained yet"
+]
+GOOD: tuple[Word, ...] = ("trustworthy", "healthy")
 
 QUESTIONS = {
     "reference": "Is the reference gradient resolved?",
     "credit": "Does credit carry information?",
     "depth": "Is depth used?",
 }
+NETWORK_QUESTIONS = {
+    "task": "Do targets and loss fit the output?",
+    "signal": "Do states and gradients get through?",
+    "training": "Do weights move as they should?",
+}
+"""Of a model that was watched under backprop."""
 MEANINGS: dict[Word, str] = {
     "trustworthy": "no check fired; accuracy and alignment may be reported as they are, with their intervals",
     "walk back": "a check fired; do not claim that this method assigns credit to its layers",
     "undecided": "the seeds allow both answers; more of them would tell",
     "not measured": "a check lacks what it needs, and says which command measures it",
     "not judged": "there is nothing to judge: random targets, or a net that is not trained yet",
+    "healthy": "no check of the network fired",
+    "ill": "a check of the network fired; do first what stands first",
+    "not trained yet": "nothing is wrong with it at the start; take another snapshot after some training",
 }
 """What a reader may do with each word."""
 VerdictAnswer = Literal["yes", "no", "open", "not measured", "not applicable"]
@@ -45,7 +57,7 @@ class Verdict:
 
     word: Word
     codes: tuple[str, ...]
-    """The issues behind *walk back*, what is open behind *undecided*, what is lacking behind *not measured*."""
+    """The issues behind *walk back* and, the first to look at first, *ill*; what is open behind *undecided*, what is lacking behind *not measured*."""
     lines: tuple[VerdictLine, ...]
     muted: tuple[str, ...] = ()
     diverged: str = ""
@@ -97,6 +109,36 @@ def reach_verdict(
     )
 
 
+def reach_network_verdict(
+    findings: Sequence[Finding], *, checks: Sequence[Check], not_judged: str = "", **others: object
+) -> Verdict:
+    """The verdict of a model that was watched under backprop, in its own words; `others` are those of a rule's."""
+    known = {check.code: check for check in checks}
+    word, codes = choose_network_word(findings, not_judged=bool(not_judged))
+    return Verdict(
+        word,
+        codes,
+        tuple(
+            _answer(question, [f for f in findings if known[f.code].line == line], known)
+            for line, question in NETWORK_QUESTIONS.items()
+        ),
+        muted=tuple(f.code for f in findings if f.outcome == Outcome.MUTED),
+        not_tested=tuple(f.code for f in findings if f.outcome in (Outcome.NOT_APPLICABLE, Outcome.MUTED)),
+        fired={f.code: f.fired for f in findings if f.fired},
+    )
+
+
+def choose_network_word(
+    findings: Sequence[Finding], *, not_judged: bool, diverged: bool = False
+) -> tuple[Word, tuple[str, ...]]:
+    """The word and the codes behind it, causes before consequences; what is wrong at the start is wrong untrained."""
+    if issues := sorted((f for f in findings if f.is_issue), key=lambda f: f.rank):
+        return "ill", tuple(f.code for f in issues)
+    if missing := tuple(f.code for f in findings if f.is_missing):
+        return "not measured", missing
+    return "not trained yet" if not_judged else "healthy", ()
+
+
 def choose_word(findings: Sequence[Finding], *, diverged: bool, not_judged: bool) -> tuple[Word, tuple[str, ...]]:
     """The word and the codes behind it."""
     if not_judged:
@@ -139,7 +181,7 @@ def explain(found: "MethodAudit", *, brief: bool = False) -> str:
     """One sentence: what the first check behind the word found, and how many more there are; or that check alone."""
     verdict = found.verdict
     if rests_on_checks(found):
-        first, *others = (f for f in found.findings if f.code in verdict.codes)
+        first, *others = sorted((f for f in found.findings if f.code in verdict.codes), key=lambda f: f.rank)
         headline = f"{first.title[0].upper()}{first.title[1:]}{NOT_SETTLED.get(first.outcome, '')}"
         more = f" ({count(len(others), 'further check')} behind it)" if others else ""
         return f"{headline}." if brief else f"{headline}: {first.message.rstrip('.')}{more}."

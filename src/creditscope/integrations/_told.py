@@ -18,9 +18,9 @@ LOGGED = ("h_rms", "g_norm", "cos")
 """Of each tap; `Snapshot.scalars` has all that was measured."""
 OF_CREDIT = ("cos", "gamma", "gamma_inexact", "gamma_null_sd")
 """What says nothing where every tap is told the exact gradient."""
-SPREAD = {"taps": ("h_rms", "g_norm"), "weights": ("exact_norm", "update"), "modules": ("dead", "saturated")}
+SPREAD = {"taps": ("h_rms", "g_norm"), "weights": ("exact_norm", "update"), "modules": ("rms", "dead", "saturated")}
 """Whose values over layers are a histogram, by group; those that were not measured are left out."""
-SIZES = ("h_rms", "g_norm", "exact_norm", "update")
+SIZES = ("h_rms", "g_norm", "exact_norm", "update", "rms")
 """Of which a histogram is over logarithms to base 10."""
 
 

@@ -1,7 +1,7 @@
 """What every measurement is made from: one forward, the exact gradients, the rule's credit; and the facts of a run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,13 +11,18 @@ from torch.utils._pytree import tree_map
 
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowErrors, RowLoss, errors_function
+from creditscope.measure.cuts import Cuts
+from creditscope.measure.health import ModuleWatch, watch_modules
 from creditscope.measure.numerics import flat_rows, row_norms
 from creditscope.measure.weights import may_be_rounding
 from creditscope.options import declared_options
 from creditscope.record.schema import Facts, RuleFacts, WeightFact
 from creditscope.rules import Application, AppliedRule, Rule, transport_of
-from creditscope.stack import Net, StackedNet, call_net
+from creditscope.stack import Net, StackedNet, call_net, pattern_of
 from creditscope.taps import Forward, gradients_at, leave_untouched, watch_forward
+
+NOT_STACKED = ("errors", "notes", "modules", "unreached")
+"""Parts of an observation without an axis of seeds."""
 
 
 @dataclass
@@ -41,6 +46,10 @@ class Observation:
     exact64: list[Tensor] | None = None
     exact64_weights: dict[str, Tensor] = field(default_factory=dict)
     """Of weights whose gradient is so small beside the others' that it may be rounding."""
+    modules: ModuleWatch | None = None
+    """What modules showed in the forward, where that was asked for."""
+    unreached: frozenset[str] = frozenset()
+    """Weights that no gradient gets to."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -58,15 +67,25 @@ def observe(
     loss: RowLoss | None = None,
     mask: Tensor | None = None,
     noise: bool = True,
+    health: bool = False,
 ) -> Observation:
-    """One forward and two backwards (three with `noise`); credit and reference share the forward, masks and all."""
+    """One forward and two backwards (three with `noise`); credit and reference share the forward, masks and all.
+
+    With `health` the modules of the net are looked at in that forward, too.
+    """
     errors_of = errors_function(net, target, loss, mask)
     parameters = {name: p for name, p in net.named_parameters() if p.requires_grad}
     with leave_untouched(net) as buffers:
         stream = random_state(net)
-        forward = watch_forward(net, applied.anatomy.taps, inputs, buffers)
+        with ExitStack() as stack:
+            taps, rows = applied.anatomy.taps, len(target)
+            modules = stack.enter_context(watch_modules(pattern_of(net), taps, rows)) if health else None
+            forward = watch_forward(net, taps, inputs, buffers)
         drew_on_cuda = any(not torch.equal(*pair) for pair in zip(stream[1:], random_state(net)[1:], strict=True))
         observation = observe_forward(net, applied, forward, errors_of(forward.output), parameters)
+        if modules is not None:
+            modules.cut = modules.cuts.facts([parameters[name] for name in observation.unreached])
+            observation.modules = replace(modules, cuts=Cuts())  # without the graph
         del forward
         if noise:
             _set_random_state(net, stream)
@@ -80,7 +99,8 @@ def observe_forward(
     """Credit and exact gradients of one watched forward, at its taps and for `parameters`, by two backwards."""
     wanted = [*forward.states, *parameters.values()]
     with exactly(net):
-        found = gradients_at(wanted, forward.output, errors.error, retain_graph=True)
+        given = torch.autograd.grad(forward.output, wanted, errors.error, retain_graph=True, allow_unused=True)
+    found = [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, given, strict=True)]
     exact = found[: len(forward.states)]
     told = applied.measure(forward, errors, exact, parameters)
     return Observation(
@@ -93,6 +113,7 @@ def observe_forward(
         exact_weights=dict(zip(parameters, found[len(exact) :], strict=True)),
         rule_weights=told.weights,
         handed_on=told.handed_on,
+        unreached=frozenset(name for name, g in zip(parameters, given[len(exact) :], strict=True) if g is None),
     )
 
 
@@ -116,7 +137,7 @@ def map_seeds(function: Callable, seen: Observation, *stacked: Any) -> Any:
 
 def _stacked_tensors(seen: Observation) -> dict[str, Any]:
     """All that has a seed axis: not the notes, nor the mask, nor what was not measured."""
-    observed = {name: v for name, v in vars(seen).items() if name not in ("errors", "notes") and v is not None}
+    observed = {name: v for name, v in vars(seen).items() if name not in NOT_STACKED and v is not None}
     errors = {name: v for name, v in vars(seen.errors).items() if isinstance(v, Tensor) and name != "mask"}
     return {"errors": errors, "observed": observed}
 

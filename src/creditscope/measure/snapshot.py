@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from creditscope.measure.alignment import compare_rows
+from creditscope.measure.movement import WeightSample, measure_movement
 from creditscope.measure.numerics import flat_rows, median_where, quartiles_where, row_norms, unit_rows, usable
 from creditscope.measure.observation import Observation, fitted_rows, map_seeds
+from creditscope.measure.outputs import measure_output
 from creditscope.measure.weights import (
     Direction,
     find_rounding,
@@ -20,7 +22,15 @@ from creditscope.measure.weights import (
     measure_update,
     plain_norm,
 )
-from creditscope.record.schema import Facts, LayerMeasures, Snapshot, TapMeasures, WeightMeasures
+from creditscope.record.schema import (
+    Facts,
+    LayerMeasures,
+    ModuleMeasures,
+    OutputMeasures,
+    Snapshot,
+    TapMeasures,
+    WeightMeasures,
+)
 
 Measured = dict[str, Tensor]
 Host = dict[str, Any]
@@ -51,11 +61,12 @@ def take_snapshots(
     last_step: LastStep | None = None,
     scalars: Mapping[str, Tensor] | None = None,
     layers: Measured | None = None,
+    samples: tuple[WeightSample, WeightSample | None] | None = None,
 ) -> list[Snapshot]:
     """All measurements of one moment, one snapshot for each seed; they come to the host in one transfer.
 
     `scalars` are numbers on the device (accuracy, training loss) and `layers` the measures of `measure_layers`, which
-    travel with the rest.
+    travel with the rest; `samples` are those of the weights now and at the snapshot before, of a watched model.
     """
 
     def measure(seen: Observation, last: dict[str, Any] | None, scalars: dict[str, Tensor]) -> list[Measured]:
@@ -64,7 +75,12 @@ def take_snapshots(
     given, rows = (vars(last_step) if last_step else None, dict(scalars or {})), seen.errors.loss.shape[-1]
     with torch.autocast(seen.output.device.type, enabled=False):
         measured = measure(seen, *given) if seen.seeds is None else map_seeds(measure, seen, *given)
-        hosts = to_host([*measured, layers or {}], seeds=seen.seeds)
+        if seen.modules is not None:
+            measured[2] |= _of_watched(seen, samples)
+            others = [seen.modules.results(facts.modules), measure_output(seen.errors)]
+        else:
+            others = [{}, {}]
+        hosts = to_host([*measured, layers or {}, *others], seeds=seen.seeds)
     return [_snapshot(*host, notes=tuple(seen.notes), rows=rows, epoch=epoch, step=step) for host in hosts]
 
 
@@ -79,12 +95,16 @@ def _measure(seen: Observation, facts: Facts, last_step: LastStep | None, scalar
     return [taps, token, weights, single | ({"step_error": last_step.error} if last_step else {})]
 
 
-def _snapshot(taps: Host, token: Host, weights: Host, single: Host, layers: Host, **others: Any) -> Snapshot:
+def _snapshot(
+    taps: Host, token: Host, weights: Host, single: Host, layers: Host, modules: Host, output: Host, **others: Any
+) -> Snapshot:
     return Snapshot(
         taps=TapMeasures(**taps),
         class_token=TapMeasures(**token) if token else None,
         weights=WeightMeasures(**weights) if weights else None,
         layers=LayerMeasures(**layers) if layers else None,
+        modules=ModuleMeasures(**modules) if modules else None,
+        output=OutputMeasures(**output) if output else None,
         **single,
         **others,
     )
@@ -137,6 +157,14 @@ def _weights(seen: Observation, last: LastStep | None) -> Measured:
     found |= {f"step_{key}": value for key, value in steps.items()}
     found |= measure_update(last.update, {name: Direction.of(last.exact[name]) for name in exact})
     return found | {"update_cos": leave_out(found["update_cos"], rounding)}
+
+
+def _of_watched(seen: Observation, samples: tuple[WeightSample, WeightSample | None] | None) -> Measured:
+    """Whether a gradient reaches each weight, and how far it moved since the snapshot before."""
+    if not seen.exact_weights:
+        return {}
+    reached = torch.tensor([name not in seen.unreached for name in seen.exact_weights], device=seen.output.device)
+    return {"reached": reached} | (measure_movement(*samples) if samples else {})
 
 
 def _gamma(taps: Measured, facts: Facts) -> Measured:

@@ -4,8 +4,12 @@ from creditscope.record.bundle import read_bundle, write_bundle
 from creditscope.record.finished import bundle_finished, bundle_if_many
 from creditscope.record.load import load_records, open_records
 from creditscope.record.schema import (
+    CutFacts,
     Facts,
     LayerMeasures,
+    ModuleFact,
+    ModuleMeasures,
+    OutputMeasures,
     Provenance,
     RuleFacts,
     Snapshot,
@@ -18,8 +22,12 @@ from creditscope.record.store import Record, RecordWriter, in_memory, keep_failu
 from creditscope.record.stored import begun_by, stored_record
 
 __all__ = [
+    "CutFacts",
     "Facts",
     "LayerMeasures",
+    "ModuleFact",
+    "ModuleMeasures",
+    "OutputMeasures",
     "Provenance",
     "Record",
     "RecordWriter",

@@ -25,7 +25,7 @@ from creditscope.record.files import (
 )
 from creditscope.record.schema import SCHEMA_VERSION, Count, Provenance, Snapshot, check_whole
 from creditscope.record.spec import RunSpec
-from creditscope.record.store import Record, Seal, StoredSnapshots, broken_seal, check_version, share_facts
+from creditscope.record.store import Record, Seal, StoredSnapshots, as_plain, broken_seal, check_version, share_facts
 
 SUFFIX = ".jsonl.xz"
 FORMAT = "creditscope bundle"
@@ -131,14 +131,14 @@ def _digest_header(header: dict[str, Any], names: Sequence[str]) -> str:
 
 def _line(record: Record) -> dict[str, Any]:
     assert record.spec is not None
-    kept, provenance = thin(record), asdict(record.provenance)
+    kept, provenance = thin(record), as_plain(record.provenance)
     del provenance["seal"]  # of files that are not shipped
     return {
         "run": record.spec.name(),
         "left_out": record.left_out + len(record.snapshots) - len(kept),
         "spec": asdict(record.spec),
         "provenance": rounded(provenance, DIGITS),
-        "snapshots": [rounded(asdict(s), DIGITS) for s in kept],
+        "snapshots": [rounded(as_plain(s), DIGITS) for s in kept],
     }
 
 

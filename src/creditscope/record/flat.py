@@ -1,5 +1,6 @@
 """A snapshot laid flat: every number under one name for loggers, and a table of its taps for people."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
@@ -17,17 +18,18 @@ def name_numbers(snapshot: "Snapshot", facts: "Facts | None" = None) -> dict[str
     Taps go by their number; weights and modules by their name in `facts`, without these by their number too.
     """
     found: dict[str, float] = {}
-    for name, value in _items(snapshot):
+    for group, value in _items(snapshot):
         if isinstance(value, float):
-            found[name] = value
+            found[group] = value
         elif is_dataclass(value):
+            names = _names(getattr(facts, group, ()))
             for measure, series in _items(value):
-                if isinstance(series, Sequence) and not isinstance(series, str):
-                    places = _places(name, facts, len(series))
+                if isinstance(series, float):
+                    found[f"{group}/{measure}"] = series
+                elif isinstance(series, tuple | list):
+                    places = names if len(names) == len(series) else range(len(series))
                     numbers = zip(places, series, strict=True)
-                    found |= {f"{name}/{place}/{measure}": float(v) for place, v in numbers if _is_number(v)}
-                elif isinstance(series, float):
-                    found[f"{name}/{measure}"] = series
+                    found |= {f"{group}/{place}/{measure}": float(v) for place, v in numbers if v is not None}
     return found
 
 
@@ -35,15 +37,14 @@ def _items(measures: Any) -> list[tuple[str, Any]]:
     return [(f.name, getattr(measures, f.name)) for f in fields(measures)]
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _places(group: str, facts: "Facts | None", length: int) -> Sequence[Any]:
-    """Names of a list's places: those of the facts' list of that name, if these have names."""
-    known = getattr(facts, group, ())
-    named = len(known) == length and all(hasattr(one, "name") for one in known)
-    return [one.name for one in known] if named else range(length)
+def _names(known: Sequence[Any]) -> list[str]:
+    """Of weights and modules, each once: "relu#2" is the second call of a module; none of what goes by number."""
+    calls: Counter[str] = Counter()
+    found = []
+    for name in [one.name for one in known if hasattr(one, "name")]:
+        calls[name] += 1
+        found.append(name if calls[name] == 1 else f"{name}#{calls[name]}")
+    return found
 
 
 class TapTable(NamedTuple):
@@ -75,5 +76,6 @@ def tabulate_taps(snapshot: "Snapshot") -> TapTable:
     cells = {name: [number(value, form) for value in values] for name, (values, form) in measured.items()}
     said = {"loss": (snapshot.loss, ".3g"), "accuracy": (snapshot.accuracy, ".3f"), "Γ": (snapshot.gamma, "+.3f")}
     words = [f"{name} {number(value, form)}" for name, (value, form) in said.items() if value is not None]
-    headline = " · ".join([f"epoch {snapshot.epoch}", *words, count(snapshot.rows, "row")])
+    when = f"step {snapshot.step}" if snapshot.step and not snapshot.epoch else f"epoch {snapshot.epoch}"
+    headline = " · ".join([when, *words, count(snapshot.rows, "row")])
     return TapTable(headline, {"tap": [str(i) for i in range(len(rms))], **cells}, snapshot.notes)

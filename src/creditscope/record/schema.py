@@ -80,6 +80,34 @@ class WeightFact:
     name: str
     stage: Count
     role: Literal["rule", "exact", "unused"]
+    shape: Counts = ()
+    """Of a watched model; () for others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleFact:
+    """One call of a module in the forward of a watched model."""
+
+    name: str
+    kind: str
+    """The name of its class."""
+    call: Count = 0
+    """Which of its calls, from 0 on: a shared ReLU has several."""
+    units: Count = 0
+    owner: str = ""
+    """The module with parameters whose units these are: its own name, or that of the layer before an activation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutFacts:
+    """Modules of a watched model in whose forward a gradient is cut, by name."""
+
+    skips: tuple[str, ...] = ()
+    """A state is detached and added to what was made from it."""
+    detached: tuple[str, ...] = ()
+    """A state that carries a gradient is detached."""
+    without_grad: tuple[str, ...] = ()
+    """Trainable modules that ran with gradients off."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +131,14 @@ class Facts:
     precision: str = "float32"
     trainer: bool = True
     """False for a watched model: nothing is known of how it was trained."""
+    modules: tuple[ModuleFact, ...] = ()
+    """Of a watched model: calls in the order in which they ended."""
+    cuts: CutFacts | None = None
+
+    @property
+    def is_network(self) -> bool:
+        """Whether a model was watched under backprop itself: the net is judged, and no rule."""
+        return not (self.trainer or self.rule.local or self.rule.needs_feedback or self.rule.draws_noise)
 
     @property
     def gamma_taps(self) -> tuple[int, ...]:
@@ -241,6 +277,41 @@ class WeightMeasures:
     feedback_gap: Sizes = ()
     w_norm: Sizes = ()
     exact_float32: Sizes = ()
+    # of a watched model: whether a gradient gets there at all; what happened since the snapshot before
+    reached: Counts = ()
+    update: Sizes = ()
+    changed: tuple[Count | None, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleMeasures:
+    """Per call of a module of a watched model (`Facts.modules`): what it gives, over rows spread evenly."""
+
+    rms: Sizes
+    dispersion: Sizes
+    token_dispersion: Sizes
+    rank: Sizes
+    dead: Shares
+    saturated: Shares
+    finite: Shares
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputMeasures:
+    """The output of a watched model beside its targets."""
+
+    rms: Size
+    dispersion: Size = None
+    best_constant_loss: Number = None
+    sure: Share = None
+    probabilities: Share = None
+    log_probabilities: Share = None
+    loss_has_softmax: Count | None = None
+    loss_has_sigmoid: Count | None = None
+    loss_is_likelihood: Count | None = None
+    classes: Count | None = None
+    largest_label: Number = None
+    targets_differ: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,6 +349,8 @@ class Snapshot:
     class_token: TapMeasures | None = None
     weights: WeightMeasures | None = None
     layers: LayerMeasures | None = None
+    modules: ModuleMeasures | None = None
+    output: OutputMeasures | None = None
     fresh_draws: Count = 0
     descent_turns: Count = 8  # as in records that do not say
     probe_rows: Count = 0
@@ -321,8 +394,11 @@ class Snapshot:
         )
 
 
+OF_WATCHED = frozenset({"shape", "modules", "cuts", "reached", "update", "changed", "output"})
+"""Fields of a watched model alone, which are not written where they are empty."""
 REQUIRED = {
-    kind: frozenset(f.name for f in fields(kind) if f.default is MISSING) for kind in (TapMeasures, WeightMeasures)
+    kind: frozenset(f.name for f in fields(kind) if f.default is MISSING)
+    for kind in (TapMeasures, WeightMeasures, ModuleMeasures)
 }
 """Lists that are never empty."""
 
@@ -340,13 +416,12 @@ def check_whole(
     elif any((later.epoch, later.step) <= (earlier.epoch, earlier.step) for earlier, later in pairwise(snapshots)):
         raise CreditscopeError("Expected every snapshot at a later epoch or step than the one before, but got others.")
     _check_facts(provenance.facts)
-    taps, weights = len(provenance.facts.taps), len(provenance.facts.weights)
+    facts = provenance.facts
+    taps, weights, modules = len(facts.taps), len(facts.weights), len(facts.modules)
     for snapshot in snapshots:
-        if not _is_even(snapshot, taps, weights):
-            raise CreditscopeError(
-                f"Expected {taps} taps and {weights} weights in every list of epoch {snapshot.epoch}, "
-                "but got other lengths."
-            )
+        if not _is_even(snapshot, taps, weights, modules):
+            told = f"{taps} taps and {weights} weights{f', and {modules} modules,' * bool(modules)}"
+            raise CreditscopeError(f"Expected {told} in every list of epoch {snapshot.epoch}, but got other lengths.")
         if not _rows_agree(snapshot):
             raise CreditscopeError(
                 f"Expected no more rows to be used than the {snapshot.rows} of epoch {snapshot.epoch}, but got more."
@@ -385,8 +460,9 @@ def _check_facts(facts: Facts) -> None:
         )
 
 
-def _is_even(snapshot: Snapshot, taps: int, weights: int) -> bool:
-    for measures, places in ((snapshot.taps, taps), (snapshot.class_token, taps), (snapshot.weights, weights)):
+def _is_even(snapshot: Snapshot, taps: int, weights: int, modules: int) -> bool:
+    groups = ((snapshot.taps, taps), (snapshot.class_token, taps))
+    for measures, places in (*groups, (snapshot.weights, weights), (snapshot.modules, modules)):
         if measures is not None:
             required = REQUIRED[type(measures)]
             if any(len(v) != places for name, v in vars(measures).items() if v or name in required):

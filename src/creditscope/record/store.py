@@ -22,7 +22,7 @@ from creditscope.record.files import (
     split_lines,
 )
 from creditscope.record.locks import LOCK, locked
-from creditscope.record.schema import READABLE, Facts, Provenance, Snapshot, check_whole
+from creditscope.record.schema import OF_WATCHED, READABLE, Facts, Provenance, Snapshot, check_whole
 from creditscope.record.spec import LATER_FIELDS, RunSpec
 
 SPEC, SNAPSHOTS, PROVENANCE = FILES = ("spec.json", "snapshots.jsonl", "provenance.json")
@@ -205,7 +205,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def _write_provenance(folder: Path, provenance: Provenance) -> None:
-    plain = {name: value for name, value in asdict(provenance).items() if name != "seal"}
+    plain = {name: value for name, value in as_plain(provenance).items() if name != "seal"}
     if provenance.status != "running":
         sealed = [folder / name for name in (SPEC, SNAPSHOTS, WEIGHTS)]
         seal = {path.name: digest_file(path) for path in sealed if path.exists()}
@@ -213,8 +213,17 @@ def _write_provenance(folder: Path, provenance: Provenance) -> None:
     write_atomically(folder / PROVENANCE, json.dumps(plain, indent=1) + "\n")
 
 
+def as_plain(value: Any) -> dict[str, Any]:
+    """A record's part as JSON has it; what only a watched model has is left out where it is empty."""
+    return asdict(value, dict_factory=_without_empty)
+
+
+def _without_empty(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in items if value not in (None, ()) or name not in OF_WATCHED}
+
+
 def _dump(value: Any) -> str:
-    return json.dumps(asdict(value), allow_nan=False, separators=(",", ":"))
+    return json.dumps(as_plain(value), allow_nan=False, separators=(",", ":"))
 
 
 def check_version(version: Any) -> None:

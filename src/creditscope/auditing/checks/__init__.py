@@ -8,6 +8,7 @@ from creditscope.auditing.checks._published import PUBLISHED, USUAL
 from creditscope.auditing.methods import Method, Moment
 from creditscope.auditing.thresholds import Thresholds, table
 from creditscope.errors import UnknownNameError
+from creditscope.record import Facts
 from creditscope.registry import CHECKS
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "SeedsCheck",
     "Thresholds",
     "all_checks",
+    "checks_for",
     "describe_checks",
     "register_check",
     "what_to_do",
@@ -38,10 +40,16 @@ def all_checks() -> list[Check]:
     return sorted((CHECKS.get(name)() for name in CHECKS.names()), key=lambda check: check.code)
 
 
+def checks_for(facts: Facts, checks: Iterable[Check] | None = None) -> list[Check]:
+    """Those of a network, for a model that was watched under backprop; else those of a rule."""
+    return [check for check in checks or all_checks() if check.network == facts.is_network]
+
+
 def what_to_do(findings: Iterable[Finding]) -> list[str]:
-    """A sentence for each check that fired, once a code."""
-    fired = {f.code for f in findings if f.outcome in FIRED}
+    """A sentence for each check that fired, once a code; what to do first comes first."""
+    fired = {f.code: f.rank for f in findings if f.outcome in FIRED}
     told = [check for check in all_checks() if check.code in fired and check.remedy]
+    told.sort(key=lambda check: fired[check.code])
     return [f"{check.code} {check.title}: {check.remedy} ({check.page})" for check in told]
 
 

@@ -17,7 +17,7 @@ from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts
 from creditscope.text import amount, first_few, span
 
-Question = Literal["reference", "credit", "depth"]
+Question = Literal["reference", "credit", "depth", "task", "signal", "training"]
 MOST, NAMED_SEEDS = 6, 4
 """Taps, blocks or stages that a message gives the numbers of, and seeds that it names."""
 
@@ -55,6 +55,10 @@ class Finding:
     """The number that decided, in the check's own unit."""
     limit: str = ""
     """What the value is compared with, in words; of a method's findings that have a value."""
+    where: str = ""
+    """Where it starts: the name of a module or parameter; empty if it has no place."""
+    rank: int = 0
+    """Among the issues of a network, what to look at first: causes have smaller ones than consequences."""
     published: bool | None = None
     """Whether the published threshold would have fired; None where none is published."""
     first_epoch: int | None = None
@@ -115,6 +119,8 @@ class Check(ABC):
     """What is usual or published takes no part in a verdict; it has its column in the decision table."""
     decides: ClassVar[bool] = True
     """Whether it concludes anything; if not, its value alone is told."""
+    network: ClassVar[bool] = False
+    """Whether it judges a network that was watched, and no rule."""
     traced: ClassVar[bool] = True
     """Whether the epoch of first firing means something; accuracy is at chance before training anyway."""
 

@@ -1,0 +1,54 @@
+"""CS104, out of scale at the start: the loss is far above the best constant's, or logits are sure before training."""
+
+from creditscope.auditing.checks import Finding, Thresholds, register_check
+from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, SeenModule, best_constant, quoted
+from creditscope.record import Snapshot
+from creditscope.text import amount
+
+STEEP = 2.0
+"""Growth of the RMS from one layer to the next that is worth naming."""
+
+
+@register_check("cs104_out_of_scale")
+class OutOfScale(NetworkCheck):
+    """The first snapshot is judged: what goes wrong in training is another matter (CS110)."""
+
+    code, title, line = "CS104", "out of scale at the start", "signal"
+    value_is = "loss over the best constant's, at the first snapshot"
+    value_limit = "start_loss"
+    when = "the first loss is more than {start_loss:g} times the best constant's, or most rows are sure and wrong"
+    why = "The first steps then only undo the initial scale, in huge jumps that may kill units or overflow."
+    remedy = (
+        "Scale the initial weights of the module named (gain, 1/√depth for what is added to a stream), normalise the "
+        "inputs and, for numbers, the targets."
+    )
+    order = 40
+
+    def look(self, net: NetworkMoment, limits: Thresholds) -> Finding:
+        start, best = net.start, best_constant(net.start)
+        if best is None or start.loss is None or best <= 0:
+            return self.not_applicable("the best constant's loss is not known, or 0")
+        ratio, sure = start.loss / best, (start.output.sure if start.output else None) or 0.0
+        said = (
+            f"loss {amount(start.loss)} at epoch {start.epoch}, {amount(ratio)} of the best constant's {amount(best)}"
+        )
+        if ratio > limits.start_loss or (ratio > 1 and sure > limits.sure_rows):
+            if start is not net.snapshot and net.has_learnt:
+                return self.tip(f"{said}; it has come down since", value=ratio)
+            where, grows = _where(net, start)
+            return self.issue(f"{said}{grows}", where=where, value=ratio)
+        return self.passed(said, value=ratio)
+
+
+def _where(net: NetworkMoment, start: Snapshot) -> tuple[str, str]:
+    """The first layer whose output is much larger than that of the one before."""
+    with_weights = {w.module for w in net.weights_at(start) if w.is_matrix}
+    layers: list[SeenModule] = [m for m in net.modules_at(start) if m.name in with_weights and m.rms]
+    before, growth = 1.0, {}
+    for layer in layers:
+        growth[layer.name], before = (layer.rms or 0) / before, layer.rms or before
+    steep = max(growth.values(), default=0.0)
+    if steep < STEEP:
+        return "", "; no layer stands out: look at the scale of targets and inputs"
+    name = next(n for n, g in growth.items() if g >= max(STEEP, steep**0.5))
+    return name, f"; the output of {quoted(name)} is {amount(growth[name])} times as large as what comes before"
