@@ -47,3 +47,26 @@ def test_picture_is_that_of_its_audit(scope):
     assert picture.count("<svg") == audit._repr_html_().count("<svg") == 2  # sizes of states and gradients
     assert scope._repr_html_() == picture
     assert len(scope.snapshots) == 3
+
+
+def test_snapshots_by_step_have_an_axis_of_steps(scope):
+    """Epochs alone would make one moment of them."""
+    x, y = torch.randn(20, 4), torch.arange(20) % 3
+    for step in (0, 10, 25, 60):
+        scope.snapshot(x, y, step=step, tier="quick")
+    found = scope.to_xarray()
+    assert found.step.values.tolist() == [0, 10, 25, 60]
+    assert found.g_norm.sel(step=25, tap="1").item() == scope.snapshots[2].taps.g_norm[1]
+    assert scope.frame().step.nunique() == 4
+    assert "layers over steps" in scope._repr_html_()
+    figure = scope.plot()
+    assert "step" in {ax.get_xlabel() for ax in figure.axes}
+
+
+def test_steps_that_begin_anew_are_counted(scope):
+    """Neither epoch nor step goes forward: each snapshot is one more."""
+    x, y = torch.randn(20, 4), torch.arange(20) % 3
+    for epoch, step in ((0, 0), (0, 5), (1, 0), (1, 5)):
+        scope.snapshot(x, y, epoch=epoch, step=step, tier="quick")
+    assert scope.to_xarray().snapshot.values.tolist() == [0, 1, 2, 3]
+    assert [(s.epoch, s.step) for s in scope.snapshots] == [(0, 0), (0, 5), (1, 0), (1, 5)]

@@ -1,14 +1,17 @@
 """Watch a model that Lightning trains: `Trainer(callbacks=[ScopeCallback()])`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from creditscope.integrations._told import ScalarWriter, Writer
 from creditscope.integrations._watching import Watching
 
-try:
+if TYPE_CHECKING:
     from lightning.pytorch import Callback
-except ImportError:  # the same under its older name
-    from pytorch_lightning import Callback
+else:
+    try:
+        from lightning.pytorch import Callback
+    except ImportError:  # the same under its older name
+        from pytorch_lightning import Callback
 
 
 class ScopeCallback(Watching, Callback):
