@@ -186,11 +186,16 @@ class Scope:
         return self._application.report
 
     @property
-    def records(self) -> list[Record]:
-        """The snapshots as one record, for audits, views and figures."""
+    def facts(self) -> Facts:
+        """What is true of the model at every snapshot: its taps, weights and modules by name, and more."""
         if self._facts is None:
             raise CreditscopeError("Expected at least one snapshot, but got none. Call snapshot(x, y) first.")
-        provenance = begin_provenance(self._facts, device=next(self.model.parameters()).device, engine=WATCHED)
+        return self._facts
+
+    @property
+    def records(self) -> list[Record]:
+        """The snapshots as one record, for audits, views and figures."""
+        provenance = begin_provenance(self.facts, device=next(self.model.parameters()).device, engine=WATCHED)
         return [Record(None, provenance, tuple(self.snapshots))]
 
     def save(self, folder: str | Path) -> Path:

@@ -36,12 +36,6 @@ class Writer(Protocol):
         ...
 
 
-def last_of(scope: "Scope") -> tuple[Facts, Snapshot]:
-    """The last snapshot of a scope, and what is known of its model."""
-    (record,) = scope.records
-    return record.facts, record.last
-
-
 def choose_scalars(facts: Facts, snapshot: Snapshot) -> dict[str, float]:
     """Numbers of the whole net and a few of every tap, by the names under which they are logged."""
     found = {}
@@ -74,7 +68,7 @@ def word_verdict(audit: Audit) -> str:
 
 def name_scalars(scope: "Scope") -> Mapping[str, float]:
     """The scalars of the last snapshot, for loggers that know nothing else."""
-    return choose_scalars(*last_of(scope))
+    return choose_scalars(scope.facts, scope.snapshots[-1])
 
 
 class ScalarWriter:

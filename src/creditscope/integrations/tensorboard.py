@@ -7,7 +7,7 @@ import numpy as np
 from torch.utils.tensorboard import SummaryWriter
 
 from creditscope.auditing import Audit
-from creditscope.integrations._told import PREFIX, choose_scalars, last_of, spread_over_layers, word_verdict
+from creditscope.integrations._told import PREFIX, name_scalars, spread_over_layers, word_verdict
 
 if TYPE_CHECKING:
     from creditscope.scope import Scope
@@ -33,12 +33,11 @@ class TensorBoardWriter:
 
     def write(self, scope: "Scope") -> None:
         """The scalars of the last snapshot, and how sizes are spread over the layers, at its step."""
-        facts, snapshot = last_of(scope)
-        for name, value in choose_scalars(facts, snapshot).items():
+        snapshot = scope.snapshots[-1]
+        for name, value in name_scalars(scope).items():
             self.board.add_scalar(name, value, snapshot.step)
         for name, values in spread_over_layers(snapshot).items():
             self.board.add_histogram(name, np.array(values), snapshot.step, bins="auto")
-        self.board.flush()
 
     def tell(self, audit: Audit, step: int = 0) -> None:
         """The verdict, its reason and what to do."""

@@ -6,7 +6,7 @@ import wandb
 
 from creditscope.auditing import Audit
 from creditscope.errors import CreditscopeError
-from creditscope.integrations._told import PREFIX, choose_scalars, last_of, spread_over_layers, word_verdict
+from creditscope.integrations._told import PREFIX, name_scalars, spread_over_layers, word_verdict
 
 if TYPE_CHECKING:
     from creditscope.scope import Scope
@@ -41,9 +41,9 @@ class WandbWriter:
 
     def write(self, scope: "Scope") -> None:
         """The scalars of the last snapshot, and how sizes are spread over the layers, at its step."""
-        facts, snapshot = last_of(scope)
+        snapshot = scope.snapshots[-1]
         spread = {name: wandb.Histogram(values) for name, values in spread_over_layers(snapshot).items()}
-        self.run.log({STEP: snapshot.step, **choose_scalars(facts, snapshot), **spread})
+        self.run.log({STEP: snapshot.step, **name_scalars(scope), **spread})
 
     def tell(self, audit: Audit, step: int = 0) -> None:
         """The word and its codes into the summary, with the reason and what to do as text."""
