@@ -107,7 +107,9 @@ def make_taps(count: int = 5, **others: Any) -> TapMeasures:
 
 def make_weights(count: int = len(WEIGHTS), **others: Any) -> WeightMeasures:
     """Per-weight values after a training step; an override is one number for all weights or one per weight."""
-    flags = {f.name: 0 if "zero" in f.name or "underflow" in f.name else 0.5 for f in fields(WeightMeasures)}
+    watched = ("reached", "update", "changed")  # of models that are not trained here
+    named = [f.name for f in fields(WeightMeasures) if f.name not in watched]
+    flags = {name: 0 if "zero" in name or "underflow" in name else 0.5 for name in named}
     return WeightMeasures(**spread(count, flags | others))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from creditscope.auditing import Audit, audit
 from creditscope.errors import CreditscopeError
 from creditscope.record import Record
-from creditscope.record.table import to_xarray
+from creditscope.record.table import to_frame, to_xarray
 
 if TYPE_CHECKING:
     from creditscope.record import RunSpec
@@ -36,6 +36,11 @@ class Runs:
         names = ", ".join(r.name for r in self.records[:3])
         return f"Runs({len(self.records)}: {names}{', …' * (len(self.records) > 3)})"
 
+    def _repr_html_(self) -> str:
+        from creditscope.report.notebook import show_records
+
+        return show_records(self.records, repr(self), self.problems)
+
     def audit(self, **options: Any) -> Audit:
         """Judge them; options are those of `creditscope.audit`."""
         return audit(self, **options)
@@ -46,7 +51,7 @@ class Runs:
 
     def frame(self):
         """A long pandas table, one row per rule, seed, epoch and tap."""
-        return self.to_xarray().to_dataframe().reset_index()
+        return to_frame(self.records)
 
     def plot(self):
         """Accuracy, credit, sizes and verdicts of these runs, of one setting, as a matplotlib Figure."""

@@ -26,6 +26,7 @@ from creditscope.outputs import OutputReader, Read, bare, read_logits, reader_of
 from creditscope.record import Facts, Record, Snapshot
 from creditscope.record.spec import TIERS, Tier
 from creditscope.record.store import WATCHED, write_watched
+from creditscope.record.table import to_frame, to_xarray
 from creditscope.rng import generator
 from creditscope.rules import (
     BY_TAP_RULE,
@@ -185,11 +186,16 @@ class Scope:
         return self._application.report
 
     @property
-    def records(self) -> list[Record]:
-        """The snapshots as one record, for audits, views and figures."""
+    def facts(self) -> Facts:
+        """What is true of the model at every snapshot: its taps, weights and modules by name, and more."""
         if self._facts is None:
             raise CreditscopeError("Expected at least one snapshot, but got none. Call snapshot(x, y) first.")
-        provenance = begin_provenance(self._facts, device=next(self.model.parameters()).device, engine=WATCHED)
+        return self._facts
+
+    @property
+    def records(self) -> list[Record]:
+        """The snapshots as one record, for audits, views and figures."""
+        provenance = begin_provenance(self.facts, device=next(self.model.parameters()).device, engine=WATCHED)
         return [Record(None, provenance, tuple(self.snapshots))]
 
     def save(self, folder: str | Path) -> Path:
@@ -213,6 +219,19 @@ class Scope:
         known = any(snapshot.accuracy is not None for snapshot in self.snapshots)
         course = partial(plots.over_epochs, quantity="accuracy" if known else "loss")
         return plots.overview(self.records, panels=("credit", "sizes", course))
+
+    def to_xarray(self):
+        """Named axes: rule, seed, epoch, tap."""
+        return to_xarray(self.records)
+
+    def frame(self):
+        """A long pandas table, one row per snapshot and tap."""
+        return to_frame(self.records)
+
+    def _repr_html_(self) -> str:
+        from creditscope.report.notebook import show_records
+
+        return show_records(self.records if self.snapshots else [], repr(self))
 
     def _is_untrained(self, *, first: bool) -> bool:
         """By what the user kept; else if this is said to come `first`, and the weights are those that were watched."""

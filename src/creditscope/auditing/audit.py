@@ -110,6 +110,11 @@ class Audit(Shown):
 
         return draw_audit(self, width)
 
+    def _repr_html_(self) -> str:
+        from creditscope.report.notebook import show_audit
+
+        return show_audit(self)
+
     def only(self, text: str) -> "Audit":
         """The settings in whose title, methods or verdicts every comma-separated part of `text` occurs, in any case."""
         words = [part.strip().lower() for part in text.split(",") if part.strip()]

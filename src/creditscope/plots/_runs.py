@@ -16,6 +16,7 @@ from creditscope.plots._quantities import HEAD, NotMeasuredError, is_size, mean_
 from creditscope.plots._style import FAINT, GREY, MARK, SMALL
 from creditscope.record import Facts, Record
 from creditscope.record.table import PER_TAP, SCALARS
+from creditscope.record.timeline import along_axis, axis_of
 
 NAMES = ("gamma", "accuracy")
 FEW = 4
@@ -143,7 +144,7 @@ def over_epochs(
         if tap is not None:
             number = _tap_number(shown[0].facts, tap)
             named = f", tap {number} ({shown[0].facts.taps[number]})"
-        ax.set(xlabel="epoch", ylabel=title(quantity) + named)
+        ax.set(xlabel=axis_of(shown[0].method.first), ylabel=title(quantity) + named)
         ax.margins(x=0.03)
         label_ends(ax, ends if labels else [])
         several, methods = any(len(found) > 1 for _, found in drawn), [(line.look.label, line.method) for line in lines]
@@ -172,7 +173,7 @@ def _course(record: Record, quantity: str, tap: int | str | None, *, log: bool) 
     """The values there are; on a log axis those above 0."""
     at = None if tap is None else _tap_number(record.facts, tap)
     found = {}
-    for snapshot in record.snapshots:
+    for snapshot in along_axis(record).snapshots:
         value = getattr(snapshot, quantity) if at is None else of_taps(record.facts, snapshot, quantity)[at]
         if value is not None and np.isfinite(value) and (value > 0 or not log):
             found[snapshot.epoch] = float(value)

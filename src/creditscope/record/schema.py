@@ -14,8 +14,8 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Interval
 
 from creditscope.errors import CreditscopeError
+from creditscope.record.flat import name_numbers, tabulate_taps
 from creditscope.record.spec import LARGEST, RunSpec, check_numbers
-from creditscope.text import count, number
 
 SCHEMA_VERSION = 3
 READABLE = (2, 3)
@@ -364,24 +364,17 @@ class Snapshot:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """A row per tap; growth is RMS(h_l) / RMS(h_{l−1}), a dash stands for what is not there."""
-        taps, rms = self.taps, self.taps.h_rms
-        growth = [None, *(above / below if above is not None and below else None for below, above in pairwise(rms))]
-        measured = {
-            "‖h‖": (taps.h_norm, ".3g"),
-            "growth": (growth, ".2f"),
-            "‖g‖": (taps.g_norm, ".1e"),
-            "noise": (taps.g_noise, ".0e"),
-            "cos": (taps.cos, "+.2f"),
-            "z": (taps.z, ".1f"),
-        }
-        table = [["tap", *map(str, range(len(rms)))]]
-        table += [[name, *(number(value, form) for value in values)] for name, (values, form) in measured.items()]
-        cells = [[cell.rjust(max(map(len, column))) for cell in column] for column in table]
-        said = {"loss": (self.loss, ".3g"), "accuracy": (self.accuracy, ".3f"), "Γ": (self.gamma, "+.3f")}
-        words = [f"{name} {number(value, form)}" for name, (value, form) in said.items() if value is not None]
-        lines = [" · ".join([f"epoch {self.epoch}", *words, count(self.rows, "row")])]
-        return "\n".join([*lines, *map("  ".join, zip(*cells, strict=True)), *self.notes])
+        """A row per tap."""
+        return str(tabulate_taps(self))
+
+    def _repr_html_(self) -> str:
+        from creditscope.report.notebook import show_snapshot  # only notebooks need it
+
+        return show_snapshot(self)
+
+    def scalars(self, facts: Facts | None = None) -> dict[str, float]:
+        """Every number that was measured, by a flat name, for loggers; `facts` name weights and modules."""
+        return name_numbers(self, facts)
 
     @property
     def head_taps(self) -> TapMeasures:

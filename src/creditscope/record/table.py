@@ -16,6 +16,7 @@ from creditscope.record.schema import NUMBERS, Facts, Snapshot, TapMeasures
 from creditscope.record.spec import FREE_FIELDS, RULE_FIELDS, TIERS
 from creditscope.record.store import Record
 from creditscope.record.stored import lacks
+from creditscope.record.timeline import along_axis, axis_of
 
 SCALARS = tuple(f.name for f in fields(Snapshot) if f.type in NUMBERS)
 """Numbers of the whole net."""
@@ -78,14 +79,15 @@ def richest(records: Sequence[Record]) -> list[Record]:
 def to_xarray(records: Sequence[Record]):
     """Every per-tap quantity as (rule, seed, epoch, tap), the scalars as (rule, seed, epoch); gaps are NaN.
 
-    Records are of one setting. Frozen runs and rungs of the depth ladder are rules of their own, "dfa, frozen".
+    Of a watched model with several snapshots an epoch the axis is `step`. Records are of one setting.
+    Frozen runs and rungs of the depth ladder are rules of their own, "dfa, frozen".
     (No axis is called method, because that is what `sel` calls its way to fill gaps.)
     """
     import xarray as xr
 
     if not records:
         raise CreditscopeError("Expected at least one record to view, but got none.")
-    records = richest(records)
+    time, records = axis_of(records[0]), [along_axis(record) for record in richest(records)]
     settings = {_setting(r) for r in records}
     if len(settings) > 1:
         raise CreditscopeError(
@@ -95,7 +97,7 @@ def to_xarray(records: Sequence[Record]):
     axes = {
         "rule": list(dict.fromkeys(map(method_name, records))),
         "seed": sorted({_seed(r) for r in records}),
-        "epoch": sorted({s.epoch for r in records for s in r.snapshots}),
+        time: sorted({s.epoch for r in records for s in r.snapshots}),
         "tap": list(max((r.facts.taps for r in records), key=len)),
     }
     shape = tuple(map(len, axes.values()))
@@ -103,7 +105,7 @@ def to_xarray(records: Sequence[Record]):
     for record in records:
         place = axes["rule"].index(method_name(record)), axes["seed"].index(_seed(record))
         for snapshot in record.snapshots:
-            at = (*place, axes["epoch"].index(snapshot.epoch))
+            at = (*place, axes[time].index(snapshot.epoch))
             for name, array in found.items():
                 value = read(record.facts, snapshot, name)
                 if name in SCALARS:
@@ -112,6 +114,11 @@ def to_xarray(records: Sequence[Record]):
                     array[at][: len(value)] = np.array(value, dtype=float)
     data = {name: (tuple(axes)[: array.ndim], array) for name, array in found.items()}
     return xr.Dataset(data, coords=axes)
+
+
+def to_frame(records: Sequence[Record]):
+    """The same as a long pandas table, one row per rule, seed, epoch and tap."""
+    return to_xarray(records).to_dataframe().reset_index()
 
 
 def method_name(record: Record) -> str:

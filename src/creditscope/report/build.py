@@ -11,11 +11,12 @@ from markupsafe import Markup
 
 from creditscope.auditing import Audit, MethodAudit, Thresholds, audit
 from creditscope.auditing.decisions import Decision
-from creditscope.auditing.methods import read_methods
+from creditscope.auditing.methods import change_records, read_methods
 from creditscope.errors import CreditscopeError
 from creditscope.plots._quantities import is_size
 from creditscope.record import Record, open_records
 from creditscope.record.load import collection_paused
+from creditscope.record.timeline import along_axis, axis_of
 from creditscope.report import tables
 from creditscope.report.colours import Scale, rule_classes
 from creditscope.report.comparison import Comparison, compare, name_apart, short_names
@@ -99,6 +100,8 @@ class SettingPart:
     """Of the quantities that have heatmaps."""
     layer_notes: list[str]
     """Which quantities have none, and why."""
+    axis: str
+    """What counts the snapshots: epoch, or step."""
     epochs: list[int]
     charts: list[tuple[str, Markup]]
     """Title and drawing."""
@@ -152,7 +155,9 @@ def build_report(material: Material, *, against: Material | None = None) -> Repo
         comparison=compare(material.audit, against.audit) if against else None,
         data={
             "quantities": {name: {"symbol": symbol, "size": is_size(name)} for name, symbol in SYMBOLS.items()},
-            "settings": [{"epochs": s.epochs, "methods": [part.key for part in s.methods]} for s in settings],
+            "settings": [
+                {"axis": s.axis, "epochs": s.epochs, "methods": [part.key for part in s.methods]} for s in settings
+            ],
             "methods": data if others else list(data.values()),
         },
     )
@@ -187,7 +192,8 @@ def _draw_setting(
     origins: list[tuple[str, ...]],
 ) -> SettingPart:
     """One setting; its records are read here, and let go."""
-    groups = dict(zip(keys, read_methods(audit.groups[key] for key in keys), strict=True))
+    read = read_methods(audit.groups[key] for key in keys)
+    axis, groups = axis_of(read[0].first), dict(zip(keys, change_records(read, along_axis), strict=True))
     judged = replace(audit, methods=tuple(audit.methods[key] for key in keys), groups=tuple(groups.values()))
     decisions = dict(zip(keys, tables.decisions_by_method(judged), strict=True))
     epochs = choose_epochs(list(groups.values()), columns)
@@ -219,8 +225,9 @@ def _draw_setting(
         methods=methods,
         scales=scales,
         layer_notes=notes,
+        axis=axis,
         epochs=sorted({epoch for history in histories.values() for epoch in history.epochs}),
-        charts=draw_curves(list(groups.values()), colours),
+        charts=draw_curves(list(groups.values()), colours, axis),
         spec=tables.spec_facts(groups[keys[0]]),
     )
 

@@ -47,14 +47,14 @@ class Curve:
     high: Sequence[float]
 
 
-def draw_curves(methods: Sequence[Method], colours: Mapping[str, str]) -> list[tuple[str, Markup]]:
+def draw_curves(methods: Sequence[Method], colours: Mapping[str, str], axis: str = "epoch") -> list[tuple[str, Markup]]:
     """Title and chart of each quantity that some method has at enough epochs; `colours` are classes by rule."""
     charts = []
     for quantity in OF_NETWORK if methods[0].facts.is_network else QUANTITIES:
         found = [_curve(method, quantity, colours[method.facts.rule.name]) for method in methods]
         name = title(quantity) if quantity in SCALARS else f"{title(quantity)}, last tap"
         if curves := [curve for curve in found if curve]:
-            charts.append((name, draw_chart(curves, name, log=is_size(quantity))))
+            charts.append((name, draw_chart(curves, name, log=is_size(quantity), counted=axis)))
     return charts
 
 
@@ -74,9 +74,12 @@ def _curve(method: Method, quantity: str, colour: str) -> Curve | None:
     return Curve(method.label, colour, kept, mean.tolist(), values.min(0).tolist(), values.max(0).tolist())
 
 
-def draw_chart(curves: Sequence[Curve], title: str, *, log: bool) -> Markup:
+def draw_chart(curves: Sequence[Curve], title: str, *, log: bool, counted: str = "epoch") -> Markup:
     """Epochs on a log scale of 1 + epoch; values on a log scale if asked."""
-    axis, ends = _Axis(curves, log=log), ", ".join(f"{curve.label} {amount(curve.mean[-1])}" for curve in curves)
+    axis, ends = (
+        _Axis(curves, log=log, counted=counted),
+        ", ".join(f"{curve.label} {amount(curve.mean[-1])}" for curve in curves),
+    )
     said = escape(f"{title} over training; at the end: {ends}")
     parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {axis.height}" role="img" aria-label="{said}">', *axis.frame()]
     for curve in curves:
@@ -92,8 +95,8 @@ def draw_chart(curves: Sequence[Curve], title: str, *, log: bool) -> Markup:
 class _Axis:
     """Where values and epochs lie."""
 
-    def __init__(self, curves: Sequence[Curve], *, log: bool):
-        self.log = log
+    def __init__(self, curves: Sequence[Curve], *, log: bool, counted: str):
+        self.log, self.counted = log, counted
         self.height = max(HEIGHT, round(TOP + 4 + LABEL_STEP * (len(curves) - 1) + BOTTOM))
         letters = min(max(len(curve.label) for curve in curves), LONGEST_LABEL)
         self.right = round(WIDTH - LABEL_SPACE - LETTER * letters)
@@ -130,7 +133,7 @@ class _Axis:
             ),
             *(f'<text class="x" x="{self.x(e):.4g}" y="{bottom + 14}">{e}</text>' for e in self._epochs()),
             f'<path class="axis" d="M{LEFT} {bottom}H{right}"/>',
-            f'<text class="x" x="{(LEFT + right) / 2:g}" y="{self.height - 3}">epoch</text>',
+            f'<text class="x" x="{(LEFT + right) / 2:g}" y="{self.height - 3}">{self.counted}</text>',
         ]
 
     def _ticks(self) -> list[tuple[float, str]]:

@@ -39,16 +39,7 @@ def write_report(material: Material, path: Path, *, against: Material | None = N
 
 def render(report: Report) -> str:
     """The whole page."""
-    loader = PackageLoader("creditscope.report")
-    environment = Environment(
-        loader=loader,
-        autoescape=True,
-        finalize=_finish,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["ticks"] = code_ticks
+    environment = make_environment()
     environment.globals |= {
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "version": creditscope.__version__,
@@ -66,11 +57,31 @@ def render(report: Report) -> str:
         "title": title,
         "open_settings": OPEN_SETTINGS,
         "null_sds": f"{NULL_SDS:.2f}",
-        "style": Markup(loader.get_source(environment, "style.css")[0] + colour_rules()),
-        "script": Markup(loader.get_source(environment, "script.js")[0]),
+        "style": read_source(environment, "style.css") + Markup(colour_rules()),
+        "script": read_source(environment, "script.js"),
     }
     page = environment.get_template("page.html")
     return _squeeze(page.render(report=report, material=report.material, data=embed_json(report.data)))
+
+
+def make_environment() -> Environment:
+    """Templates whose text is escaped and made visible."""
+    environment = Environment(
+        loader=PackageLoader("creditscope.report"),
+        autoescape=True,
+        finalize=_finish,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["ticks"] = code_ticks
+    return environment
+
+
+def read_source(environment: Environment, name: str) -> Markup:
+    """A file beside the templates, as it is."""
+    assert environment.loader
+    return Markup(environment.loader.get_source(environment, name)[0])
 
 
 def _finish(value: Any) -> Any:

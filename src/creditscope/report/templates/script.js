@@ -53,7 +53,7 @@
     const place = block.querySelector(".at-epoch");
     const quantity = place.querySelector("select").value;
     moment.querySelector("output").textContent = epoch;
-    moment.querySelector("input").setAttribute("aria-valuetext", "epoch " + epoch);
+    moment.querySelector("input").setAttribute("aria-valuetext", setting.axis + " " + epoch);
     for (const svg of all("svg.heat", block)) {
       const method = methodOf(svg);
       const column = columnFor(method.epochs, epoch);
@@ -62,12 +62,12 @@
     }
     const methods = setting.methods.map((key) => data().methods[key]);
     const table = make("table");
-    table.append(make("caption", symbolOf(quantity) + " at epoch " + epoch + ", mean over seeds"));
+    table.append(make("caption", symbolOf(quantity) + " at " + setting.axis + " " + epoch + ", mean over seeds"));
     const head = table.createTHead().insertRow();
     head.append(make("th", "tap", { scope: "col" }));
     for (const method of methods) {
       const own = method.epochs[columnFor(method.epochs, epoch)];
-      const late = own === undefined || own === epoch ? "" : " (epoch " + own + ")";
+      const late = own === undefined || own === epoch ? "" : " (" + setting.axis + " " + own + ")";
       head.append(make("th", method.name + late, { scope: "col" }));
     }
     const body = table.createTBody();
@@ -138,7 +138,7 @@
     const values = seedValues(method, quantity, column, tap);
     const known = values.filter((value) => value !== null).length;
     const value = meanOf(quantity, values);
-    const title = make("h4", method.name + " · " + symbolOf(quantity) + " · tap " + tap + " (" + method.taps[tap] + ") · epoch " + method.epochs[column]);
+    const title = make("h4", method.name + " · " + symbolOf(quantity) + " · tap " + tap + " (" + method.taps[tap] + ") · " + data().settings[method.setting].axis + " " + method.epochs[column]);
     const big = make("p", value === null ? "not measured" : show(value) + " mean over " + known + (known === 1 ? " seed" : " seeds"), { class: "big" });
     const list = make("dl"), bySeed = make("dl", undefined, seeds.length > 6 ? { class: "many" } : {});
     const say = (name, text, where = list) => where.append(make("dt", name), make("dd", text));
