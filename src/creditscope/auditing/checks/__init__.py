@@ -42,7 +42,7 @@ def what_to_do(findings: Iterable[Finding]) -> list[str]:
     """A sentence for each check that fired, once a code."""
     fired = {f.code for f in findings if f.outcome in FIRED}
     told = [check for check in all_checks() if check.code in fired and check.remedy]
-    return [f"{check.code} {check.title}: {check.remedy} ({check.page})" for check in told]
+    return [f"{check.code} {check.title}: {check.remedy}" for check in told]
 
 
 def describe_checks(codes: Sequence[str]) -> list[str]:
