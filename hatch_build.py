@@ -5,7 +5,8 @@ from pathlib import Path
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-LINK = re.compile(r"(!?)(\[[^\]]*\])\((?!\w+:|#)([^)\s]+)\)")
+LINK = re.compile(r"```.*?```|`[^`\n]*`|(!?)(\[[^\]]*\])\((?!\w+:|#)([^)\s]+)\)", re.DOTALL)
+"""Code, which stays as it is, or a link to a file, or an image."""
 
 
 class Readme(MetadataHookInterface):
@@ -15,6 +16,8 @@ class Readme(MetadataHookInterface):
         home, tag = metadata["urls"]["Source"], f"v{metadata['version']}"
 
         def absolute(link: re.Match) -> str:
+            if not link[3]:
+                return link[0]
             return f"{link[1]}{link[2]}({home}/{'raw' if link[1] else 'blob'}/{tag}/{link[3]})"
 
         text = LINK.sub(absolute, (Path(self.root) / "README.md").read_text(encoding="utf-8"))
