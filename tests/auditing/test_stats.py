@@ -128,4 +128,4 @@ def test_the_short_way_to_mean_and_bounds_is_numpys(values: list[float]):
     half = float(stdtrit(len(values) - 1, 0.975)) * float(np.std(values, ddof=1)) / len(values) ** 0.5
     expected = (np.mean(values) - half, np.mean(values) + half)
     assert found.mean == np.mean(values)
-    assert (found.low, found.high) == pytest.approx(expected, rel=1e-11, abs=1e-11 * half)
+    assert (found.low, found.high) == pytest.approx(expected, rel=1e-9, abs=1e-9 * half)

@@ -9,7 +9,7 @@ from binascii import a2b_base64
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import islice, pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from creditscope.errors import CreditscopeError
 from creditscope.record.spec import LARGEST, RunSpec, check_numbers
@@ -35,8 +35,7 @@ BY_ROUNDING = 1e-3
 """So much beyond its range a number may come to lie."""
 
 
-@dataclass(frozen=True)
-class Within:
+class Within(NamedTuple):
     """The bounds of a number; whoever only makes records needs no library for them, a file's reader is told."""
 
     ge: float
