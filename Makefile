@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.dev
 BROWSER := $(VENV)/.browser
 
-.PHONY: demo check quick test engines coverage lint format docs bench screenshots clean
+.PHONY: demo check quick test engines coverage lint format docs bench versions screenshots clean
 
 # Called from here, the demo also draws the figures of the records in results/paper.
 demo: $(READY)
@@ -59,6 +59,10 @@ bench: $(DEV)
 	$(BIN)/python bench/where.py
 	$(BIN)/python bench/calibration.py
 	$(BIN)/python bench/verdicts.py
+
+# Every pair of Python and torch that is promised, each in an environment of its own: gigabytes, and a quarter of an hour.
+versions: $(DEV)
+	$(BIN)/python bench/versions.py
 
 screenshots: $(DEV) $(BROWSER)
 	$(BIN)/python tests/in_browser/screenshot.py

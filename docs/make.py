@@ -37,6 +37,7 @@ from creditscope.paper.published.compare import compare_settings, tally
 from creditscope.paper.published.numbers import AS_PUBLISHED, OURS, PUBLISHED, SAMPLE, SETTINGS
 from creditscope.paper.published.page import render_page
 from creditscope.paper.published.readings import RunFinder
+from creditscope.paper.shipped import LISTED, write_list
 from creditscope.paper.studies import collect, resolve_study
 from creditscope.paper.studies.graph_depth import METHODS
 from creditscope.paper.studies.rescaling import DerivedRecord
@@ -501,6 +502,7 @@ def make_pages(shipped: Shipped) -> Iterator[tuple[Path, str]]:
             yield DOCS / "images" / f"{name}.md", caption.markdown(name)
     yield DOCS / "reproduction.md", render_page(shipped.records, derived)[0]
     yield DOCS / "api.md", make_page()
+    yield LISTED, write_list(ROOT / "results")
 
 
 if __name__ == "__main__":

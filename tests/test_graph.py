@@ -18,7 +18,7 @@ def graph() -> np.ndarray:
     return (upper | upper.T).astype(float)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own use, in forward mode
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # torch's own use, in forward mode
 @pytest.mark.parametrize("how", ["symmetric", "row"])
 def test_normalised_against_numpy(how):
     import scipy.sparse as sp

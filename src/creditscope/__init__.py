@@ -1,7 +1,7 @@
 """creditscope: an instrument for credit assignment in deep networks.
 
 `run` trains, `attach` puts a rule into a training loop of yours, `watch` looks at a model of yours, `audit` judges;
-`docs/api.md` has all public names. They are loaded on first use, so that `import creditscope` and the parts that only
+`help` tells of each public name. They are loaded on first use, so that `import creditscope` and the parts that only
 read records cost no torch.
 """
 
@@ -29,6 +29,15 @@ if TYPE_CHECKING:
     from creditscope.scope import Scope, convert, watch
     from creditscope.tasks import Task, register_task
     from creditscope.trainer import Trainer, attach
+else:  # unseen by type checkers, for which any misspelt name would be right
+
+    def __getattr__(name: str) -> Any:
+        for home in _HOMES if name in __all__ else ():
+            module = import_module(f"creditscope.{home}")
+            if hasattr(module, name):
+                return getattr(module, name)
+        raise AttributeError(f"module 'creditscope' has no attribute {name!r}")
+
 
 __version__ = "0.1.0"
 
@@ -64,14 +73,6 @@ __all__ = [
 
 _HOMES = ("errors", "tasks", "nets", "record", "auditing", "runs", "rules", "find_taps", "scope", "trainer")
 """Modules of the public names, those that import torch last: a name is that of the first which has it."""
-
-
-def __getattr__(name: str) -> Any:
-    for home in _HOMES if name in __all__ else ():
-        module = import_module(f"creditscope.{home}")
-        if hasattr(module, name):
-            return getattr(module, name)
-    raise AttributeError(f"module 'creditscope' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -219,7 +219,7 @@ def cross_entropy_errors(output: Tensor, target: Tensor, mask: Tensor | None = N
     if target.ndim < output.ndim - 1:
         target = target.expand(output.shape[:-1])
     log_p = output.log_softmax(-1)
-    index = target.unsqueeze(-1)
+    index = target.long().unsqueeze(-1)  # torch 2.6 takes no other
     others = log_p.exp().scatter(-1, index, 0.0)
     error = others.scatter(-1, index, -others.sum(-1, keepdim=True))
     losses = -log_p.gather(-1, index).squeeze(-1)

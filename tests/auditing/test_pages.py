@@ -113,7 +113,7 @@ def page(code: str) -> str:
 
 def test_every_check_has_a_page_and_every_page_a_check():
     assert sorted(path.stem for path in (DOCS / "checks").glob("*.md")) == list(CHECKS)
-    assert [check.page for check in CHECKS.values()] == [f"docs/checks/{code}.md" for code in CHECKS]
+    assert all(check.page.endswith(f"/docs/checks/{code}.md") for code, check in CHECKS.items())
 
 
 @pytest.mark.parametrize("code", CHECKS)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import ISSUE, MUTED, NOT_APPLICABLE, PASSED, SKIPPED, TIP, UNDECIDED, blind_taps
 
+from creditscope.addresses import manual
 from creditscope.auditing import Finding, Outcome, Thresholds, audit
 from creditscope.auditing.checks import all_checks
 from creditscope.auditing.verdict import MEANINGS, QUESTIONS, Word, reach_verdict
@@ -114,7 +115,7 @@ class TestMethod:
         others = {f.code: f.outcome for f in found.findings if f.outcome != PASSED}
         assert others == {"CS009": NOT_APPLICABLE, "CS012": NOT_APPLICABLE}
         assert found.verdict.not_tested == ("CS009", "CS012")
-        assert [f.page for f in found.findings] == [f"docs/checks/{code}.md" for code in CODES]
+        assert [f.page for f in found.findings] == [manual(f"checks/{code}.md") for code in CODES]
 
     @pytest.mark.parametrize(
         ("code", "taps", "others"),

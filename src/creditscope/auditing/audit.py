@@ -115,6 +115,11 @@ class Audit(Shown):
 
         return show_audit(self)
 
+    def without_rich(self) -> str:
+        from creditscope.auditing.plain import write_audit
+
+        return write_audit(self)
+
     def only(self, text: str) -> "Audit":
         """The settings in whose title, methods or verdicts every comma-separated part of `text` occurs, in any case."""
         words = [part.strip().lower() for part in text.split(",") if part.strip()]
@@ -329,11 +334,12 @@ def _judge(
 
 
 def _say_failure(m: MethodAudit) -> str:
-    why = [f"{f.code} {f.outcome}, {f.message} ({f.page})" for f in m.findings if f.code in m.verdict.codes]
+    why = [f"{f.code} {f.outcome}, {f.message}" for f in m.findings if f.code in m.verdict.codes]
     why += [f"diverged: {m.verdict.diverged}"] * bool(m.verdict.diverged)
     why += [m.verdict.not_judged] * bool(m.verdict.not_judged)
     good = "healthy" if m.network else "trustworthy"
-    return f"Expected {m.method} ({m.setting}) to be {good}, but got {m.verdict.word}: {'; '.join(why)}."
+    more = f" creditscope audit --explain {' '.join(m.verdict.codes)} tells what to do." if m.verdict.codes else ""
+    return f"Expected {m.method} ({m.setting}) to be {good}, but got {m.verdict.word}: {'; '.join(why)}.{more}"
 
 
 def _interval(records: dict[int, Record]) -> Interval | None:

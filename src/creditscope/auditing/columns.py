@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from creditscope.auditing.stats import Interval, write_interval, write_points
 from creditscope.auditing.verdict import explain
+from creditscope.errors import CreditscopeError
 from creditscope.record.load import collection_paused
 from creditscope.text import DASH, amount, number, points
 
@@ -47,6 +48,9 @@ class Shown:
 
     def show(self, console: "Console | None" = None) -> None:
         """Print it to the terminal, or to another console."""
+        if console is None and not _has_rich():
+            print(self)
+            return
         from creditscope.auditing.show import make_console
 
         console = console or make_console()
@@ -54,9 +58,23 @@ class Shown:
             console.print(self.draw(console.width))
 
     def __str__(self) -> str:
+        if not _has_rich():
+            return self.without_rich()
         from creditscope.auditing.show import render_plain
 
         return render_plain(self.draw)
+
+    def without_rich(self) -> str:
+        """As lines of text, where it can be said in such."""
+        raise CreditscopeError("Expected rich to draw tables, but it is not installed. Run pip install rich.")
+
+
+def _has_rich() -> bool:
+    try:
+        import rich  # noqa: F401
+    except ModuleNotFoundError:
+        return False
+    return True
 
 
 class ShownRows(Shown):

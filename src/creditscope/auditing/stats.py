@@ -7,8 +7,8 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 
+from creditscope.auditing.quantiles import beta_point, normal_point, t_point, t_share
 from creditscope.text import DASH, number, points
 
 IntervalKind = Literal["t", "bootstrap"]
@@ -136,16 +136,10 @@ def _mean_and_half(values: Sequence[float], confidence: float) -> tuple[float, f
     return mean, t_point(n - 1, confidence) * sd / n**0.5
 
 
-@cache
-def t_point(df: int, confidence: float) -> float:
-    """The point of Student's t below which so much of it lies."""
-    return float(stdtrit(df, confidence))
-
-
 def share_bounds(hits: int, n: int, *, confidence: float) -> tuple[float, float]:
     """Exact (Clopper–Pearson) one-sided lower and upper bounds of a share, each at `confidence`."""
-    low = float(betaincinv(hits, n - hits + 1, 1 - confidence)) if hits else 0.0
-    return low, float(betaincinv(hits + 1, n - hits, confidence)) if hits < n else 1.0
+    low = beta_point(hits, n - hits + 1, 1 - confidence) if hits else 0.0
+    return low, beta_point(hits + 1, n - hits, confidence) if hits < n else 1.0
 
 
 def below_p(values: Sequence[float], limit: float) -> float:
@@ -155,7 +149,7 @@ def below_p(values: Sequence[float], limit: float) -> float:
     se = half / t_point(len(values) - 1, 0.95)
     if se == 0:
         return 0.0 if mean < limit else 1.0
-    return float(stdtr(len(values) - 1, (mean - limit) / se))
+    return t_share(len(values) - 1, (mean - limit) / se)
 
 
 def holm(p: Sequence[float], *, level: float) -> list[bool]:
@@ -170,7 +164,7 @@ def holm(p: Sequence[float], *, level: float) -> list[bool]:
 
 def z_limit(level: float) -> float:
     """The z above which a single one-sided test rejects at `level`."""
-    return float(ndtri(1 - level))
+    return normal_point(1 - level)
 
 
 NULL_SDS = z_limit((1 - CONFIDENCE) / 2)

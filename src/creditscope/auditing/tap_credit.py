@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from creditscope.auditing.methods import Moment
-from creditscope.auditing.stats import below_p, holm, t_bounds, t_point, z_limit
+from creditscope.auditing.quantiles import t_point
+from creditscope.auditing.stats import below_p, holm, t_bounds, z_limit
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Facts, Snapshot
 from creditscope.record.schema import OWN_DRAWS

@@ -37,7 +37,8 @@ Limits = Annotated[
     tuple[str, ...], option("[NAME=VALUE ...]", "as listed", "Other thresholds (creditscope list thresholds).")
 ]
 DataRoot = Annotated[
-    Path | None, option("DIR", "CREDITSCOPE_DATA, or the user's cache", "Folder of data files (docs/data.md).")
+    Path | None,
+    option("DIR", "CREDITSCOPE_DATA, or the user's cache", "Folder of data files (creditscope doctor: which)."),
 ]
 
 

@@ -27,7 +27,7 @@ class Export:
     out: Annotated[Path, tyro.conf.arg(metavar="PATH")] = Path("out/export")
     """A folder, or the file of an export that writes one."""
     scale: Name = "paper"
-    """Scale of the studies whose runs are exported, of exports that go by studies (docs/studies.md)."""
+    """Scale of the studies whose runs are exported, of exports that go by studies: demo or paper."""
     unsealed: Unsealed = False
 
     def run(self) -> None:

@@ -9,9 +9,7 @@ from binascii import a2b_base64
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import islice, pairwise
-from typing import Annotated, Literal
-
-from annotated_types import Ge, Interval
+from typing import Annotated, Any, Literal, NamedTuple
 
 from creditscope.errors import CreditscopeError
 from creditscope.record.flat import name_numbers, tabulate_taps
@@ -36,12 +34,23 @@ MOST_SNAPSHOTS = 10**6
 BY_ROUNDING = 1e-3
 """So much beyond its range a number may come to lie."""
 
+
+class Within(NamedTuple):
+    """The bounds of a number; whoever only makes records needs no library for them, a file's reader is told."""
+
+    ge: float
+    le: float | None = None
+
+    def __get_pydantic_core_schema__(self, kind: Any, handler: Any) -> Any:
+        return handler(kind) | ({"ge": self.ge} if self.le is None else {"ge": self.ge, "le": self.le})
+
+
 Number = float | None
-Size = Annotated[float, Ge(0)] | None
-Cosine = Annotated[float, Interval(ge=-1 - BY_ROUNDING, le=1 + BY_ROUNDING)] | None
-Share = Annotated[float, Interval(ge=0, le=1 + BY_ROUNDING)] | None
-Angle = Annotated[float, Interval(ge=0, le=180 + BY_ROUNDING)] | None
-Count = Annotated[int, Interval(ge=0, le=LARGEST)]
+Size = Annotated[float, Within(0)] | None
+Cosine = Annotated[float, Within(-1 - BY_ROUNDING, 1 + BY_ROUNDING)] | None
+Share = Annotated[float, Within(0, 1 + BY_ROUNDING)] | None
+Angle = Annotated[float, Within(0, 180 + BY_ROUNDING)] | None
+Count = Annotated[int, Within(0, LARGEST)]
 NUMBERS = (Number, Size, Cosine, Share, Angle)
 """Numbers, and those that have a range: a file with another one is refused."""
 Series = tuple[Number, ...]
@@ -184,7 +193,7 @@ class Provenance:
     parameters: Count = 0
     started: str = ""
     finished: str = ""
-    seconds: Annotated[float, Ge(0)] = 0.0
+    seconds: Annotated[float, Within(0)] = 0.0
     resumes: Count = 0
     facts: Facts
     seal: dict[str, str] | None = field(default=None, compare=False, repr=False)

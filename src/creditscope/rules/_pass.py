@@ -196,7 +196,8 @@ def plain_attention():
 def forward_mode() -> Iterator[None]:
     """For `jvp`: without the warning of torch's own use of a function that it deprecates."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)
+        for category in (DeprecationWarning, FutureWarning):  # the latter since torch 2.15
+            warnings.filterwarnings("ignore", message=".*torch.jit.script", category=category)
         yield
 
 

@@ -56,7 +56,7 @@ def what_to_do(findings: Iterable[Finding]) -> list[str]:
     fired = {f.code: f.rank for f in findings if f.outcome in FIRED}
     told = [check for check in all_checks() if check.code in fired and check.remedy]
     told.sort(key=lambda check: fired[check.code])
-    return [f"{check.code} {check.title}: {check.remedy} ({check.page})" for check in told]
+    return [f"{check.code} {check.title}: {check.remedy}" for check in told]
 
 
 def describe_checks(codes: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar, Literal
 
+from creditscope.addresses import manual
 from creditscope.auditing.methods import Method, Moment
 from creditscope.auditing.stats import share_bounds, t_bounds
 from creditscope.auditing.thresholds import Thresholds
@@ -94,7 +95,7 @@ class Check(ABC):
 
     >>> from creditscope.auditing.checks import all_checks
     >>> all_checks()[0].code, all_checks()[0].page
-    ('CS001', 'docs/checks/CS001.md')
+    ('CS001', 'https://.../docs/checks/CS001.md')
     """
 
     code: ClassVar[str]
@@ -126,8 +127,8 @@ class Check(ABC):
 
     @property
     def page(self) -> str:
-        """Its page of the manual."""
-        return f"docs/checks/{self.code}.md"
+        """Its page of the manual; `creditscope audit --explain CODE` says the same in short, without a network."""
+        return manual(f"checks/{self.code}.md")
 
     def compared_with(self, facts: Facts, limits: Thresholds) -> str:
         """What the value is compared with, in words."""

@@ -49,7 +49,7 @@ class Figure:
     scale: Annotated[
         str, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the largest that has records, else demo)")
     ] = ""
-    """Scale of the study, where it has several (docs/studies.md)."""
+    """Scale of the study, where it has several: demo or paper."""
     train: Annotated[bool, tyro.conf.arg(help_behavior_hint="(default: it is trained)")] = True
     """Leave what is missing as a marked gap."""
     unsealed: Unsealed = False

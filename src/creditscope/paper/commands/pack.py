@@ -39,7 +39,7 @@ class Pack:
     out: Folder = Path("results/paper")
     """STUDY.jsonl.xz go here; every command that reads records reads them, too."""
     scale: Name = "paper"
-    """Scale of the studies whose runs are packed (docs/studies.md)."""
+    """Scale of the studies whose runs are packed: demo or paper."""
     replace: bool = False
     """Replace bundles even if runs that they hold are lost by it."""
 

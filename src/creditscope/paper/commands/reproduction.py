@@ -13,7 +13,7 @@ from creditscope.errors import CreditscopeError
 class Reproduction:
     """Write the page of published numbers beside those measured by the studies at scale paper; needs no torch.
 
-    Example: creditscope reproduction results/paper --out docs/reproduction.md
+    Example: creditscope reproduction results/paper
     """
 
     records: Records = None
@@ -29,7 +29,7 @@ class Reproduction:
         source, problems = choose_records(self.records, self.by_name), []
         records = load_records(source, problems=problems, unsealed=self.unsealed)
         if not records:
-            message = f"Expected records under {source}, but got none. creditscope reproduce --scale paper trains them."
+            message = f"Expected records under {source}, but got none. creditscope fetch paper gets them."
             raise CreditscopeError(with_problems(message, problems))
         say([*write_reproduction(records, self.out, root=source), f"wrote {self.out}"])
         say([f"note: {problem}" for problem in problems])
