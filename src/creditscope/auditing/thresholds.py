@@ -119,6 +119,9 @@ class Thresholds:
     saturated: float = _share(0.6, "share of a layer's entries at its bounds above this: saturated", "CS107")
     dispersion: float = _limit(1e-3, "dispersion of rows or tokens over their size below this: the same", "CS108")
     dropped: float = _share(0.9, "share of entries that a dropout takes above this: nothing is left", "CS108")
+    line: float = _limit(
+        1.01, "participation ratio of rows below this, and little more to the end: they lie on one line", "CS108"
+    )
     shrunk: float = _share(0.1, "median of ‖W‖ over its first value below this: decay outweighs the gradient", "CS109")
     update_low: float = _limit(
         5e-5, "summed median ‖ΔW‖/‖W‖ per step below this, and a loss that does not fall: too low", "CS110"
@@ -130,6 +133,10 @@ class Thresholds:
         "CS109",
     )
     update_step: float = _limit(0.1, "median ‖ΔW‖/‖W‖ per step above this, and little learnt: too high", "CS110")
+    update_fast: float = _limit(
+        0.01, "the same of the last snapshot, and a loss that rises: too high, however many answers are right", "CS110"
+    )
+    idle_gain: float = _share(0.1, "share of the best constant's loss that large steps must win", "CS110")
     update_high: float = _limit(0.5, "summed median ‖ΔW‖/‖W‖ above this, and a loss that rises: too high", "CS110")
     loss_gain: float = _share(0.01, "share of the first loss that it must fall by, not to be too low", "CS110")
     risen: float = _limit(1.2, "loss over the first one and over the best constant's above this: it rises", "CS110")

@@ -15,6 +15,8 @@ from creditscope.record import ModuleFact, Snapshot, WeightFact
 NOT_MEASURED = "modules were not measured (take the snapshot with this version)"
 LEARNT = 0.5
 """Loss, as a share of the best constant's, under which a net has learnt much: what helps it to is no fault."""
+FEWEST_STEPS = 10
+"""Between snapshots, to speak of a step: the first ones of Adam go far, all one way."""
 FEWEST_ROWS = 32
 """Rows that tell a dead unit from one that is seldom active."""
 
@@ -174,13 +176,18 @@ def travelled(net: NetworkMoment) -> float | None:
 
 
 def largest_step(net: NetworkMoment) -> float:
-    """The largest median update of matrices per step, between two snapshots; 0 where steps were not told."""
+    """The largest median update of matrices per step, between two snapshots; 0 where steps were not told, or are few."""
     found = [0.0]
     for before, snapshot in pairwise(net.history):
         moves = [w.update for w in net.weights_at(snapshot) if w.is_matrix and w.update is not None]
-        if moves and snapshot.step > before.step:
+        if moves and snapshot.step >= before.step + FEWEST_STEPS:
             found.append(median(moves) / (snapshot.step - before.step))
     return max(found)
+
+
+def last_step(net: NetworkMoment) -> float:
+    """The same, of the last two snapshots."""
+    return largest_step(NetworkMoment(replace(net.moment, history=net.history[-2:])))
 
 
 def shrinking(net: NetworkMoment) -> float | None:

@@ -102,9 +102,17 @@ def _idle_sibling(net: NetworkMoment, lost: Sequence[SeenWeight]) -> str:
             }
             ran = [_first_inside(net, f"{prefix}.{other}") for other in others if other.isdigit()]
             sources = {m.fact.source for m in ran if m is not None and m.dispersion is not None}
-            if len(sources) == len(ran) >= FEWEST_SIBLINGS:
+            chain = len(ran) >= FEWEST_SIBLINGS or any(_hands_on(net, f"{prefix}.{other}") for other in others)
+            if chain and len(sources) == len(ran) > 0:
                 return ".".join(parts[: at + 1])
     return ""
+
+
+def _hands_on(net: NetworkMoment, name: str) -> bool:
+    """Whether a module is a tap that weights come after; one of several heads is not."""
+    after = [w.module for w in net.weights if w.is_matrix and w.module and not w.module.startswith(name)]
+    places = {m.name: m.place for m in net.modules}
+    return name in net.facts.taps and any(places.get(other, -1) > places.get(name, -1) for other in after)
 
 
 def _first_inside(net: NetworkMoment, name: str) -> SeenModule | None:

@@ -9,8 +9,10 @@ from creditscope.text import amount
 
 STEEP = 2.0
 """Growth of the RMS from one layer to the next that is worth naming."""
-LARGE = 10.0
+LARGE, LARGE_LOGIT = 10.0, 3.0
 """RMS of the output under which it is the targets that are out of scale, and no layer."""
+RECOVERED = 0.1
+"""Loss, as a share of the constant's, from which a bad start is past."""
 
 
 @register_check("cs104_out_of_scale")
@@ -45,7 +47,7 @@ class OutOfScale(NetworkCheck):
             )
         limit = limits.start_loss_numbers if start.output and start.output.classes is None else limits.start_loss
         if ratio > limit or (ratio > 1 and sure > limits.sure_rows):
-            if start is not net.snapshot and net.has_learnt:
+            if start is not net.snapshot and net.loss is not None and net.loss < RECOVERED * best:
                 return self.tip(f"{said}; it has come down since", value=ratio)
             where, grows = _where(net, start)
             return self.issue(f"{said}{grows}", where=where, value=ratio)
@@ -69,7 +71,8 @@ def _where(net: NetworkMoment, start: Snapshot) -> tuple[str, str]:
     for layer in layers:
         growth[layer.name], before = (layer.rms or 0) / before, layer.rms or before
     steep = max(growth.values(), default=0.0)
-    small = start.output is not None and start.output.rms is not None and start.output.rms < LARGE
+    output = start.output
+    small = output is not None and (output.rms or 0) < (LARGE if output.classes is None else LARGE_LOGIT)
     if steep < STEEP or small:
         return "", "; no layer stands out: look at the scale of targets and inputs"
     name = next(n for n, g in growth.items() if g >= max(STEEP, steep**0.5))

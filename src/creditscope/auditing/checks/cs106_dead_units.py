@@ -8,7 +8,10 @@ FEWEST_UNITS = 4
 
 @register_check("cs106_dead_units")
 class DeadUnits(NetworkCheck):
-    """Counted after the activation, whether it is a module or a function; half of the entries being zero is normal."""
+    """Counted after the activation, whether it is a module or a function; half of the entries being zero is normal.
+
+    Where rows have become the same before, a unit is zero for all or for none, and nothing has died there.
+    """
 
     code, title, line = "CS106", "dead units", "signal"
     value_is = "largest share of dead units in a layer"
@@ -27,6 +30,10 @@ class DeadUnits(NetworkCheck):
             return self.not_applicable("no layer with units that can die")
         if net.snapshot.rows < FEWEST_ROWS:
             return self.not_applicable(f"fewer than {FEWEST_ROWS} rows: a unit that is seldom active looks dead")
+        before = {m.name: m.dispersion for m in net.modules}
+        known = [m for m in known if (before.get(m.owner) or 1.0) > limits.dispersion]
+        if not known:
+            return self.not_applicable("rows are the same before every layer that can die (CS108)")
         worst = max(known, key=lambda m: m.dead or 0)
         hit = [m for m in known if (m.dead or 0) > limits.dead_units]
         if not hit:

@@ -8,8 +8,10 @@ from creditscope.text import amount
 
 ALIKE = 1e-6
 """Spread of the units' weights over their size under which they are one unit."""
-ONE = 1.001
-"""Participation ratio under which rows lie on a line."""
+WIDE = 1.6
+"""Participation ratio of rows that lie on no line; a bent line has less."""
+FEWEST_CLASSES = 4
+"""That do not lie on a line, if they can be told."""
 DIFFERED = 10.0
 """So many times the limit must have been reached before: what never differed was not lost."""
 
@@ -71,9 +73,9 @@ def _narrowed(net: NetworkMoment, limits: Thresholds) -> tuple[str, str, int] | 
         if (m.dropped or 0) > limits.dropped:
             return f"{quoted(m.name)} drops {m.dropped or 0:.0%} of the entries", m.name, 48
     classes = net.snapshot.output.classes if net.snapshot.output else None
-    if (classes or 0) > 2 and not net.has_learnt:
-        for m in net.modules:
-            differs = (m.dispersion or 0) > DIFFERED * limits.dispersion  # else the rank is that of rounding
-            if m.name in net.facts.taps and m.fact.units > 1 and m.rank is not None and m.rank < ONE and differs:
-                return f"all rows lie on one line at {quoted(m.name)}: one number of each is left", m.name, 54
+    wide = [(m, m.rank) for m in net.modules if m.rank is not None and m.fact.units > 1]
+    for at, (m, rank) in enumerate(wide) if (classes or 0) >= FEWEST_CLASSES and not net.has_learnt else ():
+        differs = (m.dispersion or 0) > DIFFERED * limits.dispersion  # else the rank is that of rounding
+        if rank < limits.line and differs and all(later < WIDE for _, later in wide[at:]):
+            return f"all rows lie on one line from {quoted(m.name)} on: one number of each is left", m.name, 54
     return None

@@ -6,6 +6,7 @@ from creditscope.auditing.checks._network import (
     NetworkMoment,
     best_constant,
     largest_step,
+    last_step,
     shrinking,
     travelled,
 )
@@ -48,12 +49,13 @@ class LearningRate(NetworkCheck):
         best = best_constant(last)
         lost = best is not None and last.loss > limits.risen * best and last.loss > limits.risen * start.loss
         steps = last.step - start.step
-        far = moved > limits.update_high and not _is_accurate(net, limits)
+        far = moved > limits.update_high and (not _is_accurate(net, limits) or last_step(net) > limits.update_fast)
         if far and lost:
             return self.issue(f"too high: {said}", value=moved, rank=42)
         if net.has_learnt or net.is_fitted:
             return self.passed(said, value=moved)
-        if not _is_accurate(net, limits) and (largest := largest_step(net)) > limits.update_step:
+        idle = best is not None and last.loss > (1 - limits.idle_gain) * best
+        if idle and not _is_accurate(net, limits) and (largest := largest_step(net)) > limits.update_step:
             return self.issue(
                 f"too high: weights moved by up to {amount(largest)} of their size a step", value=moved, rank=42
             )
