@@ -104,7 +104,7 @@ class Thresholds:
     used_classes: float = _share(
         0.5, "share of the output's classes that labels reach up to, at or below: too many", "CS101"
     )
-    start_loss: float = _limit(3.0, "first loss over a constant's above this, of labels: out of scale", "CS104")
+    start_loss: float = _limit(2.0, "first loss over a constant's above this, of labels: out of scale", "CS104")
     start_loss_numbers: float = _limit(10.0, "the same of targets that are numbers", "CS104")
     start_rms: float = _limit(100.0, "RMS of every tap at the start above this: out of scale", "CS104")
     sure_rows: float = _share(
@@ -132,7 +132,7 @@ class Thresholds:
         "CS110",
         "CS109",
     )
-    update_step: float = _limit(0.1, "median ‖ΔW‖/‖W‖ per step above this, and little learnt: too high", "CS110")
+    update_step: float = _limit(0.03, "median ‖ΔW‖/‖W‖ per step above this, and little learnt: too high", "CS110")
     update_fast: float = _limit(
         0.01, "the same of the last snapshot, and a loss that rises: too high, however many answers are right", "CS110"
     )

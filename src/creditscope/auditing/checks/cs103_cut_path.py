@@ -81,6 +81,9 @@ def _zero_below(net: NetworkMoment) -> str:
     place = next((i for i, size in enumerate(sizes) if size > 0), 0) - 1
     if place < 0 or net.is_fitted or net.starts_at_zero(net.layers[place][0]):
         return ""
+    below = {name for name, _ in net.layers[: place + 1]}
+    if not all(w.zero for w in net.weights_at(net.start) if w.is_matrix and w.module in below):
+        return ""  # training did it
     dead = any((m.dead or 0) > MOSTLY or (m.dispersion == 0) for m in net.modules)
     return "" if dead else net.layers[place][0]
 
