@@ -10,6 +10,7 @@ from typing import Any, SupportsIndex
 import torch
 from torch import Tensor, nn
 
+from creditscope.anatomy import Likeness
 from creditscope.auditing import Audit, audit
 from creditscope.errors import CreditscopeError
 from creditscope.find_taps import TapChoice, find_taps, no_taps, suggest_taps
@@ -90,6 +91,8 @@ class Scope:
         self._apply = apply
         """From rows to the rule at work in training; None: the model is trained elsewhere."""
         self._application: Application | None = None
+        self._alike: Likeness | None = None
+        """What the model was like when the rule was applied."""
         self._facts: Facts | None = None
         self._sample: WeightSample | None = None
         """Of the weights at the last snapshot."""
@@ -141,7 +144,7 @@ class Scope:
         target = check_tensors(target, mask)
         if len(target) < 2:
             raise CreditscopeError(f"Expected at least 2 rows to measure, but got {len(target)}.")
-        application = self._application = self._bind(few_rows(inputs))
+        application = self._bind(few_rows(inputs), again=tier != "quick")
         asked = self._read_targets(application, inputs, target, mask)
         given = {"loss": asked.loss, "mask": asked.mask}
         applied, noise = application.applied, noise and tier != "quick"
@@ -156,7 +159,7 @@ class Scope:
                 "Expected the same trainable parameters at every snapshot, but some were frozen or freed. Watch anew."
             )
         facts = self._facts = with_modules(facts, seen, known=self._facts)
-        samples, self._sample = (own := WeightSample.of(seen.weights), self._sample), own
+        samples, self._sample = (own := WeightSample.of(seen.weights, self._sample), self._sample), own
         seen.notes += [note for note in (asked.note, self._found.note if self._found else "") if note]
         scalars = {}
         if asked.by_class:
@@ -220,13 +223,23 @@ class Scope:
             return is_at(self._net, self.initial)
         return first and fingerprint(self._net) == self._when_watched
 
-    def _bind(self, rows: Any) -> Application:
-        """The rule on this model: the one at work in training, or with the feedback that it would draw."""
+    def _bind(self, rows: Any, *, again: bool) -> Application:
+        """The rule on this model: the one at work in training, or with the feedback that it would draw.
+
+        What was read off a forward holds as long as the model is alike, but that rows interact may show late (behind a
+        scale that begins at zero): it is read `again` if asked, and at snapshots 1, 2, 4, 8 and so on.
+        """
         if self._apply is not None:
-            return self._apply(rows)
+            self._application = self._apply(rows)
+            return self._application
         if not self._confirmed:
             self._found, self._confirmed = find_taps(bare(self._net), self._net, rows), True
-        return apply_rule(self.rule, self._net, self.taps, rows, generator(self.seed, "feedback"))
+        alike, count = Likeness(self._net, rows), len(self.snapshots)
+        if self._application is None or again or alike != self._alike or count & (count - 1) == 0:
+            stream = generator(self.seed, "feedback")
+            self._application = apply_rule(self.rule, self._net, self.taps, rows, stream)
+            self._alike = Likeness(self._net, rows)  # a rule may have changed modules
+        return self._application
 
     def _read_targets(self, application: Application, inputs: Any, target: Tensor, mask: Tensor | None) -> Asked:
         output = (len(target), *application.anatomy.output)

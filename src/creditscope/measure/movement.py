@@ -14,14 +14,27 @@ ENTRIES = 4096
 class WeightSample:
     """Entries of every weight, and the sum of all of them, which moves if any does."""
 
-    entries: dict[str, Tensor]
+    entries: Tensor
+    """Of all weights, one after the other."""
+    owners: Tensor
+    """Which weight each entry is of."""
     totals: Tensor
 
     @classmethod
     @torch.no_grad()
-    def of(cls, weights: Mapping[str, Tensor]) -> "WeightSample":
-        totals = [w.detach().sum(dtype=torch.float64) for w in weights.values()]
-        return cls({name: _entries(w).clone() for name, w in weights.items()}, torch.stack(totals))
+    def of(cls, weights: Mapping[str, Tensor], before: "WeightSample | None" = None) -> "WeightSample":
+        """Of weights as they are; one of the same weights `before` spares some work."""
+        parts = [_entries(w) for w in weights.values()]
+        totals = torch.stack([w.detach().sum(dtype=torch.float64) for w in weights.values()])
+        entries = torch.cat([part.to(parts[0]) for part in parts])
+        if before is not None and len(before.entries) == len(entries):
+            return cls(entries, before.owners, totals)
+        sizes = torch.tensor([len(part) for part in parts])
+        return cls(entries, torch.arange(len(parts)).repeat_interleave(sizes).to(entries.device), totals)
+
+    def sizes(self, values: Tensor) -> Tensor:
+        """√Σx² over the entries of each weight, in float64."""
+        return torch.zeros_like(self.totals).index_add_(0, self.owners, values.double().square()).sqrt()
 
 
 def _entries(weight: Tensor) -> Tensor:
@@ -35,8 +48,7 @@ def measure_movement(now: WeightSample, before: WeightSample | None) -> dict[str
     if before is None:
         unknown = torch.full_like(now.totals, torch.nan)
         return {"update": unknown, "changed": unknown}
-    pairs = [(now.entries[name].double(), before.entries[name].double()) for name in now.entries]
-    moved = torch.stack([(new - old).norm() for new, old in pairs])
-    size = torch.stack([torch.maximum(new.norm(), old.norm()) for new, old in pairs])
+    moved = now.sizes(now.entries.double() - before.entries.double())
+    size = torch.maximum(now.sizes(now.entries), before.sizes(before.entries))
     changed = (moved != 0) | (now.totals != before.totals)
     return {"update": torch.where(moved == 0, 0.0, moved / size), "changed": changed}

@@ -77,10 +77,12 @@ def observe(
     parameters = {name: p for name, p in net.named_parameters() if p.requires_grad}
     with leave_untouched(net) as buffers:
         stream = random_state(net)
-        with ExitStack() as stack:
-            taps, rows = applied.anatomy.taps, len(target)
-            modules = stack.enter_context(watch_modules(pattern_of(net), taps, rows)) if health else None
-            forward = watch_forward(net, taps, inputs, buffers)
+        taps, copies = applied.anatomy.taps, not health or _needs_copies(net, applied)
+        forward, modules = _look_through(net, taps, inputs, buffers, len(target) if health else None, copies)
+        if not copies and forward.overwritten:  # this time a module works in place
+            _set_random_state(net, stream)
+            own = {name: b.detach().clone() for name, b in net.named_buffers()}
+            forward, modules = _look_through(net, taps, inputs, own, len(target), True)
         drew_on_cuda = any(not torch.equal(*pair) for pair in zip(stream[1:], random_state(net)[1:], strict=True))
         observation = observe_forward(net, applied, forward, errors_of(forward.output), parameters)
         if modules is not None:
@@ -99,7 +101,8 @@ def observe_forward(
     """Credit and exact gradients of one watched forward, at its taps and for `parameters`, by two backwards."""
     wanted = [*forward.states, *parameters.values()]
     with exactly(net):
-        given = torch.autograd.grad(forward.output, wanted, errors.error, retain_graph=True, allow_unused=True)
+        keep = not is_plain(net, applied.rule) or bool(applied.penalty)
+        given = torch.autograd.grad(forward.output, wanted, errors.error, retain_graph=keep, allow_unused=True)
     found = [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, given, strict=True)]
     exact = found[: len(forward.states)]
     told = applied.measure(forward, errors, exact, parameters)
@@ -115,6 +118,25 @@ def observe_forward(
         handed_on=told.handed_on,
         unreached=frozenset(name for name, g in zip(parameters, given[len(exact) :], strict=True) if g is None),
     )
+
+
+def _look_through(
+    net: Net, taps: Sequence[str], inputs: Any, buffers: dict[str, Tensor], rows: int | None, copies: bool
+) -> tuple[Forward, ModuleWatch | None]:
+    """A watched forward, and what its modules show if the number of rows is given."""
+    with ExitStack() as stack:
+        modules = None if rows is None else stack.enter_context(watch_modules(pattern_of(net), taps, rows))
+        return watch_forward(net, taps, inputs, buffers, copies=copies), modules
+
+
+def _needs_copies(net: Net, applied: AppliedRule) -> bool:
+    """Whether states must be kept from modules that work in place, or from gradients that are to stop at taps."""
+    return applied.anatomy.in_place or not is_plain(net, applied.rule)
+
+
+def is_plain(net: Net, rule: Rule) -> bool:
+    """Whether what a rule tells is the gradient itself, by one plain backward."""
+    return rule.name == "bp" and transport_of(net) is None and not isinstance(net, StackedNet)
 
 
 def fitted_rows(errors: RowErrors) -> tuple[Tensor, Tensor]:
