@@ -1,8 +1,8 @@
 """Every module of a watched model, seen in the one forward: sizes, dead and saturated units, rows that become alike.
 
-Hooks keep a few reductions on the device; nothing is run again, and nothing waits for it. Modules are leaves, those with
-parameters of their own, and taps. Where a function stands between two modules (`F.relu` in a block), its result is
-what the next module with a weight reads, and is told of the module whose units these are.
+Hooks keep a few reductions on the device; nothing is run again, and nothing waits for it. A module that only hands on
+what one inside it gave is passed by, unless it is a tap. Where a function stands between two modules (`F.relu` in a
+block), its result is what the next module with a weight reads, and is told of the module whose units these are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,9 @@ LOWEST = -0.3
 """No usual rectifier (GELU, SiLU) gives less."""
 SILENT = 1e-7
 """Largest entry of a unit, over that of its layer, at which it is dead."""
-NAMES = ("rms", "dispersion", "token_dispersion", "rank", "dead", "saturated", "finite")
+NAMES = ("rms", "dispersion", "token_dispersion", "rank", "dead", "saturated", "dropped", "finite")
+MOST_DROPPED = 0.8
+"""Probability of a dropout above which it is looked at."""
 
 
 @dataclass
@@ -74,11 +76,11 @@ class ModuleWatch:
 def watch_modules(model: nn.Module, taps: Sequence[str], rows: int) -> Iterator[ModuleWatch]:
     """Inside, one forward of `model` is seen by its modules; `rows` is the number of rows of its batch."""
     seen, hands = ModuleWatch(), []
-    hooks = _Hooks(seen, rows)
-    chosen = [(name, module) for name, module in model.named_modules() if name and _counts(name, module, taps)]
+    hooks = _Hooks(seen, rows, frozenset(taps))
     try:
-        for name, module in chosen:
-            hands.append(module.register_forward_hook(partial(hooks.look, name)))
+        for name, module in model.named_modules():
+            if name and (name in taps or _counts(module)):
+                hands.append(module.register_forward_hook(partial(hooks.look, name)))
         with CutFinder(model, seen.cuts):
             yield seen
     finally:
@@ -86,20 +88,21 @@ def watch_modules(model: nn.Module, taps: Sequence[str], rows: int) -> Iterator[
             hand.remove()
 
 
-def _counts(name: str, module: nn.Module, taps: Sequence[str]) -> bool:
-    if name in taps or next(module.parameters(recurse=False), None) is not None:
-        return True
-    leaf = next(module.children(), None) is None
-    return leaf and not type(module).__name__.startswith(PASSED_BY)
+def _counts(module: nn.Module) -> bool:
+    if isinstance(module, nn.modules.dropout._DropoutNd):
+        return module.training and module.p > MOST_DROPPED
+    return not type(module).__name__.startswith(PASSED_BY)
 
 
 class _Hooks:
     """Looks at what a module gives, and at what one with a weight reads."""
 
-    def __init__(self, seen: ModuleWatch, rows: int):
-        self.seen, self.rows = seen, rows
+    def __init__(self, seen: ModuleWatch, rows: int, taps: frozenset[str]):
+        self.seen, self.rows, self.taps = seen, rows, taps
         self.calls: dict[str, int] = {}
-        self.looked_at: set[int] = set()
+        self.sources: dict[tuple[int, int], int] = {}
+        """Number of every state that some module read."""
+        self.looked_at: set[tuple[int, int]] = set()
         """Addresses of states that were measured as some module's output, or as what another one reads."""
         self.axis = -1
         """Where the last module with a weight has its units."""
@@ -116,31 +119,39 @@ class _Hooks:
         call = self.calls[name] = self.calls.get(name, -1) + 1
         if not isinstance(state, Tensor) or not state.is_floating_point() or state.ndim < 2 or call >= CALLS:
             return
-        if state.numel() == 0:
+        own = next(module.parameters(recurse=False), None) is not None
+        hands_on = next(module.children(), None) is not None and _address(state) in self.looked_at
+        if state.numel() == 0 or (hands_on and not own and name not in self.taps):
             return
-        weighted = _has_matrix(module)
-        if weighted:
+        if _has_matrix(module):
             self.axis = _unit_axis(module)
             self._look_at_input(args)
         kind = type(module).__name__
-        own = next(module.parameters(recurse=False), None) is not None
         axis = self.axis if state.ndim == 3 else 1 if state.ndim > 3 else -1
         units = state.shape[axis]
-        fact = ModuleFact(name=name, kind=kind, call=call, units=units, owner=self._owner(units, "" if own else name))
+        owner = name if own else self._owner(units, name)
+        fact = ModuleFact(name=name, kind=kind, call=call, units=units, owner=owner, source=self._source(args))
         if own:
             self.owner[units] = len(self.seen.facts)
-            fact = replace(fact, owner=name)
-        self.looked_at.add(state.data_ptr())
-        sample = Sample.of(state, by_rows=state.shape[0] == self.rows)
-        if kind in BOUNDED:
+        self.looked_at.add(_address(state))
+        sample, found = Sample.of(state, by_rows=state.shape[0] == self.rows), {}
+        if kind in RECTIFIERS:
+            found["dead"] = _dead(state, axis)
+        elif kind in BOUNDED:
             self.seen.bounds.append((len(self.seen.facts), Bounds(sample.few, BOUNDED[kind])))
+        elif isinstance(module, nn.modules.dropout._DropoutNd):
+            found["dropped"] = (sample.few == 0).float().mean()
         self.seen.facts.append(fact)
         self.seen.samples.append(sample)
-        self.seen.measured.append({"dead": _dead(state, axis)} if kind in RECTIFIERS else {})
+        self.seen.measured.append(found)
 
     def _owner(self, units: int, otherwise: str) -> str:
         place = self.owner.get(units)
         return otherwise if place is None else self.seen.facts[place].name
+
+    def _source(self, args: Any) -> int:
+        state = next((a for a in args if isinstance(a, Tensor)), None)
+        return 0 if state is None else self.sources.setdefault(_address(state), len(self.sources) + 1)
 
     def _look_at_input(self, args: Any) -> None:
         """What a function made of the units of a module before; data carry no gradient and are left alone."""
@@ -148,12 +159,17 @@ class _Hooks:
         if state is None or not state.requires_grad or not state.is_floating_point() or state.ndim < 2:
             return
         place = self.owner.get(state.shape[self.axis])
-        if place is None or state.data_ptr() in self.looked_at:
+        if place is None or _address(state) in self.looked_at:
             return
-        self.looked_at.add(state.data_ptr())
+        self.looked_at.add(_address(state))
         if place not in [known for known, _ in self.seen.bounds]:
             few = few_entries(state).clone()
             self.seen.bounds.append((place, Bounds(few, None, dead=_dead(state, self.axis), lowest=LOWEST)))
+
+
+def _address(state: Tensor) -> tuple[int, int]:
+    """Of what it holds now: another after a change in place."""
+    return state.data_ptr(), state._version
 
 
 def _has_matrix(module: nn.Module) -> bool:

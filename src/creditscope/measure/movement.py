@@ -1,10 +1,12 @@
-"""How far weights moved between two snapshots, by a sample of their entries: a copy of the model is not kept."""
+"""How far weights moved between two snapshots, by a sample of their entries, so that no copy of the model is kept."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from creditscope.measure.samples import dispersions, few_entries
 
 ENTRIES = 4096
 """Of each weight, spread evenly."""
@@ -52,3 +54,10 @@ def measure_movement(now: WeightSample, before: WeightSample | None) -> dict[str
     size = torch.maximum(now.sizes(now.entries), before.sizes(before.entries))
     changed = (moved != 0) | (now.totals != before.totals)
     return {"update": torch.where(moved == 0, 0.0, moved / size), "changed": changed}
+
+
+def unit_spreads(weights: Sequence[Tensor]) -> Tensor:
+    """How much the rows of each matrix, one a unit, differ, over their size; NaN for what has no rows, or is zero."""
+    matrices = [few_entries(w.detach()) if w.ndim > 1 and len(w) > 1 else None for w in weights]
+    unknown = torch.full((), torch.nan, device=weights[0].device)
+    return torch.stack([unknown if found is None else found for found in dispersions(matrices)])

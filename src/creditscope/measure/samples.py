@@ -49,7 +49,8 @@ class Sample:
         if by_rows and state.ndim == 3 and state.shape[1] > 1:
             tokens = spread(state, TOKEN_ROWS)
             tokens = tokens[..., :: max(1, -(-tokens[0].numel() // FEATURES))].float()
-        norm, few = torch.linalg.vector_norm(state, dtype=torch.float32), few_entries(state)
+        norm = torch.linalg.vector_norm(state, dtype=torch.promote_types(state.dtype, torch.float32)).double()
+        few = few_entries(state)
         few = few.clone() if few.data_ptr() == state.data_ptr() else few  # a module may work in place on it
         return cls(few, norm, state.numel(), by_rows, tokens)
 
@@ -67,7 +68,7 @@ def measure_samples(samples: Sequence[Sample]) -> list[Measured]:
         counts = torch.tensor([s.entries for s in samples], device=norms.device, dtype=torch.float64)
         estimate, known = (torch.stack([one[name] for one in found]) for name in ("rms", "finite"))
         plain = (norms > PLAIN[0]) & (norms < PLAIN[1])
-        rms = torch.where(plain, norms.double() / counts.sqrt(), estimate)
+        rms = torch.where(plain, norms / counts.sqrt(), estimate)
         too_large = norms.isinf() & (known == 1) & (estimate > PLAIN[1])  # not the entries, their squares
         finite = torch.where(norms.isfinite() | too_large, 1.0, known.clamp(max=0.999))
         for sample, one, r, f in zip(samples, found, rms.unbind(), finite.unbind(), strict=True):
@@ -75,6 +76,13 @@ def measure_samples(samples: Sequence[Sample]) -> list[Measured]:
             if not sample.by_rows:
                 del one["dispersion"], one["rank"]
     return found
+
+
+def dispersions(matrices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Of the rows of matrices, over their size: √(mean variance / mean square); None stays None."""
+    found: list[Measured] = [{} for _ in matrices]
+    _in_groups(matrices, _of_matrices, found)
+    return [one.get("dispersion") for one in found]
 
 
 def _in_groups(

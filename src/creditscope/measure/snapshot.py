@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from creditscope.measure.alignment import compare_rows, rank_of_rows
-from creditscope.measure.movement import WeightSample, measure_movement
+from creditscope.measure.movement import WeightSample, measure_movement, unit_spreads
 from creditscope.measure.numerics import (
     flat_rows,
     median_where,
@@ -219,7 +219,8 @@ def _of_watched(seen: Observation, samples: tuple[WeightSample, WeightSample | N
     if not seen.exact_weights:
         return {}
     reached = torch.tensor([name not in seen.unreached for name in seen.exact_weights], device=seen.output.device)
-    return {"reached": reached} | (measure_movement(*samples) if samples else {})
+    spreads = unit_spreads([seen.weights[name] for name in seen.exact_weights])
+    return {"reached": reached, "unit_spread": spreads} | (measure_movement(*samples) if samples else {})
 
 
 def _gamma(taps: Measured, facts: Facts) -> Measured:
