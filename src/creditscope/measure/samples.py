@@ -120,8 +120,8 @@ def _of_matrices(x: Tensor) -> Measured:
 
 def _largest(x: Tensor) -> Tensor:
     """The largest entry in size of each sample."""
-    low, high = torch.aminmax(x.flatten(1), dim=1)
-    return torch.maximum(high, -low)
+    flat = x.flatten(1)
+    return torch.maximum(flat.amax(1), -flat.amin(1))
 
 
 def _of_tokens(x: Tensor) -> Measured:
@@ -163,12 +163,13 @@ def _at_bounds(x: Tensor) -> Measured:
 
     What a ReLU gives may end below 1, too; but then not many entries lie there.
     """
-    low, high = x.amin((1, 2)), x.amax((1, 2))
-    as_tanh = (x.abs() > 1 - NEAR).float().mean((1, 2))
-    as_sigmoid = ((2 * x - 1).abs() > 1 - NEAR).float().mean((1, 2))
+    x = x.flatten(1)
+    low, high = x.amin(1), x.amax(1)
+    as_tanh = (x.abs() > 1 - NEAR).float().mean(1)
+    as_sigmoid = ((2 * x - 1).abs() > 1 - NEAR).float().mean(1)
     full = (high <= 1) & (high > 1 - NEAR)
     is_tanh = full & (low >= -1) & (low < NEAR - 1)
-    at_top = (x > 1 - NEAR / 2).float().mean((1, 2))
+    at_top = (x > 1 - NEAR / 2).float().mean(1)
     is_sigmoid = full & (low >= 0) & (low < NEAR) & (at_top > 0.1)
     as_if = torch.where(is_tanh, as_tanh, torch.where(is_sigmoid, as_sigmoid, torch.nan))
     return {"low": low, "as_tanh": as_tanh, "as_sigmoid": as_sigmoid, "as_if": as_if}

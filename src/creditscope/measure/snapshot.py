@@ -159,7 +159,14 @@ def _taps_given_gradients(seen: Observation, e_norms: Tensor, unfitted: Tensor) 
     if seen.exact64 is not None:
         pairs = zip(seen.exact, seen.exact64, strict=True)
         noise = torch.stack([measure_noise(flat_rows(g), flat_rows(g64), unfitted) for g, g64 in pairs])
+    beside = {}
+    if seen.exact32 is not None and seen.exact64 is not None:
+        pairs = zip(seen.exact32, seen.exact64, strict=True)
+        beside["g_noise_float32"] = torch.stack(
+            [measure_noise(flat_rows(g), flat_rows(g64), unfitted) for g, g64 in pairs]
+        )
     return {
+        **beside,
         **scale_of_norms(h_norms, sizes.sqrt(), g_norms, e_norms),
         **dict.fromkeys(("cos", "cos_F", "ratio"), some),
         "angle": some - 1,
@@ -173,7 +180,7 @@ def _taps_given_gradients(seen: Observation, e_norms: Tensor, unfitted: Tensor) 
 
 def _at_token(seen: Observation, token: int) -> Observation:
     """What was seen at one token alone."""
-    names = [name for name in ("states", "exact", "credits", "exact64") if getattr(seen, name) is not None]
+    names = [name for name in ("states", "exact", "credits", "exact64", "exact32") if getattr(seen, name) is not None]
     return replace(seen, **{name: [t[:, token] for t in getattr(seen, name)] for name in names})
 
 
@@ -220,7 +227,8 @@ def _of_watched(seen: Observation, samples: tuple[WeightSample, WeightSample | N
         return {}
     reached = torch.tensor([name not in seen.unreached for name in seen.exact_weights], device=seen.output.device)
     spreads = unit_spreads([seen.weights[name] for name in seen.exact_weights])
-    return {"reached": reached, "unit_spread": spreads} | (measure_movement(*samples) if samples else {})
+    lost = {} if seen.lost is None else {"lost": torch.stack(seen.lost)}
+    return {"reached": reached, "unit_spread": spreads} | lost | (measure_movement(*samples) if samples else {})
 
 
 def _gamma(taps: Measured, facts: Facts) -> Measured:
