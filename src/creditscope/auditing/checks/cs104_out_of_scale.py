@@ -23,8 +23,8 @@ class OutOfScale(NetworkCheck):
     value_is = "loss over a constant's, at the first snapshot"
     value_limit = "start_loss"
     when = (
-        "the first loss is over {start_loss:g} times a constant's ({start_loss_numbers:g} for numbers), or most rows are "
-        "sure and wrong"
+        "the first loss is over {start_loss:g} times a constant's ({start_loss_numbers:g} for numbers), or most rows "
+        "are sure and wrong"
     )
     why = "The first steps then only undo the initial scale, in huge jumps that may kill units or overflow."
     remedy = (
