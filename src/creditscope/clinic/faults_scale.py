@@ -86,7 +86,7 @@ def deep_stack(admit: Admit) -> Patient:
     return patient
 
 
-@fault("one layer a million times too small", "CS105", "CS108", on=("plain", "conv"))
+@fault("one layer a million times too small", "CS105", "CS108", on=("plain", "conv"), steps=30)
 def one_small_layer(admit: Admit) -> Patient:
     """What is below it gets a millionth of the gradient, and what is above sees its bias alone."""
     patient = admit(depth=3)

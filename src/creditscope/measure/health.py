@@ -15,14 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.measure.cuts import CutFinder, Cuts
+from creditscope.measure.samples import Bounds, Sample, few_entries, measure_bounds, measure_samples, spread
 from creditscope.record.schema import CutFacts, Facts, ModuleFact
 from creditscope.taps import split_state
 
 if TYPE_CHECKING:
     from creditscope.measure.observation import Observation
 
-ROWS, FEW_ROWS, FEATURES = 256, 64, 2048
-"""Rows that modules are measured on at most, and rows and features for rank and saturation; spread evenly."""
+ROWS = 256
+"""Rows that dead units are looked for in, at most."""
 CALLS = 4
 """Calls of one module that are kept: a shared ReLU is called twice, a cell of a loop a thousand times."""
 PASSED_BY = ("Identity", "Dropout", "Flatten", "Unflatten", "DropPath", "StochasticDepth")
@@ -34,8 +35,6 @@ LOWEST = -0.3
 """No usual rectifier (GELU, SiLU) gives less."""
 SILENT = 1e-7
 """Largest entry of a unit, over that of its layer, at which it is dead."""
-NEAR = 0.025
-"""How near its bounds, as a share of the half range, an entry is saturated: the slope is below a twentieth."""
 NAMES = ("rms", "dispersion", "token_dispersion", "rank", "dead", "saturated", "dropped", "finite")
 MOST_DROPPED = 0.8
 """Probability of a dropout above which it is looked at."""
@@ -47,9 +46,21 @@ class ModuleWatch:
 
     facts: list[ModuleFact] = field(default_factory=list)
     measured: list[dict[str, Tensor]] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    bounds: list[tuple[int, Bounds]] = field(default_factory=list)
+    """Of which call."""
     cuts: Cuts = field(default_factory=Cuts)
     cut: CutFacts | None = None
     """What the cuts come to, once it is known which weights no gradient reaches."""
+
+    def measure(self) -> None:
+        """What samples of the states tell, many at once."""
+        bounds = measure_bounds([sample for _, sample in self.bounds])
+        for place, found in zip([place for place, _ in self.bounds], bounds, strict=True):
+            self.measured[place] = found | self.measured[place]
+        for own, found in zip(self.measured, measure_samples(self.samples), strict=True):
+            own |= found
+        self.samples, self.bounds = [], []
 
     def results(self, known: Sequence[ModuleFact]) -> dict[str, Tensor]:
         """The fields of `ModuleMeasures` for these calls, one value each; NaN for what was not measured."""
@@ -123,14 +134,15 @@ class _Hooks:
         if own:
             self.owner[units] = len(self.seen.facts)
         self.looked_at.add(_address(state))
-        found = _sizes(state, by_rows=state.shape[0] == self.rows)
+        sample, found = Sample.of(state, by_rows=state.shape[0] == self.rows), {}
         if kind in RECTIFIERS:
             found["dead"] = _dead(state, axis)
         elif kind in BOUNDED:
-            found["saturated"] = _saturated(_few(state), BOUNDED[kind])
+            self.seen.bounds.append((len(self.seen.facts), Bounds(sample.few, BOUNDED[kind])))
         elif isinstance(module, nn.modules.dropout._DropoutNd):
-            found["dropped"] = (_few(state) == 0).float().mean()
+            found["dropped"] = (sample.few == 0).float().mean()
         self.seen.facts.append(fact)
+        self.seen.samples.append(sample)
         self.seen.measured.append(found)
 
     def _owner(self, units: int, otherwise: str) -> str:
@@ -150,12 +162,9 @@ class _Hooks:
         if place is None or _address(state) in self.looked_at:
             return
         self.looked_at.add(_address(state))
-        found, few = self.seen.measured[place], _few(state)
-        low, high = torch.aminmax(few)
-        if "dead" not in found:
-            found["dead"] = torch.where(low >= LOWEST, _dead(state, self.axis), torch.nan)
-        if "saturated" not in found:
-            found["saturated"] = _as_if_bounded(few, low, high)
+        if place not in [known for known, _ in self.seen.bounds]:
+            few = few_entries(state).clone()
+            self.seen.bounds.append((place, Bounds(few, None, dead=_dead(state, self.axis), lowest=LOWEST)))
 
 
 def _address(state: Tensor) -> tuple[int, int]:
@@ -172,62 +181,12 @@ def _unit_axis(module: nn.Module) -> int:
     return 1 if isinstance(module, nn.modules.conv._ConvNd) else -1
 
 
-def _spread(state: Tensor, rows: int) -> Tensor:
-    return state[:: max(1, -(-len(state) // rows))]
-
-
-def _few(state: Tensor) -> Tensor:
-    """A few rows and features, spread evenly, as a matrix."""
-    rows = _spread(state, FEW_ROWS).flatten(1)
-    return rows[:, :: max(1, -(-rows.shape[1] // FEATURES))].float()
-
-
-def _sizes(state: Tensor, *, by_rows: bool) -> dict[str, Tensor]:
-    """RMS; dispersion over rows, and over tokens in them, over it; participation ratio of centred rows; finite."""
-    rows = _spread(state, ROWS).float()
-    variance, mean = torch.var_mean(rows.flatten(1), dim=0, correction=0)
-    square = (variance + mean.square()).mean()
-    finite = mean.isfinite().float().mean()
-    if len(rows) < len(state):
-        finite = finite * state.sum(dtype=torch.float32).isfinite()
-    found = {"rms": square.sqrt(), "finite": finite}
-    if not by_rows:
-        return found
-    found["dispersion"] = (variance.mean() / square).sqrt()
-    if rows.ndim == 3 and rows.shape[1] > 1:
-        found["token_dispersion"] = (rows.var(1, correction=0).mean() / square).sqrt()
-    few = _few(state)
-    centred = few - few.mean(0)
-    centred = centred / centred.abs().amax().clamp(min=torch.finfo(few.dtype).tiny)
-    gram = centred @ centred.mT
-    found["rank"] = gram.diagonal().sum().square() / gram.square().sum()
-    return found
-
-
 def _dead(state: Tensor, axis: int) -> Tensor:
     """Share of units that give nothing in any row."""
-    rows = _spread(state, ROWS)
+    rows = spread(state, ROWS)
     others = [d for d in range(rows.ndim) if d != axis % rows.ndim]
     largest = torch.maximum(rows.amax(others), -rows.amin(others))
     return (largest <= SILENT * largest.amax()).float().mean()
-
-
-def _saturated(few: Tensor, lower: float) -> Tensor:
-    """Share of entries that lie next to a bound."""
-    half = (1 - lower) / 2
-    return (((few - lower) / half - 1).abs() > 1 - NEAR).float().mean()
-
-
-def _as_if_bounded(few: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """The share as of tanh or of a sigmoid, where the range is one of theirs and they fill it; else NaN.
-
-    What a ReLU gives may end below 1, too; but then not many entries lie there.
-    """
-    full = (high <= 1) & (high > 1 - NEAR)
-    as_tanh = full & (low >= -1) & (low < NEAR - 1)
-    at_top = (few > 1 - NEAR / 2).float().mean()
-    as_sigmoid = full & (low >= 0) & (low < NEAR) & (at_top > 0.1)
-    return torch.where(as_tanh, _saturated(few, -1.0), torch.where(as_sigmoid, _saturated(few, 0.0), torch.nan))
 
 
 def with_modules(facts: Facts, seen: "Observation", known: Facts | None) -> Facts:

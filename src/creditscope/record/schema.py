@@ -226,6 +226,7 @@ class TapMeasures:
     rows_no_credit: Counts
     null_sd_F: Sizes = ()  # noqa: N815
     null_q99: Sizes = ()
+    g_noise_float32: Sizes = ()
     # measured where the tier asks for it; empty otherwise
     cos_input: Cosines = ()
     stage_cos: Cosines = ()
@@ -291,6 +292,7 @@ class WeightMeasures:
     # of a watched model: whether a gradient gets there at all; what happened since the snapshot before
     reached: Counts = ()
     unit_spread: Sizes = ()
+    lost: Shares = ()
     update: Sizes = ()
     changed: tuple[Count | None, ...] = ()
 
@@ -408,7 +410,9 @@ class Snapshot:
         )
 
 
-OF_WATCHED = frozenset({"shape", "modules", "cuts", "reached", "unit_spread", "update", "changed", "output"})
+OF_WATCHED = frozenset(
+    {"g_noise_float32", "lost", "shape", "modules", "cuts", "reached", "unit_spread", "update", "changed", "output"}
+)
 """Fields of a watched model alone, which are not written where they are empty."""
 REQUIRED = {
     kind: frozenset(f.name for f in fields(kind) if f.default is MISSING)

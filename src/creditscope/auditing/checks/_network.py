@@ -176,7 +176,7 @@ def travelled(net: NetworkMoment) -> float | None:
 
 
 def largest_step(net: NetworkMoment) -> float:
-    """The largest median update of matrices per step, between two snapshots; 0 where steps were not told, or are few."""
+    """The largest median update of matrices per step, between two snapshots; 0 where steps are few, or not told."""
     found = [0.0]
     for before, snapshot in pairwise(net.history):
         moves = [w.update for w in net.weights_at(snapshot) if w.is_matrix and w.update is not None]

@@ -4,6 +4,8 @@ from creditscope.auditing.checks import Finding, Thresholds, register_check
 from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment
 from creditscope.record.schema import OutputMeasures
 
+SQUASHERS, FEWEST_CLASSES = ("Sigmoid", "Hardsigmoid", "Softmax"), 5
+"""Modules that give numbers from 0 to 1; logits of so many classes do not lie there by chance, those of two may."""
 RARE = 1e-6
 """Probability that labels drawn evenly all lie in the lower part, under which they do not by chance."""
 
@@ -30,7 +32,7 @@ class LabelsDoNotFit(NetworkCheck):
         assert output is not None
         if output.targets_differ is None:
             return self.not_applicable("the targets are neither labels nor as many numbers as the output has")
-        if said := _misfit(output):
+        if said := _misfit(output, net.modules[-1].fact.kind if net.modules else ""):
             return self.issue(said, where=_head(net))
         classes, largest = output.classes, output.largest_label
         if classes is None or largest is None:
@@ -42,8 +44,9 @@ class LabelsDoNotFit(NetworkCheck):
         return self.passed(f"{classes:,} classes, labels to {largest:.0f}; outputs and loss fit")
 
 
-def _misfit(output: OutputMeasures) -> str:
-    """What does not fit, in words."""
+def _misfit(output: OutputMeasures, last: str) -> str:
+    """What does not fit, in words; `last` is the kind of the last module."""
+    squashed = bool(output.bounded) and (last in SQUASHERS or (output.classes or 0) >= FEWEST_CLASSES)
     probabilities = (output.probabilities or 0) > 0.99
     if not output.targets_differ:
         return "every row has the same target"
@@ -51,11 +54,11 @@ def _misfit(output: OutputMeasures) -> str:
         return "one output for class labels: its softmax is 1 whatever it is, and so the loss is always 0"
     if probabilities and output.loss_has_softmax:
         return "the output is a softmax already (rows are not negative and sum to 1), and the loss applies another one"
-    if output.bounded and output.loss_has_softmax:
+    if squashed and output.loss_has_softmax:
         return (
             "all outputs lie between 0 and 1, as a sigmoid's do, and the loss applies a softmax: it wants any numbers"
         )
-    if output.bounded and output.loss_has_sigmoid:
+    if squashed and output.loss_has_sigmoid:
         return "the output is a sigmoid already (all lies between 0 and 1), and the loss applies another one"
     if output.loss_is_likelihood and (output.log_probabilities or 0) < 0.5:
         return "the loss is a negative log-likelihood, but the output is no log-probabilities: it can fall for ever"

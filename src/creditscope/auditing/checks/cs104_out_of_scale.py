@@ -23,8 +23,8 @@ class OutOfScale(NetworkCheck):
     value_is = "loss over a constant's, at the first snapshot"
     value_limit = "start_loss"
     when = (
-        "the first loss is over {start_loss:g} times a constant's ({start_loss_numbers:g} for numbers), or most rows are "
-        "sure and wrong"
+        "the first loss is over {start_loss:g} times a constant's ({start_loss_numbers:g} for numbers), or most rows "
+        "are sure and wrong"
     )
     why = "The first steps then only undo the initial scale, in huge jumps that may kill units or overflow."
     remedy = (
@@ -45,8 +45,9 @@ class OutOfScale(NetworkCheck):
             return self.issue(
                 f"every tap has an RMS over {amount(min(flooded))}: look at the inputs", where=first, value=ratio
             )
-        limit = limits.start_loss_numbers if start.output and start.output.classes is None else limits.start_loss
-        if ratio > limit or (ratio > 1 and sure > limits.sure_rows):
+        numbers = start.output is not None and start.output.classes is None
+        limit = {True: limits.start_loss_numbers, False: limits.start_loss}[numbers]
+        if (sure > limits.sure_rows and ratio > 1) or ratio > limit:
             if start is not net.snapshot and net.loss is not None and net.loss < RECOVERED * best:
                 return self.tip(f"{said}; it has come down since", value=ratio)
             where, grows = _where(net, start)

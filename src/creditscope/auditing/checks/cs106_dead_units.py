@@ -30,8 +30,8 @@ class DeadUnits(NetworkCheck):
             return self.not_applicable("no layer with units that can die")
         if net.snapshot.rows < FEWEST_ROWS:
             return self.not_applicable(f"fewer than {FEWEST_ROWS} rows: a unit that is seldom active looks dead")
-        before = {m.name: m.dispersion for m in net.modules}
-        known = [m for m in known if (before.get(m.owner) or 1.0) > limits.dispersion]
+        alike = {m.name for m in net.modules if m.dispersion is not None and m.dispersion < limits.dispersion}
+        known = [m for m in known if m.owner not in alike]
         if not known:
             return self.not_applicable("rows are the same before every layer that can die (CS108)")
         worst = max(known, key=lambda m: m.dead or 0)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from creditscope.auditing.checks import Finding, Thresholds, register_check
-from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, SeenModule, quoted
+from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, SeenModule, SeenWeight, quoted
 from creditscope.text import amount
 
 ALIKE = 1e-6
@@ -62,10 +62,15 @@ def _lost_from(known: Sequence[tuple[SeenModule, float]], limit: float) -> int |
     return place
 
 
+def _is_alike(weight: SeenWeight) -> bool:
+    return weight.unit_spread is not None and weight.unit_spread < ALIKE
+
+
 def _narrowed(net: NetworkMoment, limits: Thresholds) -> tuple[str, str, int] | None:
     """What lets nothing, or one number, through: units that are all alike, a dropout of nearly all, a rank of 1."""
     order = [m.name for m in net.modules]
-    alike = [w for w in net.weights if w.unit_spread is not None and w.unit_spread < ALIKE and w.module in order]
+    began = {w.fact.name for w in net.weights_at(net.start) if _is_alike(w)}  # what training made alike is no cause
+    alike = [w for w in net.weights if _is_alike(w) and w.fact.name in began and w.module in order]
     if alike:
         first = min(alike, key=lambda w: order.index(w.module))
         return f"all units of {quoted(first.module)} have the same weights, and will keep them", first.module, 34
