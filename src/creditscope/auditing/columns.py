@@ -58,6 +58,12 @@ class Shown:
 
         return render_plain(self.draw)
 
+    def __init_subclass__(cls) -> None:
+        cls._repr_pretty_ = Shown._repr_pretty_  # IPython takes the repr of a dataclass before that of its base
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
 
 class ShownRows(Shown):
     """A printed table whose rows are dataclasses."""

@@ -9,7 +9,7 @@ from binascii import a2b_base64
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import islice, pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Interval
 
@@ -361,6 +361,9 @@ class Snapshot:
     def __str__(self) -> str:
         """A row per tap."""
         return str(tabulate_taps(self))
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
 
     def _repr_html_(self) -> str:
         from creditscope.report.notebook import show_snapshot  # only notebooks need it
