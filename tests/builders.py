@@ -21,7 +21,7 @@ from creditscope.record import (
     WeightFact,
     WeightMeasures,
 )
-from creditscope.record.schema import DESCENT_TURNS
+from creditscope.record.schema import DESCENT_TURNS, OF_WATCHED
 from creditscope.registry import TASKS
 
 LABELS = {"bp": "BP", "fa": "FA", "block_fa": "block FA", "dfa": "DFA"}
@@ -107,9 +107,8 @@ def make_taps(count: int = 5, **others: Any) -> TapMeasures:
 
 def make_weights(count: int = len(WEIGHTS), **others: Any) -> WeightMeasures:
     """Per-weight values after a training step; an override is one number for all weights or one per weight."""
-    watched = ("reached", "update", "changed")  # of models that are not trained here
-    named = [f.name for f in fields(WeightMeasures) if f.name not in watched]
-    flags = {name: 0 if "zero" in name or "underflow" in name else 0.5 for name in named}
+    names = [f.name for f in fields(WeightMeasures) if f.name not in OF_WATCHED]
+    flags = {name: 0 if "zero" in name or "underflow" in name else 0.5 for name in names}
     return WeightMeasures(**spread(count, flags | others))
 
 

@@ -40,6 +40,8 @@ class Anatomy:
     """Whether one row's output depends on another row's state (train-mode BatchNorm, message passing)."""
     class_token: int | None = None
     """Which token the head reads, if the net says so (`class_token`)."""
+    in_place: bool = True
+    """Whether a module works in place on the state of a tap."""
     output: tuple[int, ...] = ()
     """The shape of one row's output."""
 
@@ -82,8 +84,32 @@ def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:
             residual=(False, *adds),
             rows_interact=_rows_interact(forward),
             class_token=token if isinstance(token := getattr(model, "class_token", None), int) else None,
+            in_place=any(h._version for h in forward.passed),
             output=tuple(forward.output.shape[1:]),
         )
+
+
+class Likeness:
+    """What a net's anatomy goes by: its modules and their mode, its parameters, and the kind of its inputs.
+
+    >>> net, rows = nn.Linear(2, 3), torch.zeros(4, 2)
+    >>> Likeness(net, rows) == Likeness(net, rows[:2]), Likeness(net, rows) == Likeness(net.eval(), rows)
+    (True, False)
+    """
+
+    def __init__(self, model: nn.Module, inputs: Any):
+        self.things = [*model.modules(), *model.parameters()]  # held, so that no other can have their identity
+        modes = [m.training for m in model.modules()]
+        kinds = [(p.requires_grad, p.dtype, p.device) for p in model.parameters()]
+        given = [(x.shape[1:], x.dtype) if isinstance(x, Tensor) else type(x) for x in as_arguments(inputs)]
+        self.said = (modes, kinds, given)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Likeness) or self.said != other.said or len(self.things) != len(other.things):
+            return False
+        return all(ours is theirs for ours, theirs in zip(self.things, other.things, strict=True))
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
 
 
 def nodes_below(

@@ -132,7 +132,7 @@ def couples_rows(loss: RowLoss, output: Tensor, target: Tensor, mask: Tensor | N
     values, since a statistic may be detached: every other row alone has the losses that it has among all.
     """
     output = output.detach().requires_grad_()
-    with torch.enable_grad():
+    with torch.enable_grad(), torch.autocast(output.device.type, enabled=False):
         losses = _checked(losses_per_row(output, target, loss, mask), output)
         w = torch.arange(len(losses), device=output.device, dtype=torch.float64).cos().to(losses.dtype)
         found = [torch.autograd.grad(total, output, retain_graph=True)[0] for total in (losses.sum(), losses @ w)]
@@ -140,7 +140,7 @@ def couples_rows(loss: RowLoss, output: Tensor, target: Tensor, mask: Tensor | N
     if _differ(weighted, apart, found[0].abs().amax()):
         return True
     try:
-        with torch.no_grad():
+        with torch.no_grad(), torch.autocast(output.device.type, enabled=False):
             alone = losses_per_row(output[::2], target[::2], loss, None if mask is None else mask[::2])
     except (RuntimeError, ValueError, IndexError):  # it holds something of every row: the gradients have decided
         return False

@@ -10,7 +10,9 @@ from typing import Any, SupportsIndex
 import torch
 from torch import Tensor, nn
 
+from creditscope.anatomy import Likeness
 from creditscope.auditing import Audit, audit
+from creditscope.casting import Casting
 from creditscope.errors import CreditscopeError
 from creditscope.find_taps import TapChoice, find_taps, no_taps, suggest_taps
 from creditscope.losses import RowLoss, couples_rows
@@ -19,7 +21,7 @@ from creditscope.measure.functional_net import Subject, subjects_of
 from creditscope.measure.health import with_modules
 from creditscope.measure.instruments import complete_snapshots
 from creditscope.measure.movement import WeightSample
-from creditscope.measure.observation import gather_facts, observe
+from creditscope.measure.observation import gather_facts, is_plain, observe
 from creditscope.measure.probe import spread_rows
 from creditscope.measure.snapshot import take_snapshots
 from creditscope.outputs import OutputReader, Read, bare, read_logits, reader_of
@@ -76,10 +78,11 @@ class Scope:
         output: OutputReader = read_logits,
         seed: int = 0,
         initial: Mapping[str, Tensor] | None = None,
+        loss_scale: Any = None,
         apply: Callable[[Any], Application] | None = None,
     ):
         self.model, self.stem = model, stem
-        self.rule, self.loss, self.seed, self.initial = rule, loss, seed, initial
+        self.rule, self.loss, self.seed, self.initial, self.loss_scale = rule, loss, seed, initial, loss_scale
         inner, _ = unwrap(model)
         self._net = inner if isinstance(inner, Read | torch.jit.ScriptModule) else Read(inner, output)
         """The model alone, read for its logits."""
@@ -91,6 +94,8 @@ class Scope:
         self._apply = apply
         """From rows to the rule at work in training; None: the model is trained elsewhere."""
         self._application: Application | None = None
+        self._alike: Likeness | None = None
+        """What the model was like when the rule was applied."""
         self._facts: Facts | None = None
         self._sample: WeightSample | None = None
         """Of the weights at the last snapshot."""
@@ -142,11 +147,15 @@ class Scope:
         target = check_tensors(target, mask)
         if len(target) < 2:
             raise CreditscopeError(f"Expected at least 2 rows to measure, but got {len(target)}.")
-        application = self._application = self._bind(few_rows(inputs))
+        application = self._bind(few_rows(inputs), again=tier != "quick")
         asked = self._read_targets(application, inputs, target, mask)
         given = {"loss": asked.loss, "mask": asked.mask}
         applied, noise = application.applied, noise and tier != "quick"
-        seen = observe(self._net, applied, inputs, asked.target, **given, noise=noise, health=True)
+        casting = Casting.of_caller(next(self._net.parameters()).device.type, self.loss_scale)
+        seen = observe(self._net, applied, inputs, asked.target, **given, noise=noise, health=True, casting=casting)
+        if casting:
+            plain = is_plain(self._net, self.rule)
+            seen.notes.append(f"measured {'under' if plain else 'without'} {casting}")
         if self.loss is not None and couples_rows(self.loss, seen.output, asked.target, asked.mask):
             applied = replace(applied, anatomy=replace(applied.anatomy, rows_interact=True))
             application = replace(application, applied=applied)
@@ -157,7 +166,7 @@ class Scope:
                 "Expected the same trainable parameters at every snapshot, but some were frozen or freed. Watch anew."
             )
         facts = self._facts = with_modules(facts, seen, known=self._facts)
-        samples, self._sample = (now := WeightSample.of(seen.weights), self._sample), now
+        samples, self._sample = (own := WeightSample.of(seen.weights, self._sample), self._sample), own
         seen.notes += [note for note in (asked.note, self._found.note if self._found else "") if note]
         scalars = {}
         if asked.by_class:
@@ -239,13 +248,23 @@ class Scope:
             return is_at(self._net, self.initial)
         return first and fingerprint(self._net) == self._when_watched
 
-    def _bind(self, rows: Any) -> Application:
-        """The rule on this model: the one at work in training, or with the feedback that it would draw."""
+    def _bind(self, rows: Any, *, again: bool) -> Application:
+        """The rule on this model: the one at work in training, or with the feedback that it would draw.
+
+        What was read off a forward holds as long as the model is alike, but that rows interact may show late (behind a
+        scale that begins at zero): it is read `again` if asked, and at snapshots 1, 2, 4, 8 and so on.
+        """
         if self._apply is not None:
-            return self._apply(rows)
+            self._application = self._apply(rows)
+            return self._application
         if not self._confirmed:
             self._found, self._confirmed = find_taps(bare(self._net), self._net, rows), True
-        return apply_rule(self.rule, self._net, self.taps, rows, generator(self.seed, "feedback"))
+        alike, count = Likeness(self._net, rows), len(self.snapshots)
+        if self._application is None or again or alike != self._alike or count & (count - 1) == 0:
+            stream = generator(self.seed, "feedback")
+            self._application = apply_rule(self.rule, self._net, self.taps, rows, stream)
+            self._alike = Likeness(self._net, rows)  # a rule may have changed modules
+        return self._application
 
     def _read_targets(self, application: Application, inputs: Any, target: Tensor, mask: Tensor | None) -> Asked:
         output = (len(target), *application.anatomy.output)
@@ -327,6 +346,7 @@ def watch(
     output: OutputReader | str | int | None = None,
     seed: int = 0,
     initial: Mapping[str, Tensor] | None = None,
+    loss_scale: Any = None,
 ) -> Scope:
     """A scope on `model` at the modules that `taps` name (globs such as "blocks.*"), and `stem` as tap 0.
 
@@ -340,6 +360,10 @@ def watch(
     cross-entropy on class labels of rows, tokens or pixels. `seed` is that of feedback and controls. `initial` is a
     copy of the state dict from before training: with it, snapshots tell what accuracy is left if a block alone is put
     back (tiers standard, full).
+
+    A snapshot that is called inside `torch.autocast` is measured under it, with the factor of the loss that
+    `loss_scale` gives, a number or a `GradScaler`; what that adds to rounding stands beside float32 (`g_noise`,
+    `g_noise_float32`), and what of a weight's gradient it loses (`lost`).
 
     >>> import copy, torch
     >>> from torch import nn
@@ -385,7 +409,7 @@ def watch(
             f"Expected a rule whose feedback is fixed, but {chosen.name!r} learns it in training, and a watched model "
             "is not trained here. Train it by creditscope.run, or in a loop of your own by creditscope.attach."
         )
-    given = {"loss": loss, "output": reader_of(output), "seed": seed, "initial": initial}
+    given = {"loss": loss, "output": reader_of(output), "seed": seed, "initial": initial, "loss_scale": loss_scale}
     return Scope(model, names, stem=stem, rule=chosen, **given)
 
 

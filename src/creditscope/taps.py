@@ -75,6 +75,13 @@ class Forward:
     """What replaced the net's own parameters or buffers."""
     states_only: bool = False
     """Whether every tap's module gives its state and nothing else."""
+    versions: tuple[int, ...] = ()
+    """Of the states when they were read."""
+
+    @property
+    def overwritten(self) -> bool:
+        """Whether a module has worked in place on a state that was read."""
+        return any(h._version != read for h, read in zip(self.states, self.versions, strict=True))
 
 
 class Gate:
@@ -113,17 +120,20 @@ def watch_forward(
     tensors: dict | None = None,
     *,
     instead: Sequence[Tensor] | None = None,
+    copies: bool = True,
 ) -> Forward:
     """A forward whose states all require grad and stay connected; `tensors` replace parameters or buffers.
 
     The next module gets a copy, so that one that works in place cannot change what was read; or what it is to have
-    `instead`, per tap, and no gradient then crosses.
+    `instead`, per tap, and no gradient then crosses. Without `copies` it gets the state itself, and there is no gate.
     """
     gate = Gate()
     others = dict(zip(taps, instead or (), strict=False))
 
     def keep(h: Tensor, name: str) -> tuple[Tensor, Tensor]:
         h = h if h.requires_grad else h.detach().requires_grad_()
+        if not copies:
+            return h, h
         return h, others[name].clone() if others else PassOn.apply(h, gate)  # pyright: ignore[reportReturnType]
 
     return _forward(model, taps, inputs, keep, tensors, gate)
@@ -160,10 +170,12 @@ def _forward(
 ) -> Forward:
     kept: dict[str, Tensor] = {}
     passed: dict[str, Tensor] = {}
+    versions: dict[str, int] = {}
     states_only = True
 
     def tap(name: str, h: Tensor) -> Tensor:
         kept[name], passed[name] = hand_over(h, name)
+        versions[name] = kept[name]._version
         return passed[name]
 
     def hook(name: str, module: nn.Module, args: Any, output: Any) -> Any:
@@ -207,6 +219,7 @@ def _forward(
         gate=gate or Gate(),
         tensors=tensors,
         states_only=states_only,
+        versions=tuple(versions[name] for name in taps),
     )
 
 

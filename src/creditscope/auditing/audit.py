@@ -166,7 +166,7 @@ class Audit(Shown):
         return find_ranges(self, names)
 
     def failures(self, *names: str) -> list[str]:
-        """One sentence per method (those named, in every setting, or all) that is neither trustworthy nor healthy, with the reason."""
+        """One sentence per method (those named, in every setting, or all) that is neither trustworthy nor healthy."""
         _must_be_known("method", names, {m.method for m in self.methods})
         asked = [m for m in self.methods if not names or m.method in names]
         return [_say_failure(m) for m in asked if m.verdict.word not in GOOD]

@@ -279,6 +279,11 @@ MODULES = _named(
     _column("update", "update", lambda value: amount(value, 2)),
 )
 """Of a module of a watched network."""
+ABOUT_MODULES = (
+    "RMS of the output · differ: dispersion over rows (tokens, where there are some) over the size · dead: share of "
+    "units that are zero in every row · at bounds: share of entries of a sigmoid or tanh · gradient: ‖∇W‖·‖W‖ over the "
+    "largest · update: ‖ΔW‖/‖W‖ since the snapshot before"
+)
 
 FINDINGS = _named(
     Column("code", "check", lambda f: f"{f.code} {f.title}", words=True),

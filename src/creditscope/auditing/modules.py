@@ -28,7 +28,7 @@ class ModuleRow:
 
 
 def module_rows(method: Method, findings: Sequence[Finding]) -> tuple[ModuleRow, ...]:
-    """Layers with matrices (taps, if there are none) and places that a check names, in the order of the forward; () for a rule."""
+    """Layers with matrices (else taps) and places that a check names, in the order of the forward; () for a rule."""
     if not method.facts.is_network or not method.facts.modules:
         return ()
     net = NetworkMoment(Moment.of(method.first))

@@ -7,19 +7,14 @@ from rich.padding import Padding
 from rich.text import Text
 
 from creditscope.auditing.audit import MethodAudit
-from creditscope.auditing.checks import Finding, Outcome, all_checks
-from creditscope.auditing.columns import METHODS, MODULES, OF_WORD
+from creditscope.auditing.checks import Finding, Outcome, all_checks, in_order
+from creditscope.auditing.columns import ABOUT_MODULES, METHODS, MODULES, OF_WORD
 from creditscope.auditing.modules import ModuleRow
 from creditscope.auditing.show import STYLES, fit_tables, note, printed
 from creditscope.text import DASH
 
 MOST_ROWS = 40
 """Modules that are printed; of more, those that a check names, and as many others, evenly."""
-ABOUT_MODULES = (
-    "RMS of the output · differ: dispersion over rows (tokens, where there are some) over the size · dead: share of units "
-    "that are zero in every row · at bounds: share of entries of a sigmoid or tanh · gradient: ‖∇W‖·‖W‖ over the largest · "
-    "update: ‖ΔW‖/‖W‖ since the snapshot before"
-)
 
 
 def draw_network(m: MethodAudit, width: int) -> list[RenderableType]:
@@ -49,11 +44,6 @@ def _numbered(m: MethodAudit) -> Iterator[RenderableType]:
     for place, finding in enumerate(in_order(m.findings), start=1):
         yield Padding(printed(f"{place}. {finding.code} {say_finding(finding)}", style="bold"), (0, 0, 0, 2))
         yield Padding(printed(f"{remedies[finding.code]} ({finding.page})"), (0, 0, 0, 5))
-
-
-def in_order(findings: Sequence[Finding]) -> list[Finding]:
-    """Issues, causes before consequences."""
-    return sorted((f for f in findings if f.is_issue), key=lambda f: f.rank)
 
 
 def say_finding(finding: Finding) -> str:

@@ -104,7 +104,9 @@ class Thresholds:
     used_classes: float = _share(
         0.5, "share of the output's classes that labels reach up to, at or below: too many", "CS101"
     )
-    start_loss: float = _limit(5.0, "first loss over the best constant's above this: out of scale", "CS104")
+    start_loss: float = _limit(3.0, "first loss over a constant's above this, of labels: out of scale", "CS104")
+    start_loss_numbers: float = _limit(10.0, "the same of targets that are numbers", "CS104")
+    start_rms: float = _limit(100.0, "RMS of every tap at the start above this: out of scale", "CS104")
     sure_rows: float = _share(
         0.5, "share of rows with a probability over 0.999 at the start, above the best constant", "CS104"
     )
@@ -116,10 +118,18 @@ class Thresholds:
     dead_units: float = _share(0.75, "share of a layer's units that are zero in every row above this: dead", "CS106")
     saturated: float = _share(0.6, "share of a layer's entries at its bounds above this: saturated", "CS107")
     dispersion: float = _limit(1e-3, "dispersion of rows or tokens over their size below this: the same", "CS108")
+    dropped: float = _share(0.9, "share of entries that a dropout takes above this: nothing is left", "CS108")
     shrunk: float = _share(0.1, "median of ‖W‖ over its first value below this: decay outweighs the gradient", "CS109")
     update_low: float = _limit(
-        1e-4, "summed median ‖ΔW‖/‖W‖ below this, and a loss that does not fall: too low", "CS110"
+        5e-5, "summed median ‖ΔW‖/‖W‖ per step below this, and a loss that does not fall: too low", "CS110"
     )
+    update_least: float = _limit(
+        1e-4,
+        "the same in all, where steps are not told; weights that moved less need not all have moved",
+        "CS110",
+        "CS109",
+    )
+    update_step: float = _limit(0.1, "median ‖ΔW‖/‖W‖ per step above this, and little learnt: too high", "CS110")
     update_high: float = _limit(0.5, "summed median ‖ΔW‖/‖W‖ above this, and a loss that rises: too high", "CS110")
     loss_gain: float = _share(0.01, "share of the first loss that it must fall by, not to be too low", "CS110")
     risen: float = _limit(1.2, "loss over the first one and over the best constant's above this: it rises", "CS110")

@@ -14,6 +14,8 @@ Word = Literal[
     "trustworthy", "walk back", "undecided", "not measured", "not judged", "healthy", "ill", "not trained yet"
 ]
 GOOD: tuple[Word, ...] = ("trustworthy", "healthy")
+NETWORK_WORDS: tuple[Word, ...] = ("not measured", "healthy", "ill", "not trained yet")
+"""Of a model that was watched under backprop."""
 
 QUESTIONS = {
     "reference": "Is the reference gradient resolved?",
@@ -57,7 +59,8 @@ class Verdict:
 
     word: Word
     codes: tuple[str, ...]
-    """The issues behind *walk back* and, the first to look at first, *ill*; what is open behind *undecided*, what is lacking behind *not measured*."""
+    """The issues behind *walk back* and *ill* (what to look at first comes first), what is open behind *undecided*,
+    what is lacking behind *not measured*."""
     lines: tuple[VerdictLine, ...]
     muted: tuple[str, ...] = ()
     diverged: str = ""

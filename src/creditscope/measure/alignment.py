@@ -24,6 +24,8 @@ from creditscope.record.schema import Facts
 
 RANK_ROWS = 256
 """Participation ratios are taken over at most this many rows."""
+FEW_RANK_ROWS, FEW_RANK_FEATURES = 64, 1024
+"""The same, and features by an odd step, of a watched model whose credit is not compared."""
 DRIFT_ROWS = 128
 """Rows of a batch in `batch_drift`, as published."""
 
@@ -64,6 +66,14 @@ def compare_rows(
         "rows_no_gradient": (~has_g).sum(-1),
         "rows_no_credit": (~has_a).sum(-1),
     }
+
+
+def rank_of_rows(x: Tensor, keep: Tensor) -> Tensor:
+    """`participation_ratio` of rows (rows, features), over a few of both; those not kept are zero."""
+    step = -(-x.shape[1] // FEW_RANK_FEATURES) | 1
+    rows = x[:FEW_RANK_ROWS, ::step] * keep[:FEW_RANK_ROWS, None]
+    rows = (rows / rows.abs().amax().clamp(min=torch.finfo(x.dtype).tiny)).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+    return participation_ratio(rows.mT @ rows if rows.shape[1] <= rows.shape[0] else rows @ rows.mT)
 
 
 def _null(

@@ -1,8 +1,8 @@
 """Every module of a watched model, seen in the one forward: sizes, dead and saturated units, rows that become alike.
 
-Hooks keep a few reductions on the device; nothing is run again, and nothing waits for it. Modules are leaves, those with
-parameters of their own, and taps. Where a function stands between two modules (`F.relu` in a block), its result is
-what the next module with a weight reads, and is told of the module whose units these are.
+Hooks keep a few reductions on the device; nothing is run again, and nothing waits for it. A module that only hands on
+what one inside it gave is passed by, unless it is a tap. Where a function stands between two modules (`F.relu` in a
+block), its result is what the next module with a weight reads, and is told of the module whose units these are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.measure.cuts import CutFinder, Cuts
+from creditscope.measure.samples import Bounds, Sample, few_entries, measure_bounds, measure_samples, spread
 from creditscope.record.schema import CutFacts, Facts, ModuleFact
 from creditscope.taps import split_state
 
 if TYPE_CHECKING:
     from creditscope.measure.observation import Observation
 
-ROWS, FEW_ROWS, FEATURES = 256, 64, 2048
-"""Rows that modules are measured on at most, and rows and features for rank and saturation; spread evenly."""
+ROWS = 256
+"""Rows that dead units are looked for in, at most."""
 CALLS = 4
 """Calls of one module that are kept: a shared ReLU is called twice, a cell of a loop a thousand times."""
 PASSED_BY = ("Identity", "Dropout", "Flatten", "Unflatten", "DropPath", "StochasticDepth")
@@ -34,9 +35,9 @@ LOWEST = -0.3
 """No usual rectifier (GELU, SiLU) gives less."""
 SILENT = 1e-7
 """Largest entry of a unit, over that of its layer, at which it is dead."""
-NEAR = 0.025
-"""How near its bounds, as a share of the half range, an entry is saturated: the slope is below a twentieth."""
-NAMES = ("rms", "dispersion", "token_dispersion", "rank", "dead", "saturated", "finite")
+NAMES = ("rms", "dispersion", "token_dispersion", "rank", "dead", "saturated", "dropped", "finite")
+MOST_DROPPED = 0.8
+"""Probability of a dropout above which it is looked at."""
 
 
 @dataclass
@@ -45,9 +46,21 @@ class ModuleWatch:
 
     facts: list[ModuleFact] = field(default_factory=list)
     measured: list[dict[str, Tensor]] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    bounds: list[tuple[int, Bounds]] = field(default_factory=list)
+    """Of which call."""
     cuts: Cuts = field(default_factory=Cuts)
     cut: CutFacts | None = None
     """What the cuts come to, once it is known which weights no gradient reaches."""
+
+    def measure(self) -> None:
+        """What samples of the states tell, many at once."""
+        bounds = measure_bounds([sample for _, sample in self.bounds])
+        for place, found in zip([place for place, _ in self.bounds], bounds, strict=True):
+            self.measured[place] = found | self.measured[place]
+        for own, found in zip(self.measured, measure_samples(self.samples), strict=True):
+            own |= found
+        self.samples, self.bounds = [], []
 
     def results(self, known: Sequence[ModuleFact]) -> dict[str, Tensor]:
         """The fields of `ModuleMeasures` for these calls, one value each; NaN for what was not measured."""
@@ -63,11 +76,11 @@ class ModuleWatch:
 def watch_modules(model: nn.Module, taps: Sequence[str], rows: int) -> Iterator[ModuleWatch]:
     """Inside, one forward of `model` is seen by its modules; `rows` is the number of rows of its batch."""
     seen, hands = ModuleWatch(), []
-    hooks = _Hooks(seen, rows)
-    chosen = [(name, module) for name, module in model.named_modules() if name and _counts(name, module, taps)]
+    hooks = _Hooks(seen, rows, frozenset(taps))
     try:
-        for name, module in chosen:
-            hands.append(module.register_forward_hook(partial(hooks.look, name)))
+        for name, module in model.named_modules():
+            if name and (name in taps or _counts(module)):
+                hands.append(module.register_forward_hook(partial(hooks.look, name)))
         with CutFinder(model, seen.cuts):
             yield seen
     finally:
@@ -75,20 +88,21 @@ def watch_modules(model: nn.Module, taps: Sequence[str], rows: int) -> Iterator[
             hand.remove()
 
 
-def _counts(name: str, module: nn.Module, taps: Sequence[str]) -> bool:
-    if name in taps or next(module.parameters(recurse=False), None) is not None:
-        return True
-    leaf = next(module.children(), None) is None
-    return leaf and not type(module).__name__.startswith(PASSED_BY)
+def _counts(module: nn.Module) -> bool:
+    if isinstance(module, nn.modules.dropout._DropoutNd):
+        return module.training and module.p > MOST_DROPPED
+    return not type(module).__name__.startswith(PASSED_BY)
 
 
 class _Hooks:
     """Looks at what a module gives, and at what one with a weight reads."""
 
-    def __init__(self, seen: ModuleWatch, rows: int):
-        self.seen, self.rows = seen, rows
+    def __init__(self, seen: ModuleWatch, rows: int, taps: frozenset[str]):
+        self.seen, self.rows, self.taps = seen, rows, taps
         self.calls: dict[str, int] = {}
-        self.looked_at: set[int] = set()
+        self.sources: dict[tuple[int, int], int] = {}
+        """Number of every state that some module read."""
+        self.looked_at: set[tuple[int, int]] = set()
         """Addresses of states that were measured as some module's output, or as what another one reads."""
         self.axis = -1
         """Where the last module with a weight has its units."""
@@ -105,32 +119,39 @@ class _Hooks:
         call = self.calls[name] = self.calls.get(name, -1) + 1
         if not isinstance(state, Tensor) or not state.is_floating_point() or state.ndim < 2 or call >= CALLS:
             return
-        if state.numel() == 0:
+        own = next(module.parameters(recurse=False), None) is not None
+        hands_on = next(module.children(), None) is not None and _address(state) in self.looked_at
+        if state.numel() == 0 or (hands_on and not own and name not in self.taps):
             return
-        weighted = _has_matrix(module)
-        if weighted:
+        if _has_matrix(module):
             self.axis = _unit_axis(module)
             self._look_at_input(args)
         kind = type(module).__name__
-        own = next(module.parameters(recurse=False), None) is not None
         axis = self.axis if state.ndim == 3 else 1 if state.ndim > 3 else -1
         units = state.shape[axis]
-        fact = ModuleFact(name=name, kind=kind, call=call, units=units, owner=self._owner(units, "" if own else name))
+        owner = name if own else self._owner(units, name)
+        fact = ModuleFact(name=name, kind=kind, call=call, units=units, owner=owner, source=self._source(args))
         if own:
             self.owner[units] = len(self.seen.facts)
-            fact = replace(fact, owner=name)
-        self.looked_at.add(state.data_ptr())
-        found = _sizes(state, by_rows=state.shape[0] == self.rows)
+        self.looked_at.add(_address(state))
+        sample, found = Sample.of(state, by_rows=state.shape[0] == self.rows), {}
         if kind in RECTIFIERS:
             found["dead"] = _dead(state, axis)
         elif kind in BOUNDED:
-            found["saturated"] = _saturated(_few(state), BOUNDED[kind])
+            self.seen.bounds.append((len(self.seen.facts), Bounds(sample.few, BOUNDED[kind])))
+        elif isinstance(module, nn.modules.dropout._DropoutNd):
+            found["dropped"] = (sample.few == 0).float().mean()
         self.seen.facts.append(fact)
+        self.seen.samples.append(sample)
         self.seen.measured.append(found)
 
     def _owner(self, units: int, otherwise: str) -> str:
         place = self.owner.get(units)
         return otherwise if place is None else self.seen.facts[place].name
+
+    def _source(self, args: Any) -> int:
+        state = next((a for a in args if isinstance(a, Tensor)), None)
+        return 0 if state is None else self.sources.setdefault(_address(state), len(self.sources) + 1)
 
     def _look_at_input(self, args: Any) -> None:
         """What a function made of the units of a module before; data carry no gradient and are left alone."""
@@ -138,15 +159,17 @@ class _Hooks:
         if state is None or not state.requires_grad or not state.is_floating_point() or state.ndim < 2:
             return
         place = self.owner.get(state.shape[self.axis])
-        if place is None or state.data_ptr() in self.looked_at:
+        if place is None or _address(state) in self.looked_at:
             return
-        self.looked_at.add(state.data_ptr())
-        found, few = self.seen.measured[place], _few(state)
-        low, high = torch.aminmax(few)
-        if "dead" not in found:
-            found["dead"] = torch.where(low >= LOWEST, _dead(state, self.axis), torch.nan)
-        if "saturated" not in found:
-            found["saturated"] = _as_if_bounded(few, low, high)
+        self.looked_at.add(_address(state))
+        if place not in [known for known, _ in self.seen.bounds]:
+            few = few_entries(state).clone()
+            self.seen.bounds.append((place, Bounds(few, None, dead=_dead(state, self.axis), lowest=LOWEST)))
+
+
+def _address(state: Tensor) -> tuple[int, int]:
+    """Of what it holds now: another after a change in place."""
+    return state.data_ptr(), state._version
 
 
 def _has_matrix(module: nn.Module) -> bool:
@@ -158,62 +181,12 @@ def _unit_axis(module: nn.Module) -> int:
     return 1 if isinstance(module, nn.modules.conv._ConvNd) else -1
 
 
-def _spread(state: Tensor, rows: int) -> Tensor:
-    return state[:: max(1, -(-len(state) // rows))]
-
-
-def _few(state: Tensor) -> Tensor:
-    """A few rows and features, spread evenly, as a matrix."""
-    rows = _spread(state, FEW_ROWS).flatten(1)
-    return rows[:, :: max(1, -(-rows.shape[1] // FEATURES))].float()
-
-
-def _sizes(state: Tensor, *, by_rows: bool) -> dict[str, Tensor]:
-    """RMS; dispersion over rows, and over tokens within them, over it; participation ratio of centred rows; finite share."""
-    rows = _spread(state, ROWS).float()
-    variance, mean = torch.var_mean(rows.flatten(1), dim=0, correction=0)
-    square = (variance + mean.square()).mean()
-    finite = mean.isfinite().float().mean()
-    if len(rows) < len(state):
-        finite = finite * state.sum(dtype=torch.float32).isfinite()
-    found = {"rms": square.sqrt(), "finite": finite}
-    if not by_rows:
-        return found
-    found["dispersion"] = (variance.mean() / square).sqrt()
-    if rows.ndim == 3 and rows.shape[1] > 1:
-        found["token_dispersion"] = (rows.var(1, correction=0).mean() / square).sqrt()
-    few = _few(state)
-    centred = few - few.mean(0)
-    centred = centred / centred.abs().amax().clamp(min=torch.finfo(few.dtype).tiny)
-    gram = centred @ centred.mT
-    found["rank"] = gram.diagonal().sum().square() / gram.square().sum()
-    return found
-
-
 def _dead(state: Tensor, axis: int) -> Tensor:
     """Share of units that give nothing in any row."""
-    rows = _spread(state, ROWS)
+    rows = spread(state, ROWS)
     others = [d for d in range(rows.ndim) if d != axis % rows.ndim]
     largest = torch.maximum(rows.amax(others), -rows.amin(others))
     return (largest <= SILENT * largest.amax()).float().mean()
-
-
-def _saturated(few: Tensor, lower: float) -> Tensor:
-    """Share of entries that lie next to a bound."""
-    half = (1 - lower) / 2
-    return (((few - lower) / half - 1).abs() > 1 - NEAR).float().mean()
-
-
-def _as_if_bounded(few: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """The share as of tanh or of a sigmoid, where the range is one of theirs and they fill it; else NaN.
-
-    What a ReLU gives may end below 1, too; but then not many entries lie there.
-    """
-    full = (high <= 1) & (high > 1 - NEAR)
-    as_tanh = full & (low >= -1) & (low < NEAR - 1)
-    at_top = (few > 1 - NEAR / 2).float().mean()
-    as_sigmoid = full & (low >= 0) & (low < NEAR) & (at_top > 0.1)
-    return torch.where(as_tanh, _saturated(few, -1.0), torch.where(as_sigmoid, _saturated(few, 0.0), torch.nan))
 
 
 def with_modules(facts: Facts, seen: "Observation", known: Facts | None) -> Facts:

@@ -4,6 +4,7 @@ A float32 Σx² underflows below 1e-19 per entry and overflows above 1e19, so ev
 by its largest entry. Rows are the last axis but one, features the last; axes before them (taps, seeds) are kept.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -33,6 +34,19 @@ def row_norms(x: Tensor) -> Tensor:
     """‖x_i‖ of every row."""
     scaled, largest = _scaled(x)
     return scaled.norm(dim=-1) * largest.squeeze(-1)
+
+
+def wide_norms(x: Tensor) -> Tensor:
+    """‖x_i‖ of every row (rows, …) in float64, in which no square of a float32 overflows or vanishes: one pass."""
+    flat = flat_rows(x)
+    if x.dtype == torch.float64:
+        return row_norms(flat)
+    return torch.linalg.vector_norm(flat, dim=-1, dtype=torch.float64)
+
+
+def norms(tensors: Sequence[Tensor], order: float = 2) -> list[Tensor]:
+    """‖x‖ of whole tensors in float64, likewise."""
+    return list(torch._foreach_norm([t.detach() for t in tensors], order, dtype=torch.float64))
 
 
 def _scaled(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from creditscope.casting import Casting
 from creditscope.errors import CreditscopeError, raise_out_of_memory
 from creditscope.losses import RowErrors, RowLoss, errors_function
 from creditscope.measure.cuts import Cuts
@@ -21,7 +22,7 @@ from creditscope.rules import Application, AppliedRule, Rule, transport_of
 from creditscope.stack import Net, StackedNet, call_net, pattern_of
 from creditscope.taps import Forward, gradients_at, leave_untouched, watch_forward
 
-NOT_STACKED = ("errors", "notes", "modules", "unreached")
+NOT_STACKED = ("errors", "notes", "modules", "unreached", "exact32", "lost")
 """Parts of an observation without an axis of seeds."""
 
 
@@ -46,6 +47,10 @@ class Observation:
     exact64: list[Tensor] | None = None
     exact64_weights: dict[str, Tensor] = field(default_factory=dict)
     """Of weights whose gradient is so small beside the others' that it may be rounding."""
+    exact32: list[Tensor] | None = None
+    """g_l without the caller's autocast and loss scale, if there was such."""
+    lost: list[Tensor] | None = None
+    """Per weight, the share of entries of the gradient that are zero under them, and are not without."""
     modules: ModuleWatch | None = None
     """What modules showed in the forward, where that was asked for."""
     unreached: frozenset[str] = frozenset()
@@ -68,25 +73,37 @@ def observe(
     mask: Tensor | None = None,
     noise: bool = True,
     health: bool = False,
+    casting: Casting | None = None,
 ) -> Observation:
     """One forward and two backwards (three with `noise`); credit and reference share the forward, masks and all.
 
-    With `health` the modules of the net are looked at in that forward, too.
+    With `health` the modules of the net are looked at in that forward, too. With `casting` forward and gradients are
+    what training sees under it, where the gradient is all that a rule tells; with `noise` float32 is beside them.
     """
     errors_of = errors_function(net, target, loss, mask)
     parameters = {name: p for name, p in net.named_parameters() if p.requires_grad}
     with leave_untouched(net) as buffers:
         stream = random_state(net)
-        with ExitStack() as stack:
-            taps, rows = applied.anatomy.taps, len(target)
-            modules = stack.enter_context(watch_modules(pattern_of(net), taps, rows)) if health else None
-            forward = watch_forward(net, taps, inputs, buffers)
+        casting = casting if casting and is_plain(net, applied.rule) else None
+        taps, copies = applied.anatomy.taps, not health or _needs_copies(net, applied)
+        with casting.on() if casting else nullcontext():
+            forward, modules = _look_through(net, taps, inputs, buffers, len(target) if health else None, copies)
+        if not copies and forward.overwritten:  # this time a module works in place
+            _set_random_state(net, stream)
+            own = {name: b.detach().clone() for name, b in net.named_buffers()}
+            with casting.on() if casting else nullcontext():
+                forward, modules = _look_through(net, taps, inputs, own, len(target), True)
         drew_on_cuda = any(not torch.equal(*pair) for pair in zip(stream[1:], random_state(net)[1:], strict=True))
-        observation = observe_forward(net, applied, forward, errors_of(forward.output), parameters)
+        output = forward.output.detach()
+        errors = errors_of(_at_least_float32(output) if casting else output)
+        observation = observe_forward(net, applied, forward, errors, parameters, casting)
         if modules is not None:
             modules.cut = modules.cuts.facts([parameters[name] for name in observation.unreached])
             observation.modules = replace(modules, cuts=Cuts())  # without the graph
         del forward
+        if noise and casting:
+            _set_random_state(net, stream)
+            _add_float32(observation, net, taps, inputs, errors_of, parameters)
         if noise:
             _set_random_state(net, stream)
             _add_float64(observation, net, applied.anatomy.taps, inputs, errors_of, drew_on_cuda)
@@ -94,17 +111,27 @@ def observe(
 
 
 def observe_forward(
-    net: Net, applied: AppliedRule, forward: Forward, errors: RowErrors, parameters: Mapping[str, Tensor]
+    net: Net,
+    applied: AppliedRule,
+    forward: Forward,
+    errors: RowErrors,
+    parameters: Mapping[str, Tensor],
+    casting: Casting | None = None,
 ) -> Observation:
     """Credit and exact gradients of one watched forward, at its taps and for `parameters`, by two backwards."""
     wanted = [*forward.states, *parameters.values()]
     with exactly(net):
-        given = torch.autograd.grad(forward.output, wanted, errors.error, retain_graph=True, allow_unused=True)
+        keep = not is_plain(net, applied.rule) or bool(applied.penalty)
+        factor = casting.factor(errors.count) if casting else None
+        error = errors.error if factor is None else (errors.error * factor).to(forward.output.dtype)
+        given = torch.autograd.grad(forward.output, wanted, error, retain_graph=keep, allow_unused=True)
+        if factor is not None:
+            given = [None if g is None else _at_least_float32(g) / factor for g in given]
     found = [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, given, strict=True)]
     exact = found[: len(forward.states)]
     told = applied.measure(forward, errors, exact, parameters)
     return Observation(
-        output=forward.output.detach(),
+        output=errors.output if casting else forward.output.detach(),
         errors=errors,
         states=[_at_least_float32(h.detach()) for h in forward.states],
         exact=[_at_least_float32(g) for g in exact],
@@ -115,6 +142,25 @@ def observe_forward(
         handed_on=told.handed_on,
         unreached=frozenset(name for name, g in zip(parameters, given[len(exact) :], strict=True) if g is None),
     )
+
+
+def _look_through(
+    net: Net, taps: Sequence[str], inputs: Any, buffers: dict[str, Tensor], rows: int | None, copies: bool
+) -> tuple[Forward, ModuleWatch | None]:
+    """A watched forward, and what its modules show if the number of rows is given."""
+    with ExitStack() as stack:
+        modules = None if rows is None else stack.enter_context(watch_modules(pattern_of(net), taps, rows))
+        return watch_forward(net, taps, inputs, buffers, copies=copies), modules
+
+
+def _needs_copies(net: Net, applied: AppliedRule) -> bool:
+    """Whether states must be kept from modules that work in place, or from gradients that are to stop at taps."""
+    return applied.anatomy.in_place or not is_plain(net, applied.rule)
+
+
+def is_plain(net: Net, rule: Rule) -> bool:
+    """Whether what a rule tells is the gradient itself, by one plain backward."""
+    return rule.name == "bp" and transport_of(net) is None and not isinstance(net, StackedNet)
 
 
 def fitted_rows(errors: RowErrors) -> tuple[Tensor, Tensor]:
@@ -166,6 +212,19 @@ def exactly(net: Net):
     """Inside, backward passes through `net` are exact whatever feedback it carries."""
     transport = transport_of(net)
     return transport.exactly() if transport else nullcontext()
+
+
+def _add_float32(
+    seen: Observation, net: Net, taps: Sequence[str], inputs: Any, errors_of: Callable, parameters: Mapping[str, Tensor]
+) -> None:
+    """The exact gradients as they are without autocast and loss scale, and what these lose."""
+    own = {name: b.detach().clone() for name, b in net.named_buffers()}
+    forward = watch_forward(net, taps, inputs, own)
+    wanted = [*forward.states, *parameters.values()]
+    found = gradients_at(wanted, forward.output, errors_of(forward.output).error)
+    seen.exact32, weights = found[: len(taps)], found[len(taps) :]
+    pairs = zip(weights, seen.exact_weights.values(), strict=True)
+    seen.lost = [((cast == 0) & (whole != 0)).double().mean() for whole, cast in pairs]
 
 
 def _add_float64(
@@ -224,6 +283,8 @@ def _at_least_float32(x: Tensor) -> Tensor:
 
 
 def _cuda_devices(net: Net) -> list[torch.device]:
+    if not torch.cuda.is_initialized():
+        return []
     return sorted({p.device for p in net.parameters() if p.device.type == "cuda"}, key=str)
 
 

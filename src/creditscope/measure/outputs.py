@@ -70,6 +70,7 @@ def _of_classes(logits: Tensor, labels: Tensor, told: Tensor, used: Tensor) -> d
         "loss_has_softmax": balanced & (_cosine(told, (soft - onehot) * weight.unsqueeze(-1)) > ALIKE),
         "loss_is_likelihood": ~balanced & (_cosine(told, -onehot) > ALIKE),
         "classes": torch.tensor(logits.shape[-1], device=logits.device),
+        "bounded": ((logits >= 0) & (logits <= 1)).all() & (logits != logits[:1]).any(),
         "largest_label": largest.double(),
         "targets_differ": largest != least,
     }
@@ -80,10 +81,9 @@ def _of_numbers(output: Tensor, target: Tensor, errors: RowErrors) -> dict[str, 
     if target.numel() != output.numel():
         return {}
     wanted = target.reshape(output.shape).float()
-    within = ((output >= 0) & (output <= 1)).all()
     found = {
         "loss_has_sigmoid": _cosine(errors.error.float(), output.sigmoid() - wanted) > EXACTLY,
-        "probabilities": within.float(),
+        "bounded": ((output >= 0) & (output <= 1)).all() & (output != output[:1]).any(),
         "targets_differ": (wanted != wanted[:1]).any(),
     }
     mean = wanted.mean(0, keepdim=True)

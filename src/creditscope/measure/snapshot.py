@@ -9,9 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from creditscope.measure.alignment import compare_rows
-from creditscope.measure.movement import WeightSample, measure_movement
-from creditscope.measure.numerics import flat_rows, median_where, quartiles_where, row_norms, unit_rows, usable
+from creditscope.measure.alignment import compare_rows, rank_of_rows
+from creditscope.measure.movement import WeightSample, measure_movement, unit_spreads
+from creditscope.measure.numerics import (
+    flat_rows,
+    median_where,
+    norms,
+    quartiles_where,
+    row_norms,
+    unit_rows,
+    usable,
+    wide_norms,
+)
 from creditscope.measure.observation import Observation, fitted_rows, map_seeds
 from creditscope.measure.outputs import measure_output
 from creditscope.measure.weights import (
@@ -36,6 +45,8 @@ Measured = dict[str, Tensor]
 Host = dict[str, Any]
 TOGETHER = 2**21
 """Entries of a state above which taps are measured one by one: more would cost memory and gain nothing."""
+NOT_OF_WATCHED = ("step_norm", "step_all_zero", "step_underflow", "update_cos", "decrease_share")
+"""What only a trainer knows of weights."""
 OVERFLOWED = 1e30
 """Noise of a row whose gradient is not finite."""
 
@@ -76,6 +87,7 @@ def take_snapshots(
     with torch.autocast(seen.output.device.type, enabled=False):
         measured = measure(seen, *given) if seen.seeds is None else map_seeds(measure, seen, *given)
         if seen.modules is not None:
+            seen.modules.measure()
             measured[2] |= _of_watched(seen, samples)
             others = [seen.modules.results(facts.modules), measure_output(seen.errors)]
         else:
@@ -87,9 +99,11 @@ def take_snapshots(
 def _measure(seen: Observation, facts: Facts, last_step: LastStep | None, scalars: dict[str, Tensor]) -> list[Measured]:
     """Measurements per tap, per tap on the class token, per weight, and single ones; all on the device."""
     e_norms, fitted = fitted_rows(seen.errors)
-    taps = _taps(seen, e_norms, ~fitted)
-    token = {} if facts.class_token is None else _taps(_at_token(seen, facts.class_token), e_norms, ~fitted)
-    weights = _weights(seen, last_step) if seen.exact_weights else {}
+    given = seen.modules is not None and all(a is g for a, g in zip(seen.credits, seen.exact, strict=True))
+    of_taps, of_weights = (_taps_given_gradients, _weights_given_gradients) if given else (_taps, _weights)
+    taps = of_taps(seen, e_norms, ~fitted)
+    token = {} if facts.class_token is None else of_taps(_at_token(seen, facts.class_token), e_norms, ~fitted)
+    weights = of_weights(seen, last_step) if seen.exact_weights else {}
     counts = {"rows_covered": seen.errors.covered.sum(), "rows_fitted": fitted.sum()}
     single = _gamma(taps, facts) | counts | {"loss": seen.errors.mean_loss} | scalars
     return [taps, token, weights, single | ({"step_error": last_step.error} if last_step else {})]
@@ -133,9 +147,40 @@ def _taps(seen: Observation, e_norms: Tensor, unfitted: Tensor) -> Measured:
     return {key: torch.stack([found[tap][key] for tap in range(len(found))]) for key in found[0]}
 
 
+def _taps_given_gradients(seen: Observation, e_norms: Tensor, unfitted: Tensor) -> Measured:
+    """The same of a watched model whose credit is the gradient: it is not compared with itself, and has no null."""
+    h_norms, g_norms = (torch.stack([wide_norms(x) for x in side]) for side in (seen.states, seen.exact))
+    g_norms = g_norms * unfitted
+    sizes = torch.tensor([h.numel() for h in seen.states], device=g_norms.device)
+    has = usable(g_norms)
+    some = torch.where(has.any(-1), 1.0, torch.nan)
+    ranks = [rank_of_rows(flat_rows(g), keep) for g, keep in zip(seen.exact, has, strict=True)]
+    unknown, without, noise = torch.full_like(some, torch.nan), (~has).sum(-1), torch.full_like(some, torch.nan)
+    if seen.exact64 is not None:
+        pairs = zip(seen.exact, seen.exact64, strict=True)
+        noise = torch.stack([measure_noise(flat_rows(g), flat_rows(g64), unfitted) for g, g64 in pairs])
+    beside = {}
+    if seen.exact32 is not None and seen.exact64 is not None:
+        pairs = zip(seen.exact32, seen.exact64, strict=True)
+        beside["g_noise_float32"] = torch.stack(
+            [measure_noise(flat_rows(g), flat_rows(g64), unfitted) for g, g64 in pairs]
+        )
+    return {
+        **beside,
+        **scale_of_norms(h_norms, sizes.sqrt(), g_norms, e_norms),
+        **dict.fromkeys(("cos", "cos_F", "ratio"), some),
+        "angle": some - 1,
+        **dict.fromkeys(("null_sd", "null_sd_F", "null_q99", "z"), unknown),
+        **dict.fromkeys(("rank_a", "rank_g"), torch.stack(ranks)),
+        "rows_used": has.sum(-1),
+        **dict.fromkeys(("rows_no_gradient", "rows_no_credit"), without),
+        "g_noise": noise,
+    }
+
+
 def _at_token(seen: Observation, token: int) -> Observation:
     """What was seen at one token alone."""
-    names = [name for name in ("states", "exact", "credits", "exact64") if getattr(seen, name) is not None]
+    names = [name for name in ("states", "exact", "credits", "exact64", "exact32") if getattr(seen, name) is not None]
     return replace(seen, **{name: [t[:, token] for t in getattr(seen, name)] for name in names})
 
 
@@ -151,12 +196,29 @@ def _weights(seen: Observation, last: LastStep | None) -> Measured:
     found["cos"] = leave_out(torch.stack([ruled[name].cosine(exact[name]) for name in exact]), rounding)
     if last is None:
         unknown = found["norm"].new_full((len(exact),), math.nan)
-        names = ("step_norm", "step_all_zero", "step_underflow", "update_cos", "decrease_share")
-        return found | dict.fromkeys(names, unknown)
+        return found | dict.fromkeys(NOT_OF_WATCHED, unknown)
     steps = gradient_sizes([Direction.of(last.gradients[name]) for name in exact], 1)
     found |= {f"step_{key}": value for key, value in steps.items()}
     found |= measure_update(last.update, {name: Direction.of(last.exact[name]) for name in exact})
     return found | {"update_cos": leave_out(found["update_cos"], rounding)}
+
+
+def _weights_given_gradients(seen: Observation, last: LastStep | None) -> Measured:
+    """The same of a watched model whose credit is the gradient, all weights at once."""
+    rows, g = seen.errors.count, list(seen.exact_weights.values())
+    norm, w_norm = (torch.stack(norms(x)) for x in (g, [seen.weights[name] for name in seen.exact_weights]))
+    largest = torch.stack(norms(g, torch.inf)) / rows
+    zero, underflow = largest == 0, (largest.float().square() == 0) & (largest != 0)
+    rounding = find_rounding(seen.exact_weights, seen.exact64_weights)
+    unknown = torch.full_like(norm, torch.nan)
+    return {
+        **dict.fromkeys(("norm", "exact_norm"), norm / rows),
+        **dict.fromkeys(("all_zero", "exact_all_zero"), zero),
+        **dict.fromkeys(("underflow", "exact_underflow"), underflow),
+        "cos": leave_out(torch.where(usable(norm), 1.0, unknown), rounding),
+        "w_norm": w_norm,
+        **dict.fromkeys(NOT_OF_WATCHED, unknown),
+    }
 
 
 def _of_watched(seen: Observation, samples: tuple[WeightSample, WeightSample | None] | None) -> Measured:
@@ -164,7 +226,9 @@ def _of_watched(seen: Observation, samples: tuple[WeightSample, WeightSample | N
     if not seen.exact_weights:
         return {}
     reached = torch.tensor([name not in seen.unreached for name in seen.exact_weights], device=seen.output.device)
-    return {"reached": reached} | (measure_movement(*samples) if samples else {})
+    spreads = unit_spreads([seen.weights[name] for name in seen.exact_weights])
+    lost = {} if seen.lost is None else {"lost": torch.stack(seen.lost)}
+    return {"reached": reached, "unit_spread": spreads} | lost | (measure_movement(*samples) if samples else {})
 
 
 def _gamma(taps: Measured, facts: Facts) -> Measured:
@@ -207,11 +271,15 @@ def measure_scale(h: Tensor, g_norms: Tensor, e_norms: Tensor) -> dict[str, Tens
 
     h is (…, rows, features), the norms are (…, rows).
     """
-    h_norms = row_norms(h)
+    return scale_of_norms(row_norms(h), (h.shape[-2] * h.shape[-1]) ** 0.5, g_norms, e_norms)
+
+
+def scale_of_norms(h_norms: Tensor, root: Tensor | float, g_norms: Tensor, e_norms: Tensor) -> dict[str, Tensor]:
+    """`measure_scale` of states that are known by ‖h‖ and the root of the number of their entries."""
     g_rel = median_where(g_norms / e_norms * h_norms, usable(g_norms) & usable(e_norms))
-    found = {"h_rms": row_norms(h_norms) / (h.shape[-2] * h.shape[-1]) ** 0.5, "g_rel": g_rel}
-    for name, norms, keep in (("h_norm", h_norms, h_norms.isfinite()), ("g_norm", g_norms, usable(g_norms))):
-        found[f"{name}_q25"], found[name], found[f"{name}_q75"] = quartiles_where(norms, keep)
+    found = {"h_rms": row_norms(h_norms) / root, "g_rel": g_rel}
+    for name, sizes, keep in (("h_norm", h_norms, h_norms.isfinite()), ("g_norm", g_norms, usable(g_norms))):
+        found[f"{name}_q25"], found[name], found[f"{name}_q75"] = quartiles_where(sizes, keep)
     return found
 
 

@@ -28,6 +28,9 @@ COLOURS: dict[Word, str] = {
     "undecided": AMBER,
     "not measured": GREY,
     "not judged": GREY,
+    "healthy": "#2f7d32",
+    "ill": "#a8322a",
+    "not trained yet": GREY,
 }
 ROW = 0.16
 """Height of a row, inches."""

@@ -96,6 +96,8 @@ class ModuleFact:
     units: Count = 0
     owner: str = ""
     """The module with parameters whose units these are: its own name, or that of the layer before an activation."""
+    source: Count = 0
+    """Number of the state that it read: the same for modules that read the same one; 0 if not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +140,7 @@ class Facts:
     @property
     def is_network(self) -> bool:
         """Whether a model was watched under backprop itself: the net is judged, and no rule."""
-        return not (self.trainer or self.rule.local or self.rule.needs_feedback or self.rule.draws_noise)
+        return not (self.trainer or self.inexact_taps or self.rule.local or self.rule.needs_feedback)
 
     @property
     def gamma_taps(self) -> tuple[int, ...]:
@@ -215,6 +217,7 @@ class TapMeasures:
     rows_no_credit: Counts
     null_sd_F: Sizes = ()  # noqa: N815
     null_q99: Sizes = ()
+    g_noise_float32: Sizes = ()
     # measured where the tier asks for it; empty otherwise
     cos_input: Cosines = ()
     stage_cos: Cosines = ()
@@ -279,6 +282,8 @@ class WeightMeasures:
     exact_float32: Sizes = ()
     # of a watched model: whether a gradient gets there at all; what happened since the snapshot before
     reached: Counts = ()
+    unit_spread: Sizes = ()
+    lost: Shares = ()
     update: Sizes = ()
     changed: tuple[Count | None, ...] = ()
 
@@ -293,6 +298,7 @@ class ModuleMeasures:
     rank: Sizes
     dead: Shares
     saturated: Shares
+    dropped: Shares
     finite: Shares
 
 
@@ -306,6 +312,7 @@ class OutputMeasures:
     sure: Share = None
     probabilities: Share = None
     log_probabilities: Share = None
+    bounded: Count | None = None
     loss_has_softmax: Count | None = None
     loss_has_sigmoid: Count | None = None
     loss_is_likelihood: Count | None = None
@@ -397,7 +404,9 @@ class Snapshot:
         )
 
 
-OF_WATCHED = frozenset({"shape", "modules", "cuts", "reached", "update", "changed", "output"})
+OF_WATCHED = frozenset(
+    {"g_noise_float32", "lost", "shape", "modules", "cuts", "reached", "unit_spread", "update", "changed", "output"}
+)
 """Fields of a watched model alone, which are not written where they are empty."""
 REQUIRED = {
     kind: frozenset(f.name for f in fields(kind) if f.default is MISSING)

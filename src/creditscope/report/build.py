@@ -30,7 +30,7 @@ MOST_BYTES, MOST_BRIEF = 4_000_000, 2_000
 """What drawings, tables and data may take together, and methods that have a line each beyond that."""
 TAG_BYTES = 6_000
 """Of a method's rows in all tables."""
-PLAIN = ("trustworthy", "walk back", "not judged")
+PLAIN = ("trustworthy", "walk back", "not judged", "healthy", "ill", "not trained yet")
 """Verdicts that leave nothing open: what they rest on is drawn last."""
 
 
@@ -106,6 +106,11 @@ class SettingPart:
     charts: list[tuple[str, Markup]]
     """Title and drawing."""
     spec: list[tuple[str, str]]
+
+    @property
+    def network(self) -> bool:
+        """Whether it is a model that was watched under backprop."""
+        return self.methods[0].found.network
 
     @property
     def recipe(self) -> str:
@@ -194,6 +199,7 @@ def _draw_setting(
     epochs = choose_epochs(list(groups.values()), columns)
     histories = {key: trace_layers(group, epochs) for key, group in groups.items()}
     scales, notes = make_scales(list(histories.values()))
+    notes *= not audit.methods[keys[0]].network  # of a cosine that nobody asks for
     methods = [
         MethodPart(
             key=key,

@@ -17,6 +17,8 @@ from creditscope.text import amount, number
 
 QUANTITIES = ("accuracy", "gamma", "h_norm", "g_norm")
 """What is drawn; of the sizes that of the last tap."""
+OF_NETWORK = ("loss", "accuracy", "h_norm", "g_norm")
+"""The same of a model that was watched under backprop."""
 MOST_POINTS = 40
 FEWEST_POINTS = 3
 """Before and after training alone are no curve."""
@@ -48,7 +50,7 @@ class Curve:
 def draw_curves(methods: Sequence[Method], colours: Mapping[str, str], axis: str = "epoch") -> list[tuple[str, Markup]]:
     """Title and chart of each quantity that some method has at enough epochs; `colours` are classes by rule."""
     charts = []
-    for quantity in QUANTITIES:
+    for quantity in OF_NETWORK if methods[0].facts.is_network else QUANTITIES:
         found = [_curve(method, quantity, colours[method.facts.rule.name]) for method in methods]
         name = title(quantity) if quantity in SCALARS else f"{title(quantity)}, last tap"
         if curves := [curve for curve in found if curve]:

@@ -132,7 +132,12 @@ def final_values(found: MethodAudit, method: Method) -> FinalValues:
     alike = {name: columns[name][0] for name in COUNTS if columns and len(set(columns[name])) == 1}
     told = ("cos", "null sd", "cos of weights") if len(found.exact_taps) == len(found.taps) else ()
     kept = [n for n, cells in columns.items() if n not in (*alike, *told) and any(cell != DASH for cell in cells)]
-    said = ", ".join([*(["every tap is handed the exact gradient"] if told else []), *map(" ".join, alike.items())])
+    said = ", ".join(
+        [
+            *(["every tap is handed the exact gradient"] if told and not found.network else []),
+            *map(" ".join, alike.items()),
+        ]
+    )
     return FinalValues(said, kept, list(zip(*(columns[name] for name in kept), strict=True)))
 
 

@@ -10,12 +10,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import creditscope
-from creditscope.auditing.checks import all_checks
-from creditscope.auditing.columns import OF_WORD, mark
+from creditscope.auditing.columns import ABOUT_MODULES, OF_WORD, mark
 from creditscope.auditing.decisions import LEGEND
 from creditscope.auditing.stats import NULL_SDS
 from creditscope.auditing.thresholds import table
-from creditscope.auditing.verdict import MEANINGS, QUESTIONS
+from creditscope.auditing.verdict import NETWORK_QUESTIONS, QUESTIONS
 from creditscope.files import write_whole
 from creditscope.plots._quantities import title
 from creditscope.report import tables
@@ -45,11 +44,12 @@ def render(report: Report) -> str:
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "version": creditscope.__version__,
         "tables": tables,
-        "meanings": MEANINGS,
-        "questions": QUESTIONS,
+        "meanings": tables.meanings(report.material.audit),
+        "questions": QUESTIONS | NETWORK_QUESTIONS,
+        "about_modules": ABOUT_MODULES,
         "of_word": OF_WORD,
         "mark": mark,
-        "checks": all_checks(),
+        "checks": tables.asked_checks(report.material.audit),
         "thresholds": table(report.material.limits),
         "decision_legend": LEGEND,
         "symbols": SYMBOLS,

@@ -6,12 +6,13 @@ from dataclasses import fields
 
 from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.card import make_card
-from creditscope.auditing.checks import Finding, Outcome
-from creditscope.auditing.columns import FINDINGS, METHODS, OF_WORD
+from creditscope.auditing.checks import Check, Finding, Outcome, all_checks
+from creditscope.auditing.checks import in_order as in_order  # for the template
+from creditscope.auditing.columns import FINDINGS, METHODS, MODULES, OF_WORD, Column
 from creditscope.auditing.decisions import Decision
 from creditscope.auditing.methods import Method
 from creditscope.auditing.thresholds import Thresholds, table
-from creditscope.auditing.verdict import Verdict
+from creditscope.auditing.verdict import MEANINGS, NETWORK_WORDS, Verdict, explain
 from creditscope.record import Record, RunSpec
 from creditscope.record.spec import FREE_FIELDS, RULE_FIELDS
 from creditscope.text import DASH, count, first_few, name_options, option_text, span
@@ -41,10 +42,43 @@ def answer(audit: Audit | None) -> str:
     if audit is None:
         return "Nothing could be judged. What is missing is listed below."
     total, numbers = len(audit.methods), count_words(audit.methods)
+    if total == 1 and audit.methods[0].network:
+        return f"The network is {audit.methods[0].verdict.word}. {explain(audit.methods[0])}"
     said = {word: "to be walked back" if word == "walk back" else word for word in numbers}
     if len(numbers) == 1 and total > 1:
         return f"All {count(total, 'method')}: {next(iter(said.values()))}."
     return f"Of {count(total, 'method')}: {', '.join(f'{many:,} {said[word]}' for word, many in numbers.items())}."
+
+
+def question(audit: Audit | None) -> str:
+    """The title: what a reader of these records asks."""
+    if audit is None or not all(m.network for m in audit.methods):
+        return "Can these results be trusted?"
+    return "Are these networks healthy?" if len(audit.methods) > 1 else "Is this network healthy?"
+
+
+def meanings(audit: Audit | None) -> dict[str, str]:
+    """What the words mean that records of this kind may get: of rules, of networks or of both."""
+    kinds = {m.network for m in audit.methods} if audit else {False}
+    rules = [word for word in MEANINGS if word not in NETWORK_WORDS or word == "not measured"]
+    chosen = [*(rules if False in kinds else ()), *(NETWORK_WORDS if True in kinds else ())]
+    return {word: MEANINGS[word] for word in MEANINGS if word in chosen}
+
+
+def asked_checks(audit: Audit | None) -> list[Check]:
+    """The checks that judged something here."""
+    kinds = {m.network for m in audit.methods} if audit else {False}
+    return [check for check in all_checks() if check.network in kinds]
+
+
+def remedy_of(code: str) -> str:
+    """What a check says that there is to do."""
+    return next(check.remedy for check in all_checks() if check.code == code)
+
+
+def module_columns(found: MethodAudit) -> list[Column]:
+    """Those that some module has a value for."""
+    return [c for c in MODULES.values() if any(c.cell(row) not in ("", DASH) for row in found.modules)]
 
 
 def describe(records: Sequence[Record], audit: Audit | None) -> dict[str, str]:
@@ -56,8 +90,10 @@ def describe(records: Sequence[Record], audit: Audit | None) -> dict[str, str]:
     facts = {"Runs": f"{len(records):,}"}
     if audit:
         settings = len({m.setting for m in audit.methods})
-        facts["Methods"] = f"{len(audit.methods):,} in {count(settings, 'setting')}"
-    facts["Seeds"] = first_few([str(s) for s in seeds], MOST_SEEDS) or "not known"
+        what = "Networks" if all(m.network for m in audit.methods) else "Methods"
+        facts[what] = f"{len(audit.methods):,}" + f" in {count(settings, 'setting')}" * (what == "Methods")
+    if seeds or not audit or not all(m.network for m in audit.methods):
+        facts["Seeds"] = first_few([str(s) for s in seeds], MOST_SEEDS) or "not known"
     facts["Devices"] = ", ".join(f"{name} ({runs:,})" for name, runs in devices.most_common())
     if finished := _days(records):
         facts["Measured"] = finished

@@ -27,6 +27,7 @@ __all__ = [
     "all_checks",
     "checks_for",
     "describe_checks",
+    "in_order",
     "register_check",
     "what_to_do",
 ]
@@ -43,6 +44,11 @@ def all_checks() -> list[Check]:
 def checks_for(facts: Facts, checks: Iterable[Check] | None = None) -> list[Check]:
     """Those of a network, for a model that was watched under backprop; else those of a rule."""
     return [check for check in checks or all_checks() if check.network == facts.is_network]
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """The issues, causes before consequences."""
+    return sorted((f for f in findings if f.is_issue), key=lambda f: f.rank)
 
 
 def what_to_do(findings: Iterable[Finding]) -> list[str]:

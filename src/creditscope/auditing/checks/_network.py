@@ -1,8 +1,9 @@
 """What the checks of a network share: its modules and weights at a moment, by name, in the order of the forward."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from statistics import median
 from typing import ClassVar
 
@@ -25,11 +26,22 @@ class NetworkCheck(RunCheck):
     advisory = False
     order: ClassVar[int]
     """Rank of its issues, where nothing else is said."""
+    persists: ClassVar[bool] = False
+    """Whether what it finds in an untrained net is told of the trained one, too."""
 
     def judge(self, moment: Moment, limits: Thresholds) -> Finding:
         if moment.snapshot.modules is None or moment.snapshot.output is None:
             return self.skipped(NOT_MEASURED)
-        return self.look(NetworkMoment(moment), limits)
+        net = NetworkMoment(moment)
+        return self.judge_start(self.look(net, limits), net, limits)
+
+    def judge_start(self, found: Finding, net: "NetworkMoment", limits: Thresholds) -> Finding:
+        """What was wrong before training stays a finding as long as the net has not learnt."""
+        start = net.start
+        if not self.persists or found.is_issue or start is net.snapshot or not start.untrained or net.has_learnt:
+            return found
+        before = self.look(NetworkMoment(replace(net.moment, snapshot=start, history=(start,))), limits)
+        return replace(before, message=f"{before.message}, at epoch {start.epoch}") if before.is_issue else found
 
     def look(self, net: "NetworkMoment", limits: Thresholds) -> Finding:
         """The finding for a network that was measured."""
@@ -51,6 +63,7 @@ class SeenModule:
     rank: float | None
     dead: float | None
     saturated: float | None
+    dropped: float | None
     finite: float | None
 
     @property
@@ -74,6 +87,7 @@ class SeenWeight:
     size: float | None
     reached: bool
     zero: bool
+    unit_spread: float | None
     update: float | None
     changed: bool | None
 
@@ -133,9 +147,15 @@ class NetworkMoment:
     def modules_at(self, snapshot: Snapshot) -> list[SeenModule]:
         return list(_modules(self.moment, snapshot))
 
+    def starts_at_zero(self, name: str) -> bool:
+        """Whether, before training, a weight at or after this module is zero: nothing comes down by design."""
+        places = {m.name: m.place for m in self.modules}
+        after = [w for w in self.weights if places.get(w.module, 0) >= places.get(name, 0)]
+        return self.snapshot.untrained and any(w.size == 0 for w in after if _scales(w))
+
     @cached_property
     def layers(self) -> list[tuple[str, float]]:
-        """Modules with matrices that a gradient reaches, in order of the forward, and its largest relative size in each."""
+        """Modules with matrices that a gradient reaches, in order of the forward, and its relative size in each."""
         order = list(dict.fromkeys(m.name for m in self.facts.modules))
         found: dict[str, float] = {}
         for weight in self.weights:
@@ -153,11 +173,26 @@ def travelled(net: NetworkMoment) -> float | None:
     return sum(found) if found else None
 
 
+def largest_step(net: NetworkMoment) -> float:
+    """The largest median update of matrices per step, between two snapshots; 0 where steps were not told."""
+    found = [0.0]
+    for before, snapshot in pairwise(net.history):
+        moves = [w.update for w in net.weights_at(snapshot) if w.is_matrix and w.update is not None]
+        if moves and snapshot.step > before.step:
+            found.append(median(moves) / (snapshot.step - before.step))
+    return max(found)
+
+
 def shrinking(net: NetworkMoment) -> float | None:
     """Median over matrices of ‖W‖ over what it was at the first snapshot."""
     pairs = zip(net.weights, net.weights_at(net.start), strict=True)
     found = [new.size / old.size for new, old in pairs if new.is_matrix and old.size and new.size is not None]
     return median(found) if found else None
+
+
+def _scales(weight: SeenWeight) -> bool:
+    """Whether states are multiplied by it: a matrix or a scale, no bias."""
+    return weight.is_matrix or not weight.fact.name.endswith("bias")
 
 
 def best_constant(snapshot: Snapshot) -> float | None:
@@ -186,6 +221,7 @@ def _weights(moment: Moment, snapshot: Snapshot) -> Iterator[SeenWeight]:
             weights.w_norm[i],
             bool(weights.reached[i]) if weights.reached else True,
             bool(weights.exact_all_zero[i]),
+            weights.unit_spread[i] if weights.unit_spread else None,
             weights.update[i] if weights.update else None,
             None if changed is None else bool(changed),
         )

@@ -20,8 +20,8 @@ class LabelsDoNotFit(NetworkCheck):
         "No optimiser helps a net that is asked for the wrong thing, and such a net often learns a little all the same."
     )
     remedy = (
-        "Give cross-entropy logits, not probabilities; give a negative log-likelihood log-probabilities. Let the output "
-        "have one entry a class, labels from 0 on, and look at the targets of a batch yourself."
+        "Give cross-entropy logits, not probabilities; give a negative log-likelihood log-probabilities. Let the "
+        "output have one entry a class, labels from 0 on, and look at the targets of a batch yourself."
     )
     order = 10
 
@@ -51,7 +51,11 @@ def _misfit(output: OutputMeasures) -> str:
         return "one output for class labels: its softmax is 1 whatever it is, and so the loss is always 0"
     if probabilities and output.loss_has_softmax:
         return "the output is a softmax already (rows are not negative and sum to 1), and the loss applies another one"
-    if probabilities and output.loss_has_sigmoid:
+    if output.bounded and output.loss_has_softmax:
+        return (
+            "all outputs lie between 0 and 1, as a sigmoid's do, and the loss applies a softmax: it wants any numbers"
+        )
+    if output.bounded and output.loss_has_sigmoid:
         return "the output is a sigmoid already (all lies between 0 and 1), and the loss applies another one"
     if output.loss_is_likelihood and (output.log_probabilities or 0) < 0.5:
         return "the loss is a negative log-likelihood, but the output is no log-probabilities: it can fall for ever"

@@ -10,7 +10,7 @@ AFTER_ITS_CAUSES = 44
 
 @register_check("cs102_not_finite")
 class NotFinite(NetworkCheck):
-    """At the first snapshot that has it, the first in the order of the forward is named; of gradients, the first in the order of the backward."""
+    """Of the first snapshot that has it, the first place in the forward is named; of gradients, in the backward."""
 
     code, title, line = "CS102", "not finite", "signal"
     when = "an output, a weight, a gradient or the loss is NaN or infinite"

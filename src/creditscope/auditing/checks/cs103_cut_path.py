@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 
 from creditscope.auditing.checks import Finding, Thresholds, register_check
-from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, SeenWeight, quoted
+from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, SeenModule, SeenWeight, quoted
 from creditscope.text import first_few
 
 NAMED = 3
 """Weights that a message names; the others are counted."""
+MOSTLY = 0.95
+"""Share of dead units of a layer through which no gradient comes."""
+FEWEST_SIBLINGS = 2
+"""Modules of a list that ran, for one that did not to stand out."""
 
 
 @register_check("cs103_cut_path")
@@ -40,6 +44,11 @@ class CutPath(NetworkCheck):
         if ran and order and _is_first(net, ran):
             place = _last(ran, order)
             return self.issue(f"no gradient comes down to {quoted(place)}: none for {names}", where=place)
+        if place := _zero_below(net):
+            said = f"the gradient is exactly zero for every layer up to {quoted(place)}, though not after it"
+            return self.issue(f"{said}: something there has no slope", where=place)
+        if idle := _idle_sibling(net, lost):
+            return self.issue(f"{quoted(idle)} never runs, although its siblings do, one after the other", where=idle)
         if cuts and cuts.skips:
             said = f"a skip is detached in {quoted(cuts.skips[0])}: the gradient takes the branch alone"
             return self.issue(said, where=cuts.skips[0])
@@ -64,3 +73,39 @@ def _is_first(net: NetworkMoment, lost: Sequence[SeenWeight]) -> bool:
     trained = [w for w in net.weights if w.module in places]
     first = min(trained, key=lambda w: places[w.module])
     return first.module in {w.module for w in lost}
+
+
+def _zero_below(net: NetworkMoment) -> str:
+    """The last of the first layers whose gradients are all exactly zero, where no dead units explain it."""
+    sizes = [size for _, size in net.layers]
+    place = next((i for i, size in enumerate(sizes) if size > 0), 0) - 1
+    if place < 0 or net.is_fitted or net.starts_at_zero(net.layers[place][0]):
+        return ""
+    dead = any((m.dead or 0) > MOSTLY or (m.dispersion == 0) for m in net.modules)
+    return "" if dead else net.layers[place][0]
+
+
+def _idle_sibling(net: NetworkMoment, lost: Sequence[SeenWeight]) -> str:
+    """A module of a list that did not run, where the others did, each on all rows and on a state of its own.
+
+    Experts that no row was sent to are none: the others get parts of the rows, or all read the same.
+    """
+    for weight in lost:
+        parts = weight.fact.name.split(".")
+        for at, part in enumerate(parts):
+            if not part.isdigit() or weight.module.startswith(".".join(parts[: at + 1])):
+                continue
+            prefix, rest = ".".join(parts[:at]), ".".join(parts[at + 1 :])
+            named = [w for w in net.facts.weights if w.name.endswith(f".{rest}") and w.name.startswith(f"{prefix}.")]
+            others = {
+                w.name.split(".")[at] for w in named if w.name != weight.fact.name and w.shape == weight.fact.shape
+            }
+            ran = [_first_inside(net, f"{prefix}.{other}") for other in others if other.isdigit()]
+            sources = {m.fact.source for m in ran if m is not None and m.dispersion is not None}
+            if len(sources) == len(ran) >= FEWEST_SIBLINGS:
+                return ".".join(parts[: at + 1])
+    return ""
+
+
+def _first_inside(net: NetworkMoment, name: str) -> SeenModule | None:
+    return next((m for m in net.modules if m.name == name or m.name.startswith(f"{name}.")), None)

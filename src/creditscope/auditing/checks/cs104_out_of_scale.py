@@ -1,5 +1,7 @@
 """CS104, out of scale at the start: the loss is far above the best constant's, or logits are sure before training."""
 
+from math import log
+
 from creditscope.auditing.checks import Finding, Thresholds, register_check
 from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, SeenModule, best_constant, quoted
 from creditscope.record import Snapshot
@@ -7,6 +9,8 @@ from creditscope.text import amount
 
 STEEP = 2.0
 """Growth of the RMS from one layer to the next that is worth naming."""
+LARGE = 10.0
+"""RMS of the output under which it is the targets that are out of scale, and no layer."""
 
 
 @register_check("cs104_out_of_scale")
@@ -14,9 +18,12 @@ class OutOfScale(NetworkCheck):
     """The first snapshot is judged: what goes wrong in training is another matter (CS110)."""
 
     code, title, line = "CS104", "out of scale at the start", "signal"
-    value_is = "loss over the best constant's, at the first snapshot"
+    value_is = "loss over a constant's, at the first snapshot"
     value_limit = "start_loss"
-    when = "the first loss is more than {start_loss:g} times the best constant's, or most rows are sure and wrong"
+    when = (
+        "the first loss is over {start_loss:g} times a constant's ({start_loss_numbers:g} for numbers), or most rows "
+        "are sure and wrong"
+    )
     why = "The first steps then only undo the initial scale, in huge jumps that may kill units or overflow."
     remedy = (
         "Scale the initial weights of the module named (gain, 1/√depth for what is added to a stream), normalise the "
@@ -25,19 +32,33 @@ class OutOfScale(NetworkCheck):
     order = 40
 
     def look(self, net: NetworkMoment, limits: Thresholds) -> Finding:
-        start, best = net.start, best_constant(net.start)
+        start, best = net.start, _indifferent(net.start)
         if best is None or start.loss is None or best <= 0:
             return self.not_applicable("the best constant's loss is not known, or 0")
         ratio, sure = start.loss / best, (start.output.sure if start.output else None) or 0.0
-        said = (
-            f"loss {amount(start.loss)} at epoch {start.epoch}, {amount(ratio)} of the best constant's {amount(best)}"
-        )
-        if ratio > limits.start_loss or (ratio > 1 and sure > limits.sure_rows):
+        said = f"loss {amount(start.loss)} at epoch {start.epoch}, {amount(ratio)} of a constant's {amount(best)}"
+        flooded = [rms for rms in start.taps.h_rms if rms is not None]
+        if start.untrained and flooded and min(flooded) > limits.start_rms and not net.has_learnt:
+            first = net.modules[0].name
+            return self.issue(
+                f"every tap has an RMS over {amount(min(flooded))}: look at the inputs", where=first, value=ratio
+            )
+        limit = limits.start_loss_numbers if start.output and start.output.classes is None else limits.start_loss
+        if ratio > limit or (ratio > 1 and sure > limits.sure_rows):
             if start is not net.snapshot and net.has_learnt:
                 return self.tip(f"{said}; it has come down since", value=ratio)
             where, grows = _where(net, start)
             return self.issue(f"{said}{grows}", where=where, value=ratio)
         return self.passed(said, value=ratio)
+
+
+def _indifferent(start: Snapshot) -> float | None:
+    """The best constant's loss, or that of even chances if it is more: labels may be one-sided, a new net is not."""
+    output, best = start.output, best_constant(start)
+    if output is None or best is None:
+        return None
+    even = log(output.classes) if output.classes else log(2) if output.loss_has_sigmoid else 0.0
+    return max(best, even)
 
 
 def _where(net: NetworkMoment, start: Snapshot) -> tuple[str, str]:
@@ -48,7 +69,8 @@ def _where(net: NetworkMoment, start: Snapshot) -> tuple[str, str]:
     for layer in layers:
         growth[layer.name], before = (layer.rms or 0) / before, layer.rms or before
     steep = max(growth.values(), default=0.0)
-    if steep < STEEP:
+    small = start.output is not None and start.output.rms is not None and start.output.rms < LARGE
+    if steep < STEEP or small:
         return "", "; no layer stands out: look at the scale of targets and inputs"
     name = next(n for n, g in growth.items() if g >= max(STEEP, steep**0.5))
     return name, f"; the output of {quoted(name)} is {amount(growth[name])} times as large as what comes before"

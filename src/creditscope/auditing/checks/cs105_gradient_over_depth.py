@@ -31,7 +31,7 @@ class GradientOverDepth(NetworkCheck):
         "Use skip connections, normalisation or ReLU-like units, and an initial gain that keeps the size of states "
         "(Kaiming for ReLU, Xavier for tanh); take away layers to see it go."
     )
-    order = 60
+    order, persists = 60, True
 
     def look(self, net: NetworkMoment, limits: Thresholds) -> Finding:
         layers = net.layers
@@ -42,8 +42,10 @@ class GradientOverDepth(NetworkCheck):
         largest = max(size for _, size in layers)
         if not largest > 0:
             return self._all_zero(net)
-        if net.snapshot.untrained and _head_is_zero(net):
-            return self.not_applicable("the last layer starts at zero: nothing goes down before the first step")
+        if net.starts_at_zero(layers[0][0]):
+            return self.not_applicable(
+                "a scale or the last layer starts at zero: little goes down before the first step"
+            )
         down, up = _running_max(layers), _running_max(layers[::-1])
         fall, rise = down[0] / largest, up[0] / largest
         if fall < limits.vanishing:
@@ -69,7 +71,8 @@ class GradientOverDepth(NetworkCheck):
             name = layers[zero][0]
             said = f"the gradient is exactly zero from {quoted(name)} {way}"
         elif steepest**2 > largest / running[0]:
-            name = next(layers[i][0] for i, (a, b) in enumerate(pairwise([*running, largest])) if b == steepest * a)
+            jumps = [b / a if a else 0.0 for a, b in pairwise([*running, largest])]
+            name = layers[jumps.index(max(jumps))][0]
             said = f"the gradient {what} at {quoted(name)}, by a factor {amount(steepest, 2)} in this layer"
         if net.has_learnt:
             return self.tip(f"{said}; the net has learnt all the same", value=share, where=name)
@@ -86,8 +89,3 @@ def _running_max(layers: Layers) -> list[float]:
     for _, size in layers:
         found.append(max(size, found[-1] if found else 0.0))
     return found
-
-
-def _head_is_zero(net: NetworkMoment) -> bool:
-    matrices = [w for w in net.weights if w.is_matrix and w.module]
-    return bool(matrices) and matrices[-1].size == 0

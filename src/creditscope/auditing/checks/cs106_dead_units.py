@@ -19,7 +19,7 @@ class DeadUnits(NetworkCheck):
         "Lower the learning rate or warm it up, start biases at 0, normalise before the activation, or use one that "
         "is not flat (LeakyReLU, GELU)."
     )
-    order = 52
+    order, persists = 52, True
 
     def look(self, net: NetworkMoment, limits: Thresholds) -> Finding:
         known = [m for m in net.modules if m.dead is not None and m.fact.units >= FEWEST_UNITS]

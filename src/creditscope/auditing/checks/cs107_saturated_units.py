@@ -17,7 +17,7 @@ class SaturatedUnits(NetworkCheck):
         "Start with smaller weights (Xavier with the gain of the activation), normalise inputs and what comes before "
         "the activation, lower the learning rate; or use an activation without an upper bound."
     )
-    order = 50
+    order, persists = 50, True
 
     def look(self, net: NetworkMoment, limits: Thresholds) -> Finding:
         known = [m for m in net.modules if m.saturated is not None]
@@ -30,6 +30,7 @@ class SaturatedUnits(NetworkCheck):
         said = (
             f"{hit[0].saturated or 0:.0%} of the entries of {quoted(hit[0].owner)} lie at the bounds of its activation"
         )
-        if net.has_learnt:
+        began = {m.name for m in net.modules_at(net.start) if (m.saturated or 0) > limits.saturated}
+        if net.has_learnt and hit[0].name not in began:
             return self.tip(f"{said}; the net has learnt all the same", where=hit[0].owner, value=worst)
         return self.issue(said, where=hit[0].owner, value=worst)

@@ -6,13 +6,17 @@ from creditscope.auditing.checks import Finding, Thresholds, register_check
 from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, SeenModule, quoted
 from creditscope.text import amount
 
+ALIKE = 1e-6
+"""Spread of the units' weights over their size under which they are one unit."""
+ONE = 1.001
+"""Participation ratio under which rows lie on a line."""
 DIFFERED = 10.0
 """So many times the limit must have been reached before: what never differed was not lost."""
 
 
 @register_check("cs108_information_lost")
 class InformationLost(NetworkCheck):
-    """By the dispersion of a module's output over rows, or over tokens within rows, as a share of its size."""
+    """By the dispersion of a module's output over rows, or tokens within rows, and by what narrows it to nothing."""
 
     code, title, line = "CS108", "information lost with depth", "signal"
     value_is = "dispersion over rows or tokens at the end, over the size"
@@ -23,14 +27,18 @@ class InformationLost(NetworkCheck):
         "Take fewer layers of mixing (message passing, attention) or give them skips; normalise; scale the initial "
         "weights so that differences are kept; look whether weight decay has taken the weights."
     )
-    order = 62
+    order, persists = 62, True
 
     def look(self, net: NetworkMoment, limits: Thresholds) -> Finding:
         rows = [(m, m.dispersion) for m in net.modules if m.dispersion is not None]
         tokens = [(m, m.token_dispersion) for m in net.modules if m.token_dispersion is not None]
+        if said_where := _narrowed(net, limits):
+            return self.issue(said_where[0], where=said_where[1], rank=said_where[2])
         for known, what, mixed in ((tokens, "tokens of a row", True), (rows, "rows", net.facts.rows_interact)):
             lost = _lost_from(known, limits.dispersion)
-            if lost is not None and any(value > DIFFERED * limits.dispersion for _, value in known):
+            if lost is None or net.starts_at_zero(known[lost][0].name):
+                continue
+            if any(value > DIFFERED * limits.dispersion for _, value in known) or (lost == 0 and known is rows):
                 (module, _), least = known[lost], min(value for _, value in known[lost:])
                 said = f"{what} are the same from {quoted(module.name)} on, to {amount(least)} of their size"
                 if net.has_learnt:
@@ -50,3 +58,22 @@ def _lost_from(known: Sequence[tuple[SeenModule, float]], limit: float) -> int |
             break
         place = i
     return place
+
+
+def _narrowed(net: NetworkMoment, limits: Thresholds) -> tuple[str, str, int] | None:
+    """What lets nothing, or one number, through: units that are all alike, a dropout of nearly all, a rank of 1."""
+    order = [m.name for m in net.modules]
+    alike = [w for w in net.weights if w.unit_spread is not None and w.unit_spread < ALIKE and w.module in order]
+    if alike:
+        first = min(alike, key=lambda w: order.index(w.module))
+        return f"all units of {quoted(first.module)} have the same weights, and will keep them", first.module, 34
+    for m in net.modules:
+        if (m.dropped or 0) > limits.dropped:
+            return f"{quoted(m.name)} drops {m.dropped or 0:.0%} of the entries", m.name, 48
+    classes = net.snapshot.output.classes if net.snapshot.output else None
+    if (classes or 0) > 2 and not net.has_learnt:
+        for m in net.modules:
+            differs = (m.dispersion or 0) > DIFFERED * limits.dispersion  # else the rank is that of rounding
+            if m.name in net.facts.taps and m.fact.units > 1 and m.rank is not None and m.rank < ONE and differs:
+                return f"all rows lie on one line at {quoted(m.name)}: one number of each is left", m.name, 54
+    return None

@@ -17,8 +17,8 @@ class Updates(NetworkCheck):
     when = "weights with a gradient never change, or most shrink under {shrunk:g} of their size"
     why = "What the optimiser does not hold stays as it was drawn; what decay outweighs goes to zero."
     remedy = (
-        "Never changed: pass model.parameters() of this very model to the optimiser, after every layer is made, and call "
-        "its step. Meant so: set requires_grad to False. Shrunk: lower the weight decay."
+        "Never changed: pass model.parameters() of this very model to the optimiser, after every layer is made, and "
+        "call its step. Meant so: set requires_grad to False. Shrunk: lower the weight decay."
     )
     order = 36
 
@@ -31,7 +31,7 @@ class Updates(NetworkCheck):
             return self.issue(f"no weight changed since epoch {net.start.epoch}")
         largest = max((w.relative or 0.0 for w in net.weights), default=0.0)
         still = [w for w in net.weights if w.fact.name not in moved and _should_move(w, largest)]
-        if still and not net.is_fitted and (travelled(net) or 0) > limits.update_low:
+        if still and not net.is_fitted and (travelled(net) or 0) > limits.update_least:
             names = first_few([w.fact.name for w in still], NAMED)
             said = f"{names} never changed since epoch {net.start.epoch}, although a gradient gets there"
             return self.issue(said, where=still[0].module or still[0].fact.name)

@@ -1,7 +1,14 @@
 """CS110, learning rate too low or too high: told from how far weights moved and where the loss went, together."""
 
 from creditscope.auditing.checks import Finding, Thresholds, register_check
-from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, best_constant, shrinking, travelled
+from creditscope.auditing.checks._network import (
+    NetworkCheck,
+    NetworkMoment,
+    best_constant,
+    largest_step,
+    shrinking,
+    travelled,
+)
 from creditscope.text import amount
 
 
@@ -11,16 +18,19 @@ class LearningRate(NetworkCheck):
 
     code, title, line = "CS110", "learning rate too low or too high", "training"
     value_is = "sum over snapshots of the median ‖ΔW‖/‖W‖ of matrices"
-    when = "the loss does not fall and weights moved under {update_low:g} of their size; or it rises and they moved over {update_high:g}"
+    when = (
+        "the loss does not fall and weights moved under {update_low:g} of their size a step; or it rises, or units "
+        "die, and they moved over {update_high:g}"
+    )
     why = "A net that does not move cannot learn, and one that is thrown about forgets what it learnt."
     remedy = (
-        "Too low: raise it by 10 until the loss falls. Too high: lower it by 10, warm it up, clip gradients. Usual updates "
-        "are about 1e-3 of a weight per step."
+        "Too low: raise it by 10 until the loss falls. Too high: lower it by 10, warm it up, clip gradients. Usual "
+        "updates are about 1e-3 of a weight per step."
     )
     order = 70
 
     def compared_with(self, facts, limits: Thresholds) -> str:
-        return f"update_low {limits.update_low:g}, update_high {limits.update_high:g}"
+        return f"update_low {limits.update_low:g} a step, update_high {limits.update_high:g}"
 
     def look(self, net: NetworkMoment, limits: Thresholds) -> Finding:
         start, last = net.start, net.snapshot
@@ -33,17 +43,24 @@ class LearningRate(NetworkCheck):
         moved = travelled(net)
         if moved is None or last.loss is None:
             return self.not_applicable("updates or the loss were not measured")
-        said = f"weights moved by {amount(moved)} of their size, the loss went from {amount(start.loss)} to {amount(last.loss)}"
+        losses = f"the loss went from {amount(start.loss)} to {amount(last.loss)}"
+        said = f"weights moved by {amount(moved)} of their size, {losses}"
         best = best_constant(last)
         lost = best is not None and last.loss > limits.risen * best and last.loss > limits.risen * start.loss
+        steps = last.step - start.step
         far = moved > limits.update_high and not _is_accurate(net, limits)
         if far and lost:
             return self.issue(f"too high: {said}", value=moved, rank=42)
         if net.has_learnt or net.is_fitted:
             return self.passed(said, value=moved)
+        if not _is_accurate(net, limits) and (largest := largest_step(net)) > limits.update_step:
+            return self.issue(
+                f"too high: weights moved by up to {amount(largest)} of their size a step", value=moved, rank=42
+            )
         if far and _was_destroyed(net, limits):
             return self.issue(f"too high: {said}, and units died or rows became the same", value=moved, rank=42)
-        if moved < limits.update_low and last.loss > (1 - limits.loss_gain) * start.loss:
+        slow = moved < limits.update_low * steps if steps > 0 else moved < limits.update_least
+        if slow and last.loss > (1 - limits.loss_gain) * start.loss:
             return self.issue(f"too low: {said}", value=moved)
         return self.passed(said, value=moved)
 
