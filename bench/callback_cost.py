@@ -1,4 +1,4 @@
-"""What a callback that takes a quick snapshot every 100 steps costs, as a share of training, with TensorBoard as logger.
+"""What a quick snapshot every 100 steps costs in a callback, as a share of training, with TensorBoard as logger.
 
 One process; snapshot and step take turns, at equal rows: share = (snapshot + what is written of it) / (100 steps).
 """

@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from itertools import pairwise
 
 import pytest
@@ -69,6 +70,8 @@ def read_log(data: bytes) -> list[bytes]:
             at += left
             continue
         length, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
+        if at + 7 + length > len(data):  # not all of it is there yet
+            break
         part += data[at + 7 : at + 7 + length]
         at += 7 + length
         if kind in (1, 4):  # whole, or the last part
@@ -93,10 +96,11 @@ def test_wandb_keeps_what_was_seen(scope, tmp_path, monkeypatch):
     writer.tell(scope.audit(), step=25)
     run.finish()
     (path,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    records, until = [], time.monotonic() + 20
+    while not any(record.HasField("exit") for record in records) and time.monotonic() < until:
+        records = [Record.FromString(data) for data in read_log(path.read_bytes())]  # written by a process of its own
     history, summary = [], {}
-    for data in read_log(path.read_bytes()):
-        record = Record()
-        record.ParseFromString(data)
+    for record in records:
         if record.HasField("history"):
             history.append({".".join(i.nested_key) or i.key: json.loads(i.value_json) for i in record.history.item})
         if record.HasField("summary"):

@@ -68,6 +68,12 @@ class Shown:
         """As lines of text, where it can be said in such."""
         raise CreditscopeError("Expected rich to draw tables, but it is not installed. Run pip install rich.")
 
+    def __init_subclass__(cls) -> None:
+        cls._repr_pretty_ = Shown._repr_pretty_  # IPython takes the repr of a dataclass before that of its base
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
 
 def _has_rich() -> bool:
     try:

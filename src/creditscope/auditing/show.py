@@ -82,7 +82,8 @@ def make_console() -> Console:
 def render_plain(draw: Callable[[int], RenderableType]) -> str:
     """What `draw` makes of a width, as plain text."""
     text = io.StringIO()
-    Console(width=PLAIN_WIDTH, highlight=False, no_color=True, file=text).print(draw(PLAIN_WIDTH))
+    plain = {"no_color": True, "force_terminal": False, "force_jupyter": False}  # whatever a notebook asks for
+    Console(width=PLAIN_WIDTH, highlight=False, file=text, **plain).print(draw(PLAIN_WIDTH))
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()).strip("\n")
 
 

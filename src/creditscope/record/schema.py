@@ -378,6 +378,9 @@ class Snapshot:
         """A row per tap."""
         return str(tabulate_taps(self))
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
     def _repr_html_(self) -> str:
         from creditscope.report.notebook import show_snapshot  # only notebooks need it
 
