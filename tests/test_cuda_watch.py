@@ -1,4 +1,4 @@
-"""A model watched on a CUDA device: one transfer a snapshot, the caller's autocast and loss scale, labels that are none."""
+"""A model watched on a CUDA device: one transfer a snapshot, autocast and loss scale, labels that are none."""
 
 import numpy as np
 import pytest
