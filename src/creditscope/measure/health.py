@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import TensorWeakRef
 
 from creditscope.measure.cuts import CutFinder, Cuts
 from creditscope.measure.samples import Bounds, Sample, few_entries, measure_bounds, measure_samples, spread
@@ -100,10 +101,10 @@ class _Hooks:
     def __init__(self, seen: ModuleWatch, rows: int, taps: frozenset[str]):
         self.seen, self.rows, self.taps = seen, rows, taps
         self.calls: dict[str, int] = {}
-        self.sources: dict[tuple[int, int], int] = {}
-        """Number of every state that some module read."""
-        self.looked_at: set[tuple[int, int]] = set()
-        """Addresses of states that were measured as some module's output, or as what another one reads."""
+        self.sources = _States()
+        """Every state that some module read."""
+        self.looked_at = _States()
+        """States that were measured as some module's output, or as what another one reads."""
         self.axis = -1
         """Where the last module with a weight has its units."""
         self.owner: dict[int, int] = {}
@@ -120,7 +121,7 @@ class _Hooks:
         if not isinstance(state, Tensor) or not state.is_floating_point() or state.ndim < 2 or call >= CALLS:
             return
         own = next(module.parameters(recurse=False), None) is not None
-        hands_on = next(module.children(), None) is not None and _address(state) in self.looked_at
+        hands_on = next(module.children(), None) is not None and state in self.looked_at
         if state.numel() == 0 or (hands_on and not own and name not in self.taps):
             return
         if _has_matrix(module):
@@ -133,7 +134,7 @@ class _Hooks:
         fact = ModuleFact(name=name, kind=kind, call=call, units=units, owner=owner, source=self._source(args))
         if own:
             self.owner[units] = len(self.seen.facts)
-        self.looked_at.add(_address(state))
+        self.looked_at.add(state)
         sample, found = Sample.of(state, by_rows=state.shape[0] == self.rows), {}
         if kind in RECTIFIERS:
             found["dead"] = _dead(state, axis)
@@ -151,7 +152,7 @@ class _Hooks:
 
     def _source(self, args: Any) -> int:
         state = next((a for a in args if isinstance(a, Tensor)), None)
-        return 0 if state is None else self.sources.setdefault(_address(state), len(self.sources) + 1)
+        return 0 if state is None else self.sources.add(state)
 
     def _look_at_input(self, args: Any) -> None:
         """What a function made of the units of a module before; data carry no gradient and are left alone."""
@@ -159,17 +160,36 @@ class _Hooks:
         if state is None or not state.requires_grad or not state.is_floating_point() or state.ndim < 2:
             return
         place = self.owner.get(state.shape[self.axis])
-        if place is None or _address(state) in self.looked_at:
+        if place is None or state in self.looked_at:
             return
-        self.looked_at.add(_address(state))
+        self.looked_at.add(state)
         if place not in [known for known, _ in self.seen.bounds]:
             few = few_entries(state).clone()
             self.seen.bounds.append((place, Bounds(few, None, dead=_dead(state, self.axis), lowest=LOWEST)))
 
 
-def _address(state: Tensor) -> tuple[int, int]:
-    """Of what it holds now: another after a change in place."""
-    return state.data_ptr(), state._version
+class _States:
+    """States by where they lie, as long as they do: what is gone gives its address to another."""
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[int, int], tuple[TensorWeakRef, int]] = {}
+        self.count = 0
+
+    def __contains__(self, state: Tensor) -> bool:
+        known = self.held.get(self._address(state))
+        return known is not None and known[0]() is not None
+
+    def add(self, state: Tensor) -> int:
+        """Its number, from 1 on."""
+        if state not in self:
+            self.count += 1
+            self.held[self._address(state)] = TensorWeakRef(state), self.count
+        return self.held[self._address(state)][1]
+
+    @staticmethod
+    def _address(state: Tensor) -> tuple[int, int]:
+        """Of what it holds now: another after a change in place."""
+        return state.data_ptr(), state._version
 
 
 def _has_matrix(module: nn.Module) -> bool:

@@ -46,6 +46,9 @@ class InformationLost(NetworkCheck):
                 if net.has_learnt:
                     return self.tip(f"{said}; the net has learnt all the same", where=module.name, value=least)
                 return self.issue(said, where=module.name, value=least, rank=54 if mixed else self.order)
+        if place := _on_a_line(net, limits):
+            said = f"all rows lie on one line from {quoted(place)} on: one number of each is left"
+            return self.issue(said, where=place, rank=54)
         if not rows:
             return self.not_applicable("no module has rows first")
         last = rows[-1][1]
@@ -67,7 +70,7 @@ def _is_alike(weight: SeenWeight) -> bool:
 
 
 def _narrowed(net: NetworkMoment, limits: Thresholds) -> tuple[str, str, int] | None:
-    """What lets nothing, or one number, through: units that are all alike, a dropout of nearly all, a rank of 1."""
+    """What lets hardly anything through: units that are all alike, a dropout of nearly all."""
     order = [m.name for m in net.modules]
     began = {w.fact.name for w in net.weights_at(net.start) if _is_alike(w)}  # what training made alike is no cause
     alike = [w for w in net.weights if _is_alike(w) and w.fact.name in began and w.module in order]
@@ -77,10 +80,17 @@ def _narrowed(net: NetworkMoment, limits: Thresholds) -> tuple[str, str, int] | 
     for m in net.modules:
         if (m.dropped or 0) > limits.dropped:
             return f"{quoted(m.name)} drops {m.dropped or 0:.0%} of the entries", m.name, 48
+    return None
+
+
+def _on_a_line(net: NetworkMoment, limits: Thresholds) -> str:
+    """The first module from which on all have hardly more than a rank of 1, of a net that should tell many classes."""
     classes = net.snapshot.output.classes if net.snapshot.output else None
+    if (classes or 0) < FEWEST_CLASSES or net.has_learnt:
+        return ""
     wide = [(m, m.rank) for m in net.modules if m.rank is not None and m.fact.units > 1]
-    for at, (m, rank) in enumerate(wide) if (classes or 0) >= FEWEST_CLASSES and not net.has_learnt else ():
+    for at, (m, rank) in enumerate(wide[:-1]):
         differs = (m.dispersion or 0) > DIFFERED * limits.dispersion  # else the rank is that of rounding
         if rank < limits.line and differs and all(later < WIDE for _, later in wide[at:]):
-            return f"all rows lie on one line from {quoted(m.name)} on: one number of each is left", m.name, 54
-    return None
+            return m.name
+    return ""
