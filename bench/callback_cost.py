@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from common import Spread, Table, arguments, interleaved
+from common import Spread, Table, Work, arguments, interleaved
 from torch import nn
 
 from creditscope.integrations._watching import Watching
@@ -79,7 +79,7 @@ def measure(model: nn.Module, batch: Any, rounds: int, device: str) -> dict[str,
     with tempfile.TemporaryDirectory() as folder:
         watching = Watching(batch, writers=[TensorBoardWriter(folder)])
         taken = iter(range(10**6))
-        works = {"step": step, "snapshot": lambda: watching.take(model, next(taken))}
+        works: dict[str, Work] = {"step": step, "snapshot": lambda: watching.take(model, next(taken))}
         return interleaved(works, rounds, device)
 
 
