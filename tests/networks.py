@@ -6,7 +6,18 @@ from typing import Any
 from builders import make_snapshot, make_weights, spread
 
 from creditscope.auditing.methods import Moment
-from creditscope.record import Facts, ModuleFact, ModuleMeasures, OutputMeasures, RuleFacts, Snapshot, WeightFact
+from creditscope.record import (
+    CutFacts,
+    Facts,
+    ModuleFact,
+    ModuleMeasures,
+    OutputMeasures,
+    Provenance,
+    Record,
+    RuleFacts,
+    Snapshot,
+    WeightFact,
+)
 
 LAYERS = ("stem", "blocks.0", "blocks.1", "blocks.2", "head")
 HEALTHY_MODULES = {
@@ -80,3 +91,40 @@ def network_moment(*snapshots: Snapshot, facts: Facts | None = None) -> Moment:
     facts = facts or network_facts()
     found = snapshots or (network_snapshot(facts),)
     return Moment(facts, found[-1], None, None, tuple(found))
+
+
+SICK: dict[str, Any] = {
+    "CS101": {"output": {"probabilities": 1.0}},
+    "CS102": {"modules": {"finite": (1, 1, 0.9, 0, 0)}},
+    "CS103": {"weights": {"reached": (0, 0, 1, 1, 1)}},
+    "CS104": {"loss": 9000.0, "modules": {"rms": (4, 40, 400, 4000, 40000)}, "output": {"rms": 40000.0}},
+    "CS105": {"weights": {"exact_norm": (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)}},
+    "CS106": {"modules": {"dead": (0, 58 / 64, 0.1, 0, None)}},
+    "CS107": {"modules": {"saturated": (0.2, 0.93, 0.95, 0.2, None)}},
+    "CS108": {"modules": {"dispersion": (0.8, 0.1, 1e-4, 1e-6, 1e-6)}},
+}
+"""What a snapshot of an ill network has, that of a healthy one has not."""
+MOVED: dict[str, Any] = {
+    "CS109": {"weights": {"changed": (1, 1, 0, 1, 1), "update": (0.01, 0.01, 0, 0.01, 0.01)}},
+    "CS110": {"weights": {"update": 1e-7}, "loss": 2.296},
+}
+"""The same of a second one."""
+
+
+def network_start(facts: Facts | None = None, **others: Any) -> Snapshot:
+    """A healthy net before training."""
+    given = {"epoch": 0, "step": 0, "loss": 2.3, "untrained": True, "weights": {"changed": None, "update": None}}
+    return network_snapshot(facts or network_facts(), **given | others)
+
+
+def bad_moment(code: str) -> Moment:
+    """Of a network that has this and nothing else."""
+    facts = network_facts(cuts=CutFacts(detached=("blocks.1",)) if code == "CS103" else None)
+    taken = network_snapshot(facts, **(SICK | MOVED)[code])
+    return network_moment(*([network_start(facts)] if code in MOVED else []), taken, facts=facts)
+
+
+def network_record(moment: Moment) -> Record:
+    """The record that a moment is of."""
+    provenance = Provenance(facts=moment.facts, engine="watch", status="complete")
+    return Record(None, provenance, moment.history or (moment.snapshot,))

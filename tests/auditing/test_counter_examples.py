@@ -192,7 +192,7 @@ def test_blocks_that_start_as_nothing_are_not_at_fault_before_training():
     scope = cs.watch(net, stem="0", taps=["1", "2", "3"])
     scope.snapshot(torch.randn(60, 8), torch.arange(60) % 3, epoch=0)
     (method,) = scope.audit().methods
-    assert str(method.verdict) == "not judged (not trained yet)"
+    assert str(method.verdict) == "not trained yet"
     assert not [f.code for f in method.findings if f.outcome == ISSUE]
     assert "no" not in [line.answer for line in method.verdict.lines]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import make_facts, make_record, make_snapshot, make_weights
 from judging import CHECKS, judge_method, judge_seeds, make_moments
-from networks import network_facts, network_moment, network_snapshot
+from networks import bad_moment
 
 from creditscope.auditing import Finding, Outcome, Thresholds
 from creditscope.auditing.checks import describe_checks
@@ -18,7 +18,7 @@ from creditscope.auditing.methods import Method
 from creditscope.auditing.stats import DRAWS
 from creditscope.auditing.thresholds import table
 from creditscope.auditing.verdict import MEANINGS, NETWORK_QUESTIONS, QUESTIONS
-from creditscope.record import CutFacts, Record, RuleFacts
+from creditscope.record import Record, RuleFacts
 
 DOCS = Path(__file__).parents[2] / "docs"
 ALL_QUESTIONS = QUESTIONS | NETWORK_QUESTIONS
@@ -60,38 +60,12 @@ def one_block() -> Method:
     return Method("DFA", "here", runs("dfa", accuracies, taps=idle), {}, runs("bp", accuracies, taps=bp))
 
 
-SICK: dict[str, Any] = {
-    "CS101": {"output": {"probabilities": 1.0}},
-    "CS102": {"modules": {"finite": (1, 1, 0.9, 0, 0)}},
-    "CS103": {"weights": {"reached": (0, 0, 1, 1, 1)}},
-    "CS104": {"loss": 9000.0, "modules": {"rms": (4, 40, 400, 4000, 40000)}},
-    "CS105": {"weights": {"exact_norm": (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)}},
-    "CS106": {"modules": {"dead": (0, 58 / 64, 0.1, 0, None)}},
-    "CS107": {"modules": {"saturated": (0.2, 0.93, 0.95, 0.2, None)}},
-    "CS108": {"modules": {"dispersion": (0.8, 0.1, 1e-4, 1e-6, 1e-6)}},
-}
-"""What a snapshot of an ill network has, that of a healthy one has not."""
-MOVED: dict[str, Any] = {
-    "CS109": {"weights": {"changed": (1, 1, 0, 1, 1), "update": (0.01, 0.01, 0, 0.01, 0.01)}},
-    "CS110": {"weights": {"update": 1e-7}, "loss": 2.296},
-}
-"""The same of a second one."""
-
-
-def bad_network(code: str) -> Finding:
-    """Of a network that has this and nothing else."""
-    facts = network_facts(cuts=CutFacts(detached=("blocks.1",)) if code == "CS103" else None)
-    start = network_snapshot(facts, epoch=0, loss=2.3, weights={"changed": None, "update": None})
-    taken = network_snapshot(facts, **(SICK | MOVED)[code])
-    moment = network_moment(start, taken, facts=facts) if code in MOVED else network_moment(taken, facts=facts)
-    finding, check = judge_seeds(code, [moment]), CHECKS[code]
-    return replace(finding, limit=check.compared_with(facts, Thresholds()))
-
-
 def example(code: str) -> Finding:
     """A bad case of each check, or for CS003 its tip."""
     if CHECKS[code].network:
-        return bad_network(code)
+        return replace(
+            judge_seeds(code, [bad_moment(code)]), limit=CHECKS[code].compared_with(make_facts(), Thresholds())
+        )
     if code in ("CS004", "CS011"):
         return judge_method(code, no_gain() if code == "CS004" else one_block())
     rule = RuleFacts(name="own", label="own", approximates="target states") if code == "CS012" else "dfa"

@@ -239,7 +239,7 @@ class TestDivergence:
         twice = (lost, replace(lost, epoch=4))
         for later, where in ((twice, "tap 2"), ((replace(make_snapshot(), loss=None),), "loss")):
             snapshots = (make_snapshot(epoch=0), *later)
-            record = replace(make_record(rule="bp", facts={"trainer": False}, snapshots=snapshots), spec=None)
+            record = replace(make_record(facts={"trainer": False}, snapshots=snapshots), spec=None)
             found = audit([record])
             said = found.methods[0].verdict.diverged
             assert where in said

@@ -6,6 +6,16 @@ from typing import Any
 import pytest
 from builders import make_facts, make_family, make_record, make_snapshot, make_weights
 from judging import AIM, CHECKS, PASSED, blind_taps, judge, judge_seeds, make_moments
+from networks import (
+    MOVED,
+    SICK,
+    bad_moment,
+    network_facts,
+    network_moment,
+    network_record,
+    network_snapshot,
+    network_start,
+)
 
 from creditscope.auditing import Thresholds, audit
 from creditscope.auditing.checks import MethodCheck, RunCheck, SeedsCheck
@@ -39,7 +49,9 @@ def test_a_changed_copy_leaves_the_rest():
 def test_the_table_shows_the_values_in_use():
     rows = {row["name"]: row for row in table(Thresholds().changed(growth=20))}
     assert (rows["growth"]["value"], rows["growth"]["published"]) == (20, "50, same quantity")
-    assert {code for row in rows.values() for code in row["checks"]} == set(CHECKS) - {"CS007"} | {EVERY_RUN_CHECK}
+    assert {code for row in rows.values() for code in row["checks"]} == set(CHECKS) - {"CS007", "CS102", "CS103"} | {
+        EVERY_RUN_CHECK
+    }
     assert rows["seed_share"]["checks"] == (EVERY_RUN_CHECK,)
     assert all(row["meaning"] for row in rows.values())
 
@@ -89,6 +101,16 @@ def aiming_elsewhere(share: float):
     return [make_record(seed=s, facts=facts, taps={"descent_stage": share}) for s in (1, 2, 3)]
 
 
+def network(**others: Any):
+    """One snapshot of a watched network."""
+    return [network_record(network_moment(network_snapshot(network_facts(), **others)))]
+
+
+def trained(**others: Any):
+    """Two, the first before training."""
+    return [network_record(network_moment(network_start(), network_snapshot(network_facts(), **others)))]
+
+
 def declared_exact():
     return [make_record(facts={"exact_taps": (2,)}, taps={"cos": 0.9})]
 
@@ -123,6 +145,36 @@ MOVES: dict[str, tuple[str, Any, float, str, str]] = {
     "descent_share": ("CS012", lambda: aiming_elsewhere(0.1), 0.2, "passed", "issue"),
     "seed_confidence": ("CS001", lambda: grown(45, 46, 47), 0.999, "passed", "undecided"),
     "seed_share": ("CS007", lambda: dead(1, 20), 0.1, "passed", "undecided"),
+    "used_classes": ("CS101", lambda: network(output={"classes": 100, "largest_label": 9.0}), 0.05, "issue", "passed"),
+    "start_loss": ("CS104", lambda: network(loss=10.0), 10, "issue", "passed"),
+    "start_loss_numbers": ("CS104", lambda: network(loss=10.0, output={"classes": None}), 2, "passed", "issue"),
+    "start_rms": ("CS104", lambda: network(taps={"h_rms": 50.0}, untrained=True), 20, "passed", "issue"),
+    "sure_rows": ("CS104", lambda: network(loss=3.0, output={"sure": 0.4}), 0.3, "passed", "issue"),
+    "vanishing": ("CS105", lambda: network(**SICK["CS105"]), 1e-9, "issue", "passed"),
+    "dead_units": ("CS106", lambda: network(**SICK["CS106"]), 0.95, "issue", "passed"),
+    "saturated": ("CS107", lambda: network(**SICK["CS107"]), 0.99, "issue", "passed"),
+    "dispersion": ("CS108", lambda: network(**SICK["CS108"]), 1e-7, "issue", "passed"),
+    "dropped": ("CS108", lambda: network(modules={"dropped": 0.85}), 0.8, "passed", "issue"),
+    "shrunk": ("CS109", lambda: trained(weights={"w_norm": 2.0}), 0.5, "passed", "issue"),
+    "update_least": ("CS110", lambda: trained(step=0, loss=2.3, weights={"update": 1e-5}), 1e-6, "issue", "passed"),
+    "update_low": ("CS110", lambda: trained(step=10, loss=2.3, weights={"update": 1e-5}), 1e-7, "issue", "passed"),
+    "update_step": ("CS110", lambda: trained(step=10, accuracy=0.1, weights={"update": 0.4}), 0.01, "passed", "issue"),
+    "update_high": (
+        "CS110",
+        lambda: trained(step=0, loss=9.0, accuracy=0.1, weights={"update": 0.8}),
+        0.9,
+        "issue",
+        "passed",
+    ),
+    "learnt_gain": (
+        "CS110",
+        lambda: trained(step=0, loss=9.0, accuracy=0.3, weights={"update": 0.8}),
+        0.3,
+        "passed",
+        "issue",
+    ),
+    "loss_gain": ("CS110", lambda: trained(step=0, loss=2.2, weights={"update": 1e-5}), 0.1, "passed", "issue"),
+    "risen": ("CS110", lambda: trained(step=0, loss=2.9, accuracy=0.1, weights={"update": 0.8}), 2, "issue", "passed"),
 }
 """For every threshold: a check, records, another value, and the outcome before and after."""
 
@@ -133,7 +185,7 @@ def test_every_threshold_moves_an_outcome(name):
     records = make()
 
     def outcome(limits: Thresholds) -> str:
-        (found,) = [m for m in audit(records, limits=limits).methods if m.method == "DFA"]
+        (found,) = [m for m in audit(records, limits=limits).methods if m.method == "DFA" or m.network]
         return str({f.code: f.outcome for f in found.findings}[code])
 
     assert (outcome(Thresholds()), outcome(Thresholds().changed(**{name: value}))) == (before, after)
@@ -162,7 +214,19 @@ def test_a_check_reads_the_thresholds_that_the_table_gives_it(code):
         runs = {frozen: {s: make_record(seed=s, frozen=frozen) for s in (1, 2, 3)} for frozen in (False, True)}
         better = {s: make_record(rule="bp", seed=s, accuracy=0.9) for s in (1, 2, 3)}
         check.judge(Method("DFA", "here", runs[False], runs[True], better, runs[True]), limits)
-    for taps in ({}, {"h_rms": (1, 9, 9, 9, 0.001)}, {"cos_F": -0.5}, {"cos": 0.0}, {"g_noise": 0.5}):
+    for moment in map(bad_moment, (SICK | MOVED) if check.network else ()):
+        for start in (moment.history[0], network_start(weights={"changed": None}), network_start(loss=9000.0)):
+            for step, move, loss in ((0, None, 9.0), (10, None, 2.3), (0, 0.8, 9.0), (0, 0.8, 2.3), (0, 1e-7, 2.3)):
+                weights = moment.snapshot.weights
+                assert isinstance(check, RunCheck)
+                assert weights is not None
+                moved = weights if move is None else replace(weights, update=(move,) * 5)
+                last = replace(moment.snapshot, step=step, loss=loss, accuracy=0.1, weights=moved)
+                check.judge(replace(moment, snapshot=last, history=(start, last)), limits)
+                check.judge(replace(moment, snapshot=replace(last, untrained=True), history=(last,)), limits)
+    for taps in (
+        () if check.network else ({}, {"h_rms": (1, 9, 9, 9, 0.001)}, {"cos_F": -0.5}, {"cos": 0.0}, {"g_noise": 0.5})
+    ):
         for weights in (make_weights(), make_weights(step_all_zero=1)):
             moments = make_moments(facts, taps=taps, weights=weights)
             if isinstance(check, RunCheck):

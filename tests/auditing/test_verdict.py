@@ -22,7 +22,7 @@ LINES = {
     "credit": ("CS001", "CS005", "CS006", "CS008", "CS012"),
     "depth": ("CS004", "CS009", "CS010", "CS011"),
 }
-CHECKS = all_checks()
+CHECKS = [check for check in all_checks() if not check.network]
 SUFFICIENT = ("CS002", "CS007", "CS005", "CS012", "CS004")
 """Checks whose pass alone answers their question."""
 LOST, LATE = "seed 1 at epoch 3", "seed 3 at epoch 4"
@@ -96,7 +96,7 @@ class TestWord:
         assert reach_verdict([*passed[1:], finding(ISSUE)], diverged=LOST).word == "walk back"
 
     def test_the_lines_hold_every_check_once(self):
-        assert sorted((check.line, check.code) for check in all_checks()) == sorted(
+        assert sorted((check.line, check.code) for check in all_checks() if not check.network) == sorted(
             (line, code) for line, codes in LINES.items() for code in codes
         )
 

@@ -273,7 +273,7 @@ def values_of(kind: type, count: int) -> st.SearchStrategy[dict[str, tuple]]:
     def values(field) -> st.SearchStrategy:
         if field.type == Counts:
             return st.integers(0, ROWS)
-        if field.name.startswith(("step_all", "step_under")):
+        if field.name.startswith(("step_all", "step_under", "changed")):
             return st.none() | st.integers(0, ROWS)
         least, most = RANGES.get(field.type, (None, None))
         return st.none() | st.floats(least, most, allow_nan=False, allow_infinity=False)

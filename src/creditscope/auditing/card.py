@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from creditscope.auditing.card_pitfalls import Pitfall, list_pitfalls
-from creditscope.auditing.checks import Finding, Method, what_to_do
-from creditscope.auditing.columns import FINDINGS, RUNGS, TAPS, Column
+from creditscope.auditing.checks import Finding, Method, all_checks, what_to_do
+from creditscope.auditing.columns import ABOUT_MODULES, FINDINGS, MODULES, RUNGS, TAPS, Column
 from creditscope.auditing.depth import Rung, TrainedDepth
 from creditscope.auditing.methods import read_methods
+from creditscope.auditing.modules import ModuleRow
 from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.stats import DRAWS, Interval, t_interval, write_interval
+from creditscope.auditing.thresholds import Thresholds, table
 from creditscope.auditing.verdict import Verdict
 from creditscope.files import write_whole
 from creditscope.text import DASH, markdown, name_options, with_options
@@ -26,7 +28,18 @@ LEFT_OUT = ("z", "h_norm")
 """Columns of taps that a card has no room for."""
 SELDOM = ("cos_input", "beta", "draw_noise")
 """Columns of some rules and tiers only: not missed where they are empty."""
-COPIED = ("method", "setting", "trained_depth", "bp_trained_depth", "ladder", "per_tap", "findings", "verdict")
+COPIED = (
+    "method",
+    "setting",
+    "trained_depth",
+    "bp_trained_depth",
+    "ladder",
+    "per_tap",
+    "findings",
+    "verdict",
+    "network",
+    "modules",
+)
 """What a card has of an audit as it is."""
 TERMINAL_NORM = {True: "yes", False: "no", None: "not an option of this net"}
 TICKS = {"avoided": "[x]", "met": "[ ]", "not measured": "[ ]", "not applicable": "[x]"}
@@ -53,6 +66,9 @@ class Card:
     pitfalls: tuple[Pitfall, ...]
     limits: dict[str, float]
     """The thresholds it was judged by."""
+    network: bool = False
+    modules: tuple[ModuleRow, ...] = ()
+    """Of a watched network."""
 
     @property
     def name(self) -> str:
@@ -63,7 +79,27 @@ class Card:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def _of_network(self) -> list[str]:
+        """What there is to say of a network: no credit, no baselines."""
+        shown = [c for c in MODULES.values() if any(c.cell(row) not in ("", DASH) for row in self.modules)]
+        remedies = what_to_do(self.findings)
+        return [
+            f"# {markdown(f'Network · {self.setting}')}",
+            f"**{markdown(str(self.verdict))}**: {self.verdict.meaning}.",
+            _bullets(f"{line.question} **{line.answer}**. {markdown(line.reason)}" for line in self.verdict.lines),
+            *(["## What to do, first things first", _bullets(map(markdown, remedies))] if remedies else []),
+            "## What was watched",
+            _bullets(f"**{name}**: {markdown(value)}" for name, value in self.about.items()),
+            *(["## Modules", _rows(shown, self.modules), f"{ABOUT_MODULES}."] if shown else []),
+            "## Checks",
+            _rows(FINDINGS.values(), self.findings),
+            "## Thresholds",
+            ", ".join(f"`{name}` {value:g}" for name, value in self.limits.items()),
+        ]
+
     def to_markdown(self) -> str:
+        if self.network:
+            return "\n\n".join(part for part in self._of_network() if part) + "\n"
         verdict, named, quiet = self.verdict, self.trained_depth, self.verdict.not_tested
         untested = f"; not tested: {', '.join(quiet)}" if quiet and verdict.word == "trustworthy" else ""
         parts = [
@@ -98,8 +134,10 @@ def make_card(audit: "Audit", index: int) -> Card:
     stem = " (tap 0 is the stem and not in it)" if method.facts.stem_tap else ""
     return Card(
         **copied,
-        about=_about(method),
-        results={
+        about=_about_network(method) if found.network else _about(method),
+        results={}
+        if found.network
+        else {
             "accuracy": found.accuracy,
             "accuracy, own-rule frozen": found.frozen_own,
             "accuracy, BP-frozen": found.frozen_bp,
@@ -113,8 +151,8 @@ def make_card(audit: "Audit", index: int) -> Card:
             f"plain mean of the per-tap cosines over taps {', '.join(map(str, method.facts.gamma_taps))}{stem}; each "
             "cosine is a mean over rows, rows without gradient or credit left out; then over seeds"
         ),
-        pitfalls=list_pitfalls(method, found),
-        limits=asdict(audit.limits),
+        pitfalls=() if found.network else list_pitfalls(method, found),
+        limits=_limits(audit.limits, network=found.network),
     )
 
 
@@ -156,6 +194,24 @@ def _about(method: Method) -> dict[str, str]:
         ),
         "measured at": f"tier {spec.tier}, {rows} test rows; accuracy over {facts.test_rows} test rows",
     }
+
+
+def _about_network(method: Method) -> dict[str, str]:
+    facts, last = method.facts, method.first.last
+    versions = {name: getattr(method.first.provenance, name) for name in ("creditscope", "torch", "numpy")}
+    return {
+        "taps": ", ".join(facts.taps),
+        "weights": f"{len(facts.weights)} trained, {len(facts.frozen_weights)} frozen",
+        "snapshots": f"{len(method.first.snapshots)}, the last at epoch {last.epoch} on {last.rows} rows",
+        "precision": facts.precision,
+        "measured with": ", ".join(f"{name} {version}" for name, version in versions.items() if version),
+    }
+
+
+def _limits(limits: Thresholds, *, network: bool) -> dict[str, float]:
+    """Those that checks of a network go by, or those of a rule."""
+    codes = {check.code for check in all_checks() if check.network}
+    return {row["name"]: row["value"] for row in table(limits) if bool(codes & set(row["checks"])) == network}
 
 
 def _terminal_norm(option: object) -> str:

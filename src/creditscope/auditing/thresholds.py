@@ -115,11 +115,17 @@ class Thresholds:
         "relative gradient of the first (or last) layers over the largest below this: it vanishes (explodes)",
         "CS105",
     )
-    dead_units: float = _share(0.75, "share of a layer's units that are zero in every row above this: dead", "CS106")
+    dead_units: float = _share(
+        0.75, "share of a layer's units that are zero in every row above this: dead", "CS106", "CS110"
+    )
     saturated: float = _share(0.6, "share of a layer's entries at its bounds above this: saturated", "CS107")
-    dispersion: float = _limit(1e-3, "dispersion of rows or tokens over their size below this: the same", "CS108")
+    dispersion: float = _limit(
+        1e-3, "dispersion of rows or tokens over their size below this: the same", "CS108", "CS110"
+    )
     dropped: float = _share(0.9, "share of entries that a dropout takes above this: nothing is left", "CS108")
-    shrunk: float = _share(0.1, "median of ‖W‖ over its first value below this: decay outweighs the gradient", "CS109")
+    shrunk: float = _share(
+        0.1, "median of ‖W‖ over its first value below this: decay outweighs the gradient", "CS109", "CS110"
+    )
     update_low: float = _limit(
         5e-5, "summed median ‖ΔW‖/‖W‖ per step below this, and a loss that does not fall: too low", "CS110"
     )
@@ -132,6 +138,7 @@ class Thresholds:
     update_step: float = _limit(0.1, "median ‖ΔW‖/‖W‖ per step above this, and little learnt: too high", "CS110")
     update_high: float = _limit(0.5, "summed median ‖ΔW‖/‖W‖ above this, and a loss that rises: too high", "CS110")
     loss_gain: float = _share(0.01, "share of the first loss that it must fall by, not to be too low", "CS110")
+    learnt_gain: float = _share(0.1, "accuracy over the best constant guess above this: not too high", "CS110")
     risen: float = _limit(1.2, "loss over the first one and over the best constant's above this: it rises", "CS110")
     seed_confidence: float = _probability(
         0.95,

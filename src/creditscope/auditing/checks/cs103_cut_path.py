@@ -68,11 +68,16 @@ def _last(weights: Sequence[SeenWeight], order: Sequence[str]) -> str:
 
 
 def _is_first(net: NetworkMoment, lost: Sequence[SeenWeight]) -> bool:
-    """Whether the first layer of all is among them, which no head is."""
-    places = {m.name: m.place for m in reversed(net.modules)}
-    trained = [w for w in net.weights if w.module in places]
-    first = min(trained, key=lambda w: places[w.module])
-    return first.module in {w.module for w in lost}
+    """Whether the first layer of all is among them, and nothing else reads what it reads, as it would beside a head."""
+    places, gone = {m.name: m for m in reversed(net.modules)}, {w.module for w in lost}
+    first = min((places[w.module] for w in net.weights if w.module in places), key=lambda m: m.place)
+    beside = [m for m in net.modules if m.fact.source == first.fact.source and not _is_in(m.name, gone)]
+    return first.name in gone and not beside
+
+
+def _is_in(name: str, others: set[str]) -> bool:
+    """Whether it is one of them, or around one."""
+    return any(other == name or other.startswith(f"{name}.") for other in others)
 
 
 def _zero_below(net: NetworkMoment) -> str:

@@ -43,8 +43,9 @@ class OutOfScale(NetworkCheck):
             return self.issue(
                 f"every tap has an RMS over {amount(min(flooded))}: look at the inputs", where=first, value=ratio
             )
-        limit = limits.start_loss_numbers if start.output and start.output.classes is None else limits.start_loss
-        if ratio > limit or (ratio > 1 and sure > limits.sure_rows):
+        numbers = start.output is not None and start.output.classes is None
+        limit = {True: limits.start_loss_numbers, False: limits.start_loss}[numbers]
+        if (sure > limits.sure_rows and ratio > 1) or ratio > limit:
             if start is not net.snapshot and net.has_learnt:
                 return self.tip(f"{said}; it has come down since", value=ratio)
             where, grows = _where(net, start)

@@ -40,12 +40,12 @@ class GradientOverDepth(NetworkCheck):
         if net.is_fitted:
             return self.not_applicable("most rows have no error left to send down")
         largest = max(size for _, size in layers)
-        if not largest > 0:
-            return self._all_zero(net)
         if net.starts_at_zero(layers[0][0]):
             return self.not_applicable(
                 "a scale or the last layer starts at zero: little goes down before the first step"
             )
+        if not largest > 0:
+            return self._all_zero(net)
         down, up = _running_max(layers), _running_max(layers[::-1])
         fall, rise = down[0] / largest, up[0] / largest
         if fall < limits.vanishing:
@@ -58,7 +58,7 @@ class GradientOverDepth(NetworkCheck):
 
     def _told(self, net: NetworkMoment, layers: Layers, running: Sequence[float], largest: float, what: str) -> Finding:
         """`layers` from the small end on; the fall begins at the last of them that is small with all before it."""
-        place = max(i for i, size in enumerate(running) if size < BEGINS * largest)
+        place = max((i for i, size in enumerate(running) if size < BEGINS * largest), default=0)
         name, share = layers[place][0], running[0] / largest
         steps = [b / a for a, b in pairwise([*running[: place + 1], largest]) if a > 0 and b > FLAT * a]
         factor = prod(step ** (1 / len(steps)) for step in steps)

@@ -79,4 +79,4 @@ def _was_destroyed(net: NetworkMoment, limits: Thresholds) -> bool:
 def _is_accurate(net: NetworkMoment, limits: Thresholds) -> bool:
     """Whether answers are right more often than the best constant's, whatever the loss: sure and overfitted."""
     accuracy, best = net.snapshot.accuracy, net.facts.best_constant
-    return accuracy is not None and best is not None and accuracy > best + limits.probe_gain
+    return accuracy is not None and best is not None and accuracy > best + limits.learnt_gain
