@@ -53,6 +53,7 @@ bench: export MALLOC_TRIM_THRESHOLD_ = 1073741824
 bench: $(DEV)
 	$(BIN)/python bench/step_cost.py
 	$(BIN)/python bench/snapshot_cost.py
+	$(BIN)/python bench/callback_cost.py
 	$(BIN)/python bench/stacked.py
 	$(BIN)/python bench/scaling.py
 	$(BIN)/python bench/graphs.py

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from common import Spread, Table, arguments, interleaved
+from common import Spread, Table, Work, arguments, interleaved
 from torch import nn
 
 from creditscope.integrations._watching import Watching
@@ -28,9 +28,9 @@ def main() -> None:
     table.save(given.json)
 
 
-def mlp(rows: int = 128) -> tuple[nn.Module, Any]:
-    blocks = [nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(6)]
-    model = nn.Sequential(nn.Linear(64, 256), *blocks, nn.Linear(256, 10))
+def mlp(rows: int = 128, width: int = 512) -> tuple[nn.Module, Any]:
+    blocks = [nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(6)]
+    model = nn.Sequential(nn.Linear(64, width), *blocks, nn.Linear(width, 10))
     return model, (torch.randn(rows, 64), torch.arange(rows) % 10)
 
 
@@ -44,13 +44,15 @@ def conv(rows: int = 64) -> tuple[nn.Module, Any]:
 def gpt2(rows: int = 16) -> tuple[nn.Module, Any]:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=256, n_positions=64, n_embd=128, n_layer=6, n_head=4))
+    size: dict[str, Any] = {"vocab_size": 256, "n_positions": 64, "n_embd": 128, "n_layer": 6, "n_head": 4}
+    model = GPT2LMHeadModel(GPT2Config(**size, bos_token_id=0, eos_token_id=0))
     tokens = torch.randint(256, (rows, 64))
     return model, {"input_ids": tokens, "labels": tokens}
 
 
 NETS: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
-    "MLP, 6 blocks of 256, 128 rows": mlp,
+    "MLP, 6 blocks of 128, 128 rows": lambda: mlp(width=128),
+    "MLP, 6 blocks of 512, 128 rows": mlp,
     "conv, 6 blocks of 32 channels, 64 rows of 16 × 16": conv,
     "GPT-2, 6 blocks of 128, 16 rows of 64 tokens": gpt2,
 }
@@ -77,7 +79,7 @@ def measure(model: nn.Module, batch: Any, rounds: int, device: str) -> dict[str,
     with tempfile.TemporaryDirectory() as folder:
         watching = Watching(batch, writers=[TensorBoardWriter(folder)])
         taken = iter(range(10**6))
-        works = {"step": step, "snapshot": lambda: watching.take(model, next(taken))}
+        works: dict[str, Work] = {"step": step, "snapshot": lambda: watching.take(model, next(taken))}
         return interleaved(works, rounds, device)
 
 

@@ -22,6 +22,12 @@ SECTIONS = {
         "audit Audit Thresholds load_records CreditscopeError",
         "creditscope.record": "Record",
     },
+    "In loops and loggers that you have": {
+        "creditscope.integrations.lightning": "ScopeCallback",
+        "creditscope.integrations.transformers": "ScopeCallback",
+        "creditscope.integrations.tensorboard": "TensorBoardWriter",
+        "creditscope.integrations.wandb": "WandbWriter",
+    },
     "Draw any records": {
         "creditscope.plots": "overview pair credit sizes over_epochs ladder verdicts "
         "forest Estimate save_figure Caption Statement",

@@ -82,8 +82,8 @@ def make_console() -> Console:
 def render_plain(draw: Callable[[int], RenderableType]) -> str:
     """What `draw` makes of a width, as plain text."""
     text = io.StringIO()
-    plain = {"no_color": True, "force_terminal": False, "force_jupyter": False}  # whatever a notebook asks for
-    Console(width=PLAIN_WIDTH, highlight=False, file=text, **plain).print(draw(PLAIN_WIDTH))
+    make = partial(Console, highlight=False, no_color=True, force_terminal=False, force_jupyter=False)
+    make(width=PLAIN_WIDTH, file=text).print(draw(PLAIN_WIDTH))
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()).strip("\n")
 
 

@@ -20,10 +20,10 @@ class ScopeCallback(Watching, Callback):
     Measured are the first rows of the first training batch, or `rows` of yours; of the whole module, or of the part
     that `net` names. `scope` holds the snapshots. Other arguments are those of `Watching` and of `creditscope.watch`.
 
-    >>> import lightning, torch
     >>> from creditscope.integrations.lightning import ScopeCallback
-    >>> callback = ScopeCallback(every=50)
-    >>> trainer = lightning.Trainer(callbacks=[callback], max_steps=200, accelerator="cpu")  # then trainer.fit(model)
+    >>> callback = ScopeCallback(every=50)  # then Trainer(callbacks=[callback]).fit(model, data)
+    >>> callback.every, callback.scope
+    (50, None)
     """
 
     def __init__(self, rows: Any = None, *, net: str = "", **options: Any):

@@ -37,7 +37,7 @@ class TensorBoardWriter:
         for name, value in name_scalars(scope).items():
             self.board.add_scalar(name, value, snapshot.step)
         for name, values in spread_over_layers(snapshot).items():
-            self.board.add_histogram(name, np.array(values), snapshot.step, bins="auto")
+            self.board.add_histogram(name, np.array(values), snapshot.step, bins="sturges")
 
     def tell(self, audit: Audit, step: int = 0) -> None:
         """The verdict, its reason and what to do."""

@@ -20,7 +20,7 @@ from creditscope.report.build import Material, Report, build_report, judge_recor
 from creditscope.report.colours import diverging, sequential
 from creditscope.report.history import SYMBOLS
 from creditscope.report.page import make_environment, read_source
-from creditscope.text import DASH, count
+from creditscope.text import DASH, count, visible
 
 MOST_SETTINGS = 3
 """That are shown; the others are counted."""
@@ -78,6 +78,7 @@ def _macros() -> Any:
         "told": _told,
         "remedies": _remedies,
         "ramp": lambda letter: ",".join(LEVELS[letter]),
+        "visible": visible,
         "zip": zip,
         "tables": tables,
         "because": METHODS["because"],
@@ -87,8 +88,9 @@ def _macros() -> Any:
 
 
 def _told(methods: Sequence[MethodAudit]) -> list[Column]:
-    """Columns in which some method has a number."""
-    return [column for column in COLUMNS if any(column.cell(m) != DASH for m in methods)]
+    """Columns in which some method has a number; one seed is not counted."""
+    silent = {"seeds": "1"}
+    return [c for c in COLUMNS if any(c.cell(m) not in (DASH, silent.get(c.name)) for m in methods)]
 
 
 def _remedies(report: Report) -> list[str]:
