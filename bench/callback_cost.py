@@ -77,10 +77,12 @@ def measure(model: nn.Module, batch: Any, rounds: int, device: str) -> dict[str,
         optimiser.step()
 
     with tempfile.TemporaryDirectory() as folder:
-        watching = Watching(batch, writers=[TensorBoardWriter(folder)])
-        taken = iter(range(10**6))
+        writer = TensorBoardWriter(folder)
+        watching, taken = Watching(batch, writers=[writer]), iter(range(10**6))
         works: dict[str, Work] = {"step": step, "snapshot": lambda: watching.take(model, next(taken))}
-        return interleaved(works, rounds, device)
+        times = interleaved(works, rounds, device)
+        writer.board.close()
+    return times
 
 
 def over_steps(times: dict[str, list[float]]) -> Spread:
