@@ -90,7 +90,6 @@ def test_transformer_encoder_unchanged():
     e = torch.softmax(model(x), -1) - nn.functional.one_hot(y, 5)
     expected = (e @ model.head.weight / 7).norm(dim=1) * 7**0.5
     np.testing.assert_allclose(taken.taps.g_norm[-1], np.median(expected.detach()), rtol=1e-4)
-    assert finding(scope, "CS004").outcome == "skipped"
     assert scope.audit().methods[0].verdict.word != "trustworthy"
 
 
@@ -166,16 +165,13 @@ def test_a_converted_model_is_measured_against_its_true_gradient():
     assert later.taps.cos[1] > taken.taps.cos[1] + 0.1  # weights have turned towards the feedback
 
 
-def test_no_grad_and_autocast_callers_measure_the_same():
+def test_callers_without_gradients_measure_the_same():
     model, x, y = images()
     model.eval()
     plain = cs.watch(model, taps=["0", "1"]).snapshot(x, y)
     with torch.no_grad():
         assert cs.watch(model, taps=["0", "1"]).snapshot(x, y) == plain
         assert not torch.is_grad_enabled()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert cs.watch(model, taps=["0", "1"]).snapshot(x, y) == plain
-        assert torch.is_autocast_enabled("cpu")
     with torch.inference_mode(), pytest.raises(CreditscopeError, match="inference_mode"):
         cs.watch(model, taps=["0", "1"]).snapshot(x, y)
 
@@ -208,8 +204,6 @@ def test_snapshots_pile_up_and_go_forward():
         with pytest.raises(CreditscopeError, match=said):
             scope.snapshot(x, y, epoch=epoch, tier="quick")
     assert [s.epoch for s in scope.snapshots] == [5, 6]
-    assert finding(scope, "CS010").outcome != "passed"  # it has learnt nothing
-    assert finding(scope, "CS004").outcome == finding(scope, "CS011").outcome == "skipped"  # no baselines, no start
 
 
 def test_a_printed_snapshot_is_a_table_of_taps():
@@ -294,7 +288,6 @@ def test_regression_with_a_loss_of_ones_own():
     g = 2 * (model(x) - y) @ model[2].weight
     np.testing.assert_allclose(taken.taps.g_norm[0], np.median(g.norm(dim=1).detach()), rtol=1e-5)
     assert taken.accuracy is None
-    assert str(finding(scope, "CS010").outcome) == "not applicable"
 
 
 class Detached(nn.Module):
@@ -312,7 +305,9 @@ def test_a_detached_branch_is_named():
     scope = cs.watch(linears(Detached()), taps="1", stem="0")
     scope.snapshot(*few())
     assert scope.parameters.names("unused") == ["1.branch.weight", "1.branch.bias"]
-    assert "1.branch.weight, 1.branch.bias" in finding(scope, "CS007").message
+    found = finding(scope, "CS103")
+    assert found.is_issue
+    assert found.where.startswith("1")
 
 
 def test_a_diverged_model_is_called_so_and_its_rows_do_not_interact():
@@ -322,7 +317,8 @@ def test_a_diverged_model_is_called_so_and_its_rows_do_not_interact():
     scope = cs.watch(model, taps="0")
     scope.snapshot(*few())
     assert not scope.records[0].facts.rows_interact
-    assert "diverged" in finding(scope, "CS002").message
+    found = finding(scope, "CS102")
+    assert (found.is_issue, found.where) == (True, "0")
 
 
 @pytest.mark.parametrize("rule", ["fa", "dfa"])

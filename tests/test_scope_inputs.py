@@ -42,7 +42,7 @@ def test_a_mask_and_a_loss_of_ones_own_leave_the_other_rows_out(rule):
     some = cs.watch(net, taps="1", rule=rule, loss=squares).snapshot(x, y, mask=mask)
     only = cs.watch(net, taps="1", rule=rule, loss=squares).snapshot(x[mask], y[mask])
     assert (some.rows_covered, some.taps.rows_used, some.taps.rows_no_gradient) == (20, (20,), (40,))
-    for name in ("cos", "z", "g_norm", "ratio"):
+    for name in ("cos", "g_norm", "ratio", *(["z"] if rule == "dfa" else [])):
         np.testing.assert_allclose(getattr(some.taps, name), getattr(only.taps, name), rtol=1e-4, err_msg=name)
     np.testing.assert_allclose(some.weights.exact_norm, only.weights.exact_norm, rtol=1e-4)
 
@@ -98,4 +98,4 @@ def test_interacting_rows_are_those_of_the_last_snapshot():
     for training in (True, False):
         net.train(training)
         scope.snapshot(torch.randn(30, 4), torch.randint(3, (30,)))
-        assert ("Rows interact" in str(scope.audit())) == training
+        assert scope.records[0].facts.rows_interact == training

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError
 from creditscope.stack import as_arguments
-from creditscope.taps import Forward, leave_untouched, watch_forward
+from creditscope.taps import Forward, leave_untouched, may_put_time_first, watch_forward
 
 
 class Shapes(tuple[tuple[int, ...], ...]):
@@ -67,6 +67,11 @@ def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:
                 raise CreditscopeError(
                     f"Expected the state of tap {name!r} to have the {rows} rows of the output first, "
                     f"but got shape {tuple(h.shape)}. Is the model batch first?"
+                )
+            if may_put_time_first(model.get_submodule(name), h):
+                raise CreditscopeError(
+                    f"Expected the state of tap {name!r} to have rows first, but its module has batch_first=False, "
+                    "which puts time there, and there is as much of both. Make it with batch_first=True."
                 )
         nodes = [node_of(h) for h in forward.states]
         name_of = {id(p): name for name, p in model.named_parameters()}

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from creditscope.errors import CreditscopeError
 from creditscope.outputs import Read, read_logits
 from creditscope.stack import call_module
-from creditscope.taps import leave_untouched, split_state
+from creditscope.taps import leave_untouched, may_put_time_first, split_state
 from creditscope.text import count, first_few
 from creditscope.unwrap import unwrap
 
@@ -270,7 +270,7 @@ def _told_by(net: nn.Module, inputs: Any) -> _Told:
         told.times[name] += 1
         told.ended[name] = next(clock)
         told.states[name], _ = split_state(output)
-        if puts_time_first(module, told.states[name]):
+        if may_put_time_first(module, told.states[name]):
             elsewhere.add(name)
 
     with leave_untouched(net) as buffers, torch.no_grad():
@@ -283,13 +283,6 @@ def _told_by(net: nn.Module, inputs: Any) -> _Told:
                 handle.remove()
     told.not_first = frozenset(elsewhere)
     return told
-
-
-def puts_time_first(module: nn.Module, state: Any) -> bool:
-    """Whether torch's own sequence modules give (time, rows, features): by what they say, since sizes may be equal."""
-    inner = getattr(module, "self_attn", module)
-    known = isinstance(inner, nn.RNNBase | nn.MultiheadAttention)
-    return known and isinstance(state, Tensor) and state.ndim == 3 and not inner.batch_first
 
 
 def _opened(model: nn.Module, names: tuple[str, ...], told: _Told) -> tuple[str, ...]:

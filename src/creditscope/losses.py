@@ -100,7 +100,7 @@ class OverPlaces:
         target = target[:, self.shift :]
         keep = target != IGNORED
         counts = keep.flatten(1).sum(1).clamp(min=1).view(-1, *[1] * (target.ndim - 1))
-        return torch.where(keep, target, 0), keep / counts
+        return torch.where(keep, target, 0), keep.double() / counts
 
     def _aligned(self, output: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         logits = output.movedim(self.axis, -1)

@@ -42,7 +42,7 @@ from creditscope.rules import (
 )
 from creditscope.stack import Batch
 from creditscope.taps import resolve_taps
-from creditscope.targets import Asked, causal_tokens, check_tensors, read_targets, with_labels
+from creditscope.targets import Asked, asks_for_next_token, check_tensors, read_targets, with_labels
 from creditscope.text import count
 from creditscope.train.data import SAMPLE_ROWS
 from creditscope.train.device import begin_provenance, now
@@ -95,6 +95,10 @@ class Scope:
         self._application: Application | None = None
         self._alike: Likeness | None = None
         """What the model was like when the rule was applied."""
+        self._couples = False
+        """Whether the loss of a row depends on other rows."""
+        self._shift: bool | None = None
+        """Whether tokens are asked for the next one."""
         self._facts: Facts | None = None
         self._sample: WeightSample | None = None
         """Of the weights at the last snapshot."""
@@ -146,7 +150,9 @@ class Scope:
         target = check_tensors(target, mask)
         if len(target) < 2:
             raise CreditscopeError(f"Expected at least 2 rows to measure, but got {len(target)}.")
-        application = self._bind(few_rows(inputs), again=tier != "quick")
+        taken_before = len(self.snapshots)
+        look_again = tier != "quick" or taken_before & (taken_before - 1) == 0  # at snapshots 1, 2, 3, 5, 9, …
+        application = self._bind(few_rows(inputs), again=look_again)
         asked = self._read_targets(application, inputs, target, mask)
         given = {"loss": asked.loss, "mask": asked.mask}
         applied, noise = application.applied, noise and tier != "quick"
@@ -155,7 +161,9 @@ class Scope:
         if casting:
             plain = is_plain(self._net, self.rule)
             seen.notes.append(f"measured {'under' if plain else 'without'} {casting}")
-        if self.loss is not None and couples_rows(self.loss, seen.output, asked.target, asked.mask):
+        if look_again and self.loss is not None:
+            self._couples = couples_rows(self.loss, seen.output, asked.target, asked.mask)
+        if self._couples:
             applied = replace(applied, anatomy=replace(applied.anatomy, rows_interact=True))
             application = replace(application, applied=applied)
             seen.notes.append("the loss of a row depends on other rows, which are therefore moved together")
@@ -170,7 +178,10 @@ class Scope:
         scalars = {}
         if asked.by_class:
             scalars["accuracy"] = (asked.hits(seen.output) * seen.errors.covered).sum() / seen.errors.count
+        seen.asides = asked.asides()
         taken = take_snapshots(seen, facts, epoch=when[0], step=when[1], scalars=scalars, samples=samples)
+        asked.check_asides(seen.asides)
+        facts = self._facts = replace(facts, best_constant=seen.asides.get("best_constant"))
 
         def subjects() -> list[Subject]:
             began = None if (initial := self.initial) is None else lambda: initial
@@ -232,16 +243,15 @@ class Scope:
     def _bind(self, rows: Any, *, again: bool) -> Application:
         """The rule on this model: the one at work in training, or with the feedback that it would draw.
 
-        What was read off a forward holds as long as the model is alike, but that rows interact may show late (behind a
-        scale that begins at zero): it is read `again` if asked, and at snapshots 1, 2, 4, 8 and so on.
+        What was read off a forward holds as long as the model is alike; but that rows interact may show late (behind a
+        scale that begins at zero), so it is read `again` now and then.
         """
         if self._apply is not None:
             self._application = self._apply(rows)
             return self._application
         if not self._confirmed:
             self._found, self._confirmed = find_taps(bare(self._net), self._net, rows), True
-        alike, count = Likeness(self._net, rows), len(self.snapshots)
-        if self._application is None or again or alike != self._alike or count & (count - 1) == 0:
+        if self._application is None or again or Likeness(self._net, rows) != self._alike:
             stream = generator(self.seed, "feedback")
             self._application = apply_rule(self.rule, self._net, self.taps, rows, stream)
             self._alike = Likeness(self._net, rows)  # a rule may have changed modules
@@ -249,7 +259,9 @@ class Scope:
 
     def _read_targets(self, application: Application, inputs: Any, target: Tensor, mask: Tensor | None) -> Asked:
         output = (len(target), *application.anatomy.output)
-        return read_targets(target, mask, self.loss, output, causal_tokens(bare(self._net), inputs))
+        if self._shift is None:
+            self._shift = asks_for_next_token(bare(self._net), inputs, target)
+        return read_targets(target, mask, self.loss, output, shift=self._shift)
 
     def _labelled(self, inputs: Any, asked: Asked) -> dict[str, Any]:
         """Rows for a probe, every other one to train on, and rows that accuracy is over; none without class labels."""
@@ -266,7 +278,7 @@ class Scope:
     def _gather(self, application: Application, asked: Asked) -> Facts:
         facts: dict[str, Any] = {}
         if asked.by_class:
-            facts = {"chance": 1 / asked.classes, "best_constant": asked.best_constant()}
+            facts = {"chance": 1 / asked.classes}
         precision = str(next(self._net.parameters()).dtype).removeprefix("torch.")
         facts |= {"stem_tap": self.stem is not None, "precision": precision, "trainer": False}
         known = replace(gather_facts(self.rule, application, **facts), classes=asked.classes)

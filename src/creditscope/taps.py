@@ -59,6 +59,14 @@ def split_state(output: Any) -> tuple[Any, Callable[[Tensor], Any]]:
     return output, lambda h: h
 
 
+def may_put_time_first(module: nn.Module, state: Any) -> bool:
+    """Whether a sequence module of torch says that it gives (time, rows, …), and sizes do not tell otherwise."""
+    inner = getattr(module, "self_attn", module)
+    if not isinstance(inner, nn.RNNBase | nn.MultiheadAttention) or inner.batch_first:
+        return False
+    return isinstance(state, Tensor) and state.ndim == 3 and state.shape[0] == state.shape[1]
+
+
 @dataclass
 class Forward:
     """One forward pass: the output and, per tap, the state that stays in the graph and the one passed on."""

@@ -22,6 +22,8 @@ class Asked:
     """None: cross-entropy on one label per row."""
     classes: int
     note: str = ""
+    given: Tensor | None = None
+    """The labels as they came, where they were not looked at: a device would be waited for, and stopped by bad ones."""
 
     @property
     def by_class(self) -> bool:
@@ -35,21 +37,30 @@ class Asked:
         right = output.argmax(-1) == self.target
         return (right if self.mask is None else right & self.mask).to(torch.float64)
 
-    def best_constant(self) -> float:
-        """The accuracy of one label for everything."""
+    def asides(self) -> dict[str, Tensor]:
+        """The range of the labels and the accuracy of one label for everything, on the device."""
+        if not self.by_class:
+            return {}
+        given = self.target if self.given is None else self.given
         if isinstance(self.loss, OverPlaces):
-            labels, weights = self.loss.weighted_labels(self.target)
+            labels, weights = self.loss.weighted_labels(given)
         else:
-            labels = self.target if self.mask is None else self.target[self.mask]
-            weights = torch.ones_like(labels)
-        counts = torch.bincount(labels.flatten(), weights=weights.flatten().double(), minlength=self.classes)
-        return float(counts.max() / counts.sum())
+            labels = given if self.mask is None else torch.where(self.mask, given, 0)
+            weights = (torch.ones_like(labels) if self.mask is None else self.mask).double()
+        inside = labels.clamp(0, self.classes - 1).flatten().long()
+        counts = weights.new_zeros(self.classes).index_add_(0, inside, weights.flatten())
+        return {"least": labels.amin(), "largest": labels.amax(), "best_constant": counts.amax() / counts.sum()}
+
+    def check_asides(self, found: dict[str, Any]) -> None:
+        """Refuse labels that are none, once their range is on the host."""
+        if found and (found["best_constant"] is None or not 0 <= found["least"] <= found["largest"] < self.classes):
+            _refuse_labels(None if found["best_constant"] is None else (found["least"], found["largest"]), self.classes)
 
 
 def read_targets(
-    target: Tensor, mask: Tensor | None, loss: RowLoss | None, output: tuple[int, ...], causal: Tensor | None = None
+    target: Tensor, mask: Tensor | None, loss: RowLoss | None, output: tuple[int, ...], *, shift: bool = False
 ) -> Asked:
-    """Targets for outputs of that shape; `causal` are the tokens of a model that is to tell the next of each.
+    """Targets for outputs of that shape; with `shift`, each token is asked for the label of the next.
 
     One label per row for (rows, classes); one per token for (rows, tokens, classes), one per pixel for (rows, classes,
     height, width) or (rows, height, width, classes). A `mask` is of rows or of all labels; label −100 is left out.
@@ -64,22 +75,29 @@ def read_targets(
             f"{tuple(target.shape)}. Pass loss= for other targets."
         )
     if target.ndim == 1 and len(output) == 2:
-        labels = (target if mask is None else target[mask]).detach()
-        if bool((labels == IGNORED).any()):
+        on_host = target.device.type == "cpu"
+        if not on_host or bool((target == IGNORED).any()):
             mask = target != IGNORED if mask is None else mask & (target != IGNORED)
-        _check_labels(target if mask is None else target[mask], output[-1])
-        return Asked(target, mask, None, output[-1])
-    over = _over_places(tuple(target.shape), output)
-    note = ""
-    if causal is not None and _are_the_inputs(target, causal):
+        if on_host:
+            _check_labels(target if mask is None else target[mask], output[-1])
+        return Asked(_within(target, output[-1]), mask, None, output[-1], given=target)
+    over, note = _over_places(tuple(target.shape), output), ""
+    if shift:
         over = OverPlaces(over.axis, shift=1)
         note = "the labels are the inputs, so each token is asked for the next one, as in the model's own loss"
     if mask is not None:
         target = torch.where(mask.view(*mask.shape, *[1] * (target.ndim - mask.ndim)), target, IGNORED)
     classes = output[over.axis]
-    kept = target[target != IGNORED]
-    _check_labels(kept, classes)
-    return Asked(target, over.covers(target), over, classes, note)
+    if target.device.type == "cpu":
+        _check_labels(target[target != IGNORED], classes)
+    return Asked(_within(target, classes), over.covers(target), over, classes, note, given=target)
+
+
+def _within(target: Tensor, classes: int) -> Tensor:
+    """Labels that no device stops at; those on the host were looked at."""
+    if target.device.type == "cpu":
+        return target
+    return torch.where(target == IGNORED, target, target.clamp(0, classes - 1))
 
 
 def _over_places(target: tuple[int, ...], output: tuple[int, ...]) -> OverPlaces:
@@ -98,26 +116,27 @@ def _over_places(target: tuple[int, ...], output: tuple[int, ...]) -> OverPlaces
     return OverPlaces(axes[0])
 
 
-def _are_the_inputs(target: Tensor, tokens: Tensor) -> bool:
-    return target.shape == tokens.shape and bool(((target == tokens) | (target == IGNORED)).all())
-
-
-def causal_tokens(model: nn.Module, inputs: Any) -> Tensor | None:
-    """The tokens that a causal language model of transformers is called with; None of any other model."""
+def asks_for_next_token(model: nn.Module, inputs: Any, target: Tensor) -> bool:
+    """Whether this is a causal language model of transformers whose labels are its inputs, as its own loss has them."""
     if not hasattr(model, "config") or not type(model).__name__.endswith(("ForCausalLM", "LMHeadModel")):
-        return None
-    first = inputs.get("input_ids") if isinstance(inputs, Mapping) else as_arguments(inputs)[0]
-    return first if isinstance(first, Tensor) else None
+        return False
+    tokens = inputs.get("input_ids") if isinstance(inputs, Mapping) else as_arguments(inputs)[0]
+    if not isinstance(tokens, Tensor) or target.shape != tokens.shape:
+        return False
+    return bool(((target == tokens) | (target == IGNORED)).all())
 
 
 def _check_labels(labels: Tensor, classes: int) -> None:
-    found = torch.aminmax(labels) if labels.numel() else None
-    low, high = torch.stack(found).tolist() if found else (0, -1)
-    if not 0 <= low <= high < classes:
-        raise CreditscopeError(
-            f"Expected labels from 0 to {classes - 1}, but got {f'{low} to {high}' if found else 'none'}. Use mask= "
-            f"for rows without a label, or label {IGNORED}."
-        )
+    found = torch.stack(torch.aminmax(labels)).tolist() if labels.numel() else None
+    if found is None or not 0 <= found[0] <= found[1] < classes:
+        _refuse_labels(found, classes)
+
+
+def _refuse_labels(found: Any, classes: int) -> None:
+    raise CreditscopeError(
+        f"Expected labels from 0 to {classes - 1}, but got {f'{found[0]} to {found[1]}' if found else 'none'}. Use "
+        f"mask= for rows without a label, or label {IGNORED}."
+    )
 
 
 def check_tensors(target: Any, mask: Any) -> Tensor:

@@ -155,9 +155,15 @@ def is_at(model: nn.Module, initial: Mapping[str, Tensor]) -> bool:
 @torch.no_grad()
 def fingerprint(model: nn.Module) -> dict[str, tuple[float, float]]:
     """Sum and norm of every parameter that is trained, in float64: the same only if no step was taken in between."""
-    trained = ((name, p) for name, p in model.named_parameters() if p.requires_grad and p.is_floating_point())
-    return {
-        name: (float(p.sum(dtype=torch.float64)), float(torch.linalg.vector_norm(p, dtype=torch.float64)))
-        for name, p in trained
-        if not is_lazy(p) and not p.is_meta
+    trained = {
+        name: p
+        for name, p in model.named_parameters()
+        if p.requires_grad and p.is_floating_point() and not is_lazy(p) and not p.is_meta
     }
+    if not trained:
+        return {}
+    sums = [p.sum(dtype=torch.float64) for p in trained.values()]
+    norms = [torch.linalg.vector_norm(p, dtype=torch.float64) for p in trained.values()]
+    device = sums[0].device
+    pairs = torch.stack([torch.stack([t.to(device) for t in side]) for side in (sums, norms)]).T.tolist()
+    return {name: (total, norm) for name, (total, norm) in zip(trained, pairs, strict=True)}

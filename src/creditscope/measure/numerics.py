@@ -6,6 +6,7 @@ by its largest entry. Rows are the last axis but one, features the last; axes be
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -47,6 +48,12 @@ def wide_norms(x: Tensor) -> Tensor:
 def norms(tensors: Sequence[Tensor], order: float = 2) -> list[Tensor]:
     """‖x‖ of whole tensors in float64, likewise."""
     return list(torch._foreach_norm([t.detach() for t in tensors], order, dtype=torch.float64))
+
+
+@lru_cache(64)
+def constants(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Numbers on a device, which is not waited for a second time."""
+    return torch.tensor(values, dtype=torch.float64, device=device)
 
 
 def _scaled(x: Tensor) -> tuple[Tensor, Tensor]:

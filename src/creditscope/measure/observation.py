@@ -22,7 +22,7 @@ from creditscope.rules import Application, AppliedRule, Rule, transport_of
 from creditscope.stack import Net, StackedNet, call_net, pattern_of
 from creditscope.taps import Forward, gradients_at, leave_untouched, watch_forward
 
-NOT_STACKED = ("errors", "notes", "modules", "unreached", "exact32", "lost")
+NOT_STACKED = ("errors", "notes", "modules", "unreached", "exact32", "lost", "asides")
 """Parts of an observation without an axis of seeds."""
 
 
@@ -55,6 +55,8 @@ class Observation:
     """What modules showed in the forward, where that was asked for."""
     unreached: frozenset[str] = frozenset()
     """Weights that no gradient gets to."""
+    asides: dict[str, Any] = field(default_factory=dict)
+    """Numbers on the device that travel with the rest; plain ones once they did."""
     notes: list[str] = field(default_factory=list)
 
     @property

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from creditscope.measure.numerics import constants
+
 ROWS, FEATURES = 32, 256
 """Of a sample, at most; spread evenly."""
 TOKEN_ROWS = 8
@@ -65,7 +67,7 @@ def measure_samples(samples: Sequence[Sample]) -> list[Measured]:
     _in_groups([s.tokens for s in samples], _of_tokens, found)
     if samples:
         norms = torch.stack([s.norm for s in samples])
-        counts = torch.tensor([s.entries for s in samples], device=norms.device, dtype=torch.float64)
+        counts = constants(tuple(s.entries for s in samples), norms.device)
         estimate, known = (torch.stack([one[name] for one in found]) for name in ("rms", "finite"))
         plain = (norms > PLAIN[0]) & (norms < PLAIN[1])
         rms = torch.where(plain, norms / counts.sqrt(), estimate)

@@ -12,6 +12,7 @@ from torch import Tensor
 from creditscope.measure.alignment import compare_rows, rank_of_rows
 from creditscope.measure.movement import WeightSample, measure_movement, unit_spreads
 from creditscope.measure.numerics import (
+    constants,
     flat_rows,
     median_where,
     norms,
@@ -92,7 +93,8 @@ def take_snapshots(
             others = [seen.modules.results(facts.modules), measure_output(seen.errors)]
         else:
             others = [{}, {}]
-        hosts = to_host([*measured, layers or {}, *others], seeds=seen.seeds)
+        hosts = to_host([*measured, layers or {}, *others, seen.asides if seen.seeds is None else {}], seeds=seen.seeds)
+        seen.asides = [host.pop() for host in hosts][0]
     return [_snapshot(*host, notes=tuple(seen.notes), rows=rows, epoch=epoch, step=step) for host in hosts]
 
 
@@ -151,7 +153,7 @@ def _taps_given_gradients(seen: Observation, e_norms: Tensor, unfitted: Tensor) 
     """The same of a watched model whose credit is the gradient: it is not compared with itself, and has no null."""
     h_norms, g_norms = (torch.stack([wide_norms(x) for x in side]) for side in (seen.states, seen.exact))
     g_norms = g_norms * unfitted
-    sizes = torch.tensor([h.numel() for h in seen.states], device=g_norms.device)
+    sizes = constants(tuple(h.numel() for h in seen.states), g_norms.device)
     has = usable(g_norms)
     some = torch.where(has.any(-1), 1.0, torch.nan)
     ranks = [rank_of_rows(flat_rows(g), keep) for g, keep in zip(seen.exact, has, strict=True)]
@@ -225,7 +227,7 @@ def _of_watched(seen: Observation, samples: tuple[WeightSample, WeightSample | N
     """Whether a gradient reaches each weight, and how far it moved since the snapshot before."""
     if not seen.exact_weights:
         return {}
-    reached = torch.tensor([name not in seen.unreached for name in seen.exact_weights], device=seen.output.device)
+    reached = constants(tuple(name not in seen.unreached for name in seen.exact_weights), seen.output.device) > 0
     spreads = unit_spreads([seen.weights[name] for name in seen.exact_weights])
     lost = {} if seen.lost is None else {"lost": torch.stack(seen.lost)}
     return {"reached": reached, "unit_spread": spreads} | lost | (measure_movement(*samples) if samples else {})
