@@ -21,8 +21,10 @@ from creditscope.taps import split_state
 if TYPE_CHECKING:
     from creditscope.measure.observation import Observation
 
-ROWS, FEW_ROWS, FEATURES = 256, 64, 2048
-"""Rows that modules are measured on at most, and rows and features for rank and saturation; spread evenly."""
+ROWS, FEATURES = 256, 2**14
+"""Rows and features that modules are measured on at most, spread evenly; units are dead over all features."""
+FEW_ROWS, FEW_FEATURES = 64, 2048
+"""The same for rank and saturation."""
 CALLS = 4
 """Calls of one module that are kept: a shared ReLU is called twice, a cell of a loop a thousand times."""
 PASSED_BY = ("Identity", "Dropout", "Flatten", "Unflatten", "DropPath", "StochasticDepth")
@@ -176,26 +178,31 @@ def _spread(state: Tensor, rows: int) -> Tensor:
     return state[:: max(1, -(-len(state) // rows))]
 
 
+def _matrix(state: Tensor, rows: int, features: int) -> Tensor:
+    """So many rows and features at most, spread evenly, as a matrix."""
+    flat = _spread(state, rows).flatten(1)
+    step = -(-flat.shape[1] // features)
+    return flat[:, :: step + (step > 1 and step % 2 == 0)].float()  # an odd step does not stay in one channel
+
+
 def _few(state: Tensor) -> Tensor:
-    """A few rows and features, spread evenly, as a matrix."""
-    rows = _spread(state, FEW_ROWS).flatten(1)
-    return rows[:, :: max(1, -(-rows.shape[1] // FEATURES))].float()
+    return _matrix(state, FEW_ROWS, FEW_FEATURES)
 
 
 def _sizes(state: Tensor, *, by_rows: bool) -> dict[str, Tensor]:
     """RMS; dispersion over rows, and over tokens in them, over it; participation ratio of centred rows; finite."""
-    rows = _spread(state, ROWS).float()
-    variance, mean = torch.var_mean(rows.flatten(1), dim=0, correction=0)
-    square = (variance + mean.square()).mean()
+    rows = _matrix(state, ROWS, FEATURES)
+    mean, size = rows.mean(0), torch.linalg.vector_norm(rows)
     finite = mean.isfinite().float().mean()
-    if len(rows) < len(state):
+    if rows.numel() < state.numel():
         finite = finite * state.sum(dtype=torch.float32).isfinite()
-    found = {"rms": square.sqrt(), "finite": finite}
+    found = {"rms": size / rows.numel() ** 0.5, "finite": finite}
     if not by_rows:
         return found
-    found["dispersion"] = (variance.mean() / square).sqrt()
-    if rows.ndim == 3 and rows.shape[1] > 1:
-        found["token_dispersion"] = (rows.var(1, correction=0).mean() / square).sqrt()
+    found["dispersion"] = torch.linalg.vector_norm(rows - mean) / size
+    if state.ndim == 3 and state.shape[1] > 1:
+        tokens = _spread(state, FEW_ROWS).float()
+        found["token_dispersion"] = (tokens - tokens.mean(1, keepdim=True)).norm() / tokens.norm()
     few = _few(state)
     centred = few - few.mean(0)
     centred = centred / centred.abs().amax().clamp(min=torch.finfo(few.dtype).tiny)
