@@ -10,6 +10,8 @@ NAMED = 3
 """Weights that a message names; the others are counted."""
 MOSTLY = 0.95
 """Share of dead units of a layer through which no gradient comes."""
+ALIKE = 1e-5
+"""Dispersion of rows under which there is nothing to tell apart, and so no gradient."""
 FEWEST_SIBLINGS = 2
 """Modules of a list that ran, for one that did not to stand out."""
 
@@ -86,7 +88,9 @@ def _zero_below(net: NetworkMoment) -> str:
     place = next((i for i, size in enumerate(sizes) if size > 0), 0) - 1
     if place < 0 or net.is_fitted or net.starts_at_zero(net.layers[place][0]):
         return ""
-    dead = any((m.dead or 0) > MOSTLY or (m.dispersion == 0) for m in net.modules)
+    dead = any(
+        (m.dead or 0) > MOSTLY or (m.dispersion is not None and m.dispersion < ALIKE) or m.rms == 0 for m in net.modules
+    )
     return "" if dead else net.layers[place][0]
 
 

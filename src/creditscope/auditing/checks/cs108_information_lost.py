@@ -66,7 +66,7 @@ def _narrowed(net: NetworkMoment, limits: Thresholds) -> tuple[str, str, int] | 
     alike = [w for w in net.weights if w.unit_spread is not None and w.unit_spread < ALIKE and w.module in order]
     if alike:
         first = min(alike, key=lambda w: order.index(w.module))
-        return f"all units of {quoted(first.module)} have the same weights, and will keep them", first.module, 34
+        return f"all units of {quoted(first.module)} have the same weights", first.module, 34
     for m in net.modules:
         if (m.dropped or 0) > limits.dropped:
             return f"{quoted(m.name)} drops {m.dropped or 0:.0%} of the entries", m.name, 48
