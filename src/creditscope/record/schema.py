@@ -33,6 +33,8 @@ FRESH_MOVES = 4
 """Draws of all feedback that ρ and descent are measured with; the cosine has more, see `Snapshot.fresh_draws`."""
 MOST_SNAPSHOTS = 10**6
 """Of a run, those that were thinned out included."""
+EXACT = 1 - 1e-5
+"""Cosine of a watched model's credit above which it is the gradient itself, of which there is nothing to say."""
 BY_ROUNDING = 1e-3
 """So much beyond its range a number may come to lie."""
 
@@ -374,13 +376,14 @@ class Snapshot:
             "growth": (growth, ".2f"),
             "‖g‖": (taps.g_norm, ".1e"),
             "noise": (taps.g_noise, ".0e"),
-            "cos": (taps.cos, "+.2f"),
-            "z": (taps.z, ".1f"),
         }
+        exact = self.modules is not None and all(cos is None or cos > EXACT for cos in taps.cos)
+        measured |= {} if exact else {"cos": (taps.cos, "+.2f"), "z": (taps.z, ".1f")}
         table = [["tap", *map(str, range(len(rms)))]]
         table += [[name, *(number(value, form) for value in values)] for name, (values, form) in measured.items()]
         cells = [[cell.rjust(max(map(len, column))) for cell in column] for column in table]
-        said = {"loss": (self.loss, ".3g"), "accuracy": (self.accuracy, ".3f"), "Γ": (self.gamma, "+.3f")}
+        said = {"loss": (self.loss, ".3g"), "accuracy": (self.accuracy, ".3f")}
+        said |= {} if exact else {"Γ": (self.gamma, "+.3f")}
         words = [f"{name} {number(value, form)}" for name, (value, form) in said.items() if value is not None]
         lines = [" · ".join([f"epoch {self.epoch}", *words, count(self.rows, "row")])]
         return "\n".join([*lines, *map("  ".join, zip(*cells, strict=True)), *self.notes])
