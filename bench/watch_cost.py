@@ -52,7 +52,8 @@ def main() -> None:
         ratio = over(times, "snapshot", "step")
         share = f"{ratio.median / EVERY:.1%}"
         step = Spread.of([1e3 * t for t in times["step"]])
-        table.add(net=name, rows=rows, step_ms=step, ratio=ratio, share=share, control=over(times, "step again", "step"))
+        control = over(times, "step again", "step")
+        table.add(net=name, rows=rows, step_ms=step, ratio=ratio, share=share, control=control)
     table.save(given.json)
 
 

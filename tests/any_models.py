@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-import attached  # noqa: F401 (nothing is ever fetched)
+import attached
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -114,7 +115,7 @@ class Words(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(WORDS, 8)
         sizes = (8, 10, 10)
-        pairs = zip(sizes, sizes[1:], strict=False)
+        pairs = pairwise(sizes)
         self.layers = nn.ModuleList(nn.LSTM(a, b, batch_first=batch_first) for a, b in pairs)
         self.head = nn.Linear(10, CLASSES)
         self.batch_first = batch_first

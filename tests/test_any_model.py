@@ -33,7 +33,7 @@ def surroundings(model: nn.Module) -> dict[str, object]:
             found[f"{kind} {name}"] = list(getattr(m, kind).items())
     for kind in ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks"):
         found[kind] = list(getattr(registry, kind).items())
-    found |= {"python": random.getstate(), "numpy": str(np.random.get_state()), "torch": torch.get_rng_state()}  # noqa: NPY002
+    found |= {"python": random.getstate(), "numpy": str(np.random.get_state()), "torch": torch.get_rng_state()}
     return found | {"grad mode": torch.is_grad_enabled()}
 
 
@@ -188,8 +188,8 @@ class TestOutputs:
     )
     def test_are_found_or_picked(self, gives, output):
         class Gives(nn.Sequential):
-            def forward(self, x):
-                return gives(super().forward(x))
+            def forward(self, input):
+                return gives(super().forward(input))
 
         layers = [nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)]
         x, y = torch.randn(10, 4), labels(10)
@@ -318,8 +318,8 @@ class TestQuiet:
 
     def test_streams_of_python_and_numpy_are_put_back(self):
         class Draws(nn.Sequential):
-            def forward(self, x):
-                return super().forward(x) * (1 + random.random() + np.random.rand())  # noqa: NPY002
+            def forward(self, input):
+                return super().forward(input) * (1 + random.random() + np.random.rand())
 
         net = Draws(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
         rows = torch.randn(10, 4), labels(10)
@@ -343,8 +343,8 @@ class TestOddModels:
             p.requires_grad_(False)
 
         class Wider(nn.Linear):
-            def forward(self, h):
-                return super().forward(h.double())
+            def forward(self, input):
+                return super().forward(input.double())
 
         head = Wider(8, 3)
         head.load_state_dict(model.head.state_dict())

@@ -90,6 +90,7 @@ def test_transformer_encoder_unchanged():
     e = torch.softmax(model(x), -1) - nn.functional.one_hot(y, 5)
     expected = (e @ model.head.weight / 7).norm(dim=1) * 7**0.5
     np.testing.assert_allclose(taken.taps.g_norm[-1], np.median(expected.detach()), rtol=1e-4)
+    assert finding(scope, "CS103").outcome == "passed"
     assert scope.audit().methods[0].verdict.word != "trustworthy"
 
 
@@ -204,10 +205,11 @@ def test_snapshots_pile_up_and_go_forward():
         with pytest.raises(CreditscopeError, match=said):
             scope.snapshot(x, y, epoch=epoch, tier="quick")
     assert [s.epoch for s in scope.snapshots] == [5, 6]
+    assert finding(scope, "CS109").outcome == "issue"  # it was not trained in between
 
 
 def test_a_printed_snapshot_is_a_table_of_taps():
-    scope = cs.watch(linears(Detached()), taps="1", stem="0")
+    scope = cs.watch(linears(Detached()), taps="1", stem="0", rule="dfa")
     x, y = few()
     title, header, *rows = str(scope.snapshot(x, y, tier="quick")).splitlines()
     taken = scope.snapshots[0]
@@ -228,8 +230,9 @@ def test_a_printed_snapshot_holds_where_a_tap_has_no_gradient():
     nn.init.zeros_(model[1].weight)
     taken = cs.watch(model, taps="0").snapshot(*few(10))
     assert (taken.taps.cos, taken.taps.rows_no_gradient) == ((None,), (10,))
-    cells = str(taken).splitlines()[2].split()
-    assert [cells[0], *cells[4:]] == ["0", "–", "–", "–"]
+    header, cells = (line.split() for line in str(taken).splitlines()[1:3])
+    assert header == ["tap", "‖h‖", "growth", "‖g‖", "noise"]  # of backprop no cosine is told
+    assert [cells[0], *cells[4:]] == ["0", "–"]
 
 
 @pytest.mark.parametrize(
@@ -288,6 +291,8 @@ def test_regression_with_a_loss_of_ones_own():
     g = 2 * (model(x) - y) @ model[2].weight
     np.testing.assert_allclose(taken.taps.g_norm[0], np.median(g.norm(dim=1).detach()), rtol=1e-5)
     assert taken.accuracy is None
+    constant = (y - y.mean(0)).square().sum(1).mean()  # the best one
+    assert taken.output.best_constant_loss == pytest.approx(float(constant), rel=1e-5)
 
 
 class Detached(nn.Module):
@@ -305,9 +310,7 @@ def test_a_detached_branch_is_named():
     scope = cs.watch(linears(Detached()), taps="1", stem="0")
     scope.snapshot(*few())
     assert scope.parameters.names("unused") == ["1.branch.weight", "1.branch.bias"]
-    found = finding(scope, "CS103")
-    assert found.is_issue
-    assert found.where.startswith("1")
+    assert "1.branch.weight, 1.branch.bias" in finding(scope, "CS103").message
 
 
 def test_a_diverged_model_is_called_so_and_its_rows_do_not_interact():
@@ -317,8 +320,7 @@ def test_a_diverged_model_is_called_so_and_its_rows_do_not_interact():
     scope = cs.watch(model, taps="0")
     scope.snapshot(*few())
     assert not scope.records[0].facts.rows_interact
-    found = finding(scope, "CS102")
-    assert (found.is_issue, found.where) == (True, "0")
+    assert (finding(scope, "CS102").outcome, finding(scope, "CS102").where) == ("issue", "0")
 
 
 @pytest.mark.parametrize("rule", ["fa", "dfa"])

@@ -98,4 +98,4 @@ def test_interacting_rows_are_those_of_the_last_snapshot():
     for training in (True, False):
         net.train(training)
         scope.snapshot(torch.randn(30, 4), torch.randint(3, (30,)))
-        assert scope.records[0].facts.rows_interact == training
+        assert scope.audit().methods[0].rows_interact == training

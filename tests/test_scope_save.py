@@ -22,9 +22,9 @@ def test_what_is_saved_is_judged_and_drawn_from_the_command_line(told, tmp_path)
     (record,) = cs.load_records(tmp_path)
     assert (record.spec, record.snapshots) == (None, tuple(scope.snapshots))
     assert (record.provenance.status, record.provenance.engine, record.name) == ("complete", "watch", "mine")
-    assert "mine" in told("audit", tmp_path / "mine")
+    assert "network mine" in told("audit", tmp_path / "mine")
     told("report", "--records", tmp_path, "--out", tmp_path / "page.html")
-    assert "mine" in (tmp_path / "page.html").read_text()
+    assert "network mine" in (tmp_path / "page.html").read_text()
 
 
 def test_a_later_save_replaces_an_earlier_one(tmp_path):
@@ -48,7 +48,7 @@ def test_a_run_is_not_overwritten_and_a_watched_model_is_drawn_as_a_report(tmp_p
 def test_two_models_are_two_methods_each_with_its_name(tmp_path):
     for name in ("before", "after"):
         watched().save(tmp_path / name)
-    assert [m.setting.split()[-1] for m in cs.audit(tmp_path).methods] == ["after", "before"]
+    assert [m.setting for m in cs.audit(tmp_path).methods] == ["network after", "network before"]
 
 
 def test_several_snapshots_of_an_epoch_are_saved_and_read_in_order(tmp_path):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError
-from creditscope.outputs import Read, read_logits
+from creditscope.returned import Read, read_logits
 from creditscope.stack import call_module
 from creditscope.taps import leave_untouched, may_put_time_first, split_state
 from creditscope.text import count, first_few

@@ -24,11 +24,11 @@ from creditscope.measure.movement import WeightSample
 from creditscope.measure.observation import gather_facts, is_plain, observe
 from creditscope.measure.probe import spread_rows
 from creditscope.measure.snapshot import take_snapshots
-from creditscope.outputs import OutputReader, Read, bare, read_logits, reader_of
 from creditscope.record import Facts, Record, Snapshot
 from creditscope.record.spec import TIERS, Tier
 from creditscope.record.store import WATCHED, write_watched
 from creditscope.record.table import to_frame, to_xarray
+from creditscope.returned import OutputReader, Read, bare, read_logits, reader_of
 from creditscope.rng import generator
 from creditscope.rules import (
     BY_TAP_RULE,
@@ -96,6 +96,8 @@ class Scope:
         self._application: Application | None = None
         self._alike: Likeness | None = None
         """What the model was like when the rule was applied."""
+        self._unreached: frozenset[str] | None = None
+        """Weights that no gradient got to when cut paths were last looked for; None: they are to be."""
         self._couples = False
         """Whether the loss of a row depends on other rows."""
         self._shift: bool | None = None
@@ -153,12 +155,15 @@ class Scope:
             raise CreditscopeError(f"Expected at least 2 rows to measure, but got {len(target)}.")
         taken_before = len(self.snapshots)
         look_again = tier != "quick" or taken_before & (taken_before - 1) == 0  # at snapshots 1, 2, 3, 5, 9, …
+        known = self._application
         application = self._bind(few_rows(inputs), again=look_again)
+        find_cuts = application is not known or self._unreached is None
         asked = self._read_targets(application, inputs, target, mask)
         given = {"loss": asked.loss, "mask": asked.mask}
         applied, noise = application.applied, noise and tier != "quick"
         casting = Casting.of_caller(next(self._net.parameters()).device.type, self.loss_scale)
-        seen = observe(self._net, applied, inputs, asked.target, **given, noise=noise, health=True, casting=casting)
+        given_health = {"health": True, "find_cuts": find_cuts, "casting": casting}
+        seen = observe(self._net, applied, inputs, asked.target, **given, noise=noise, **given_health)
         if casting:
             plain = is_plain(self._net, self.rule)
             seen.notes.append(f"measured {'under' if plain else 'without'} {casting}")
@@ -174,6 +179,7 @@ class Scope:
                 "Expected the same trainable parameters at every snapshot, but some were frozen or freed. Watch anew."
             )
         facts = self._facts = with_modules(facts, seen, known=self._facts)
+        self._unreached = seen.unreached if find_cuts or seen.unreached == self._unreached else None
         samples, self._sample = (own := WeightSample.of(seen.weights, self._sample), self._sample), own
         seen.notes += [note for note in (asked.note, self._found.note if self._found else "") if note]
         scalars = {}

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError, UnknownNameError
-from creditscope.outputs import all_modules
 from creditscope.quiet import by_itself
+from creditscope.returned import all_modules
 from creditscope.stack import Net, StackedNet, call_net, pattern_of
 from creditscope.stacked_functions import OneForAll
 

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_map
 
 from creditscope.errors import CreditscopeError
 from creditscope.losses import RowErrors, RowLoss, mean_errors, row_errors
-from creditscope.outputs import OutputReader, Read, reader_of
+from creditscope.returned import OutputReader, Read, reader_of
 from creditscope.rng import generator
 from creditscope.rules import (
     Application,

@@ -186,7 +186,7 @@ FAULTS: dict[str, tuple[Any, str, str]] = {
         "CS108",
         "blocks.3.attend",
     ),
-    "units all alike": (partial(examine, lambda: constant(plain(), "3")), "CS108", "3.0"),
+    "units all alike": (partial(examine, lambda: constant(plain(), "3", "4")), "CS108", "3.0"),
     "a layer not in the optimiser": (partial(examine, plain, partial(adam, without="2.")), "CS109", "2.0"),
     "another model's optimiser": (partial(examine, plain, lambda model: adam(plain())), "CS109", ""),
     "decay": (partial(examine, plain, partial(sgd, lr=0.1, weight_decay=2.0), steps=60), "CS109", "0"),
@@ -206,10 +206,10 @@ class Round(nn.Module):
         return (10 * h).round()
 
 
-def constant(model: nn.Module, name: str) -> nn.Module:
+def constant(model: nn.Module, *names: str) -> nn.Module:
     with torch.no_grad():
         for own, p in model.named_parameters():
-            if own.startswith(name):
+            if own.startswith(names):
                 p.fill_(0.1)
     return model
 

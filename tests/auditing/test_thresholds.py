@@ -155,10 +155,31 @@ MOVES: dict[str, tuple[str, Any, float, str, str]] = {
     "saturated": ("CS107", lambda: network(**SICK["CS107"]), 0.99, "issue", "passed"),
     "dispersion": ("CS108", lambda: network(**SICK["CS108"]), 1e-7, "issue", "passed"),
     "dropped": ("CS108", lambda: network(modules={"dropped": 0.85}), 0.8, "passed", "issue"),
+    "line": ("CS108", lambda: network(loss=2.0, modules={"rank": (9, 1.05, 1.2, 1.2, 1.1)}), 1.1, "passed", "issue"),
     "shrunk": ("CS109", lambda: trained(weights={"w_norm": 2.0}), 0.5, "passed", "issue"),
     "update_least": ("CS110", lambda: trained(step=0, loss=2.3, weights={"update": 1e-5}), 1e-6, "issue", "passed"),
     "update_low": ("CS110", lambda: trained(step=10, loss=2.3, weights={"update": 1e-5}), 1e-7, "issue", "passed"),
-    "update_step": ("CS110", lambda: trained(step=10, accuracy=0.1, weights={"update": 0.4}), 0.01, "passed", "issue"),
+    "update_step": (
+        "CS110",
+        lambda: trained(step=10, loss=2.25, accuracy=0.1, weights={"update": 0.4}),
+        0.1,
+        "issue",
+        "passed",
+    ),
+    "idle_gain": (
+        "CS110",
+        lambda: trained(step=10, loss=2.0, accuracy=0.1, weights={"update": 0.4}),
+        0.2,
+        "passed",
+        "issue",
+    ),
+    "update_fast": (
+        "CS110",
+        lambda: trained(step=10, loss=9.0, accuracy=0.3, weights={"update": 0.8}),
+        0.2,
+        "issue",
+        "passed",
+    ),
     "update_high": (
         "CS110",
         lambda: trained(step=0, loss=9.0, accuracy=0.1, weights={"update": 0.8}),
@@ -222,7 +243,9 @@ def test_a_check_reads_the_thresholds_that_the_table_gives_it(code):
                 assert weights is not None
                 moved = weights if move is None else replace(weights, update=(move,) * 5)
                 last = replace(moment.snapshot, step=step, loss=loss, accuracy=0.1, weights=moved)
-                check.judge(replace(moment, snapshot=last, history=(start, last)), limits)
+                right = replace(last, accuracy=0.5)
+                for final in (last, right):
+                    check.judge(replace(moment, snapshot=final, history=(start, final)), limits)
                 check.judge(replace(moment, snapshot=replace(last, untrained=True), history=(last,)), limits)
     for taps in (
         () if check.network else ({}, {"h_rms": (1, 9, 9, 9, 0.001)}, {"cos_F": -0.5}, {"cos": 0.0}, {"g_noise": 0.5})

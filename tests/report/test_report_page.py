@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from builders import make_family, make_record, write_records
+from networks import bad_moment, network_record
 from reading import Page, cell, over_epochs, page_of, report_of, text_of
 
 from creditscope.auditing import Thresholds, audit
@@ -304,3 +305,12 @@ def test_labels_and_names_are_shown_and_are_no_markup():
     assert visible(odd) in page.text
     assert len(page.scripts) == len(page_of(mixed_records()).scripts)
     assert all(c.isprintable() for c in page.text if c != "\n")
+
+
+def test_a_network_has_a_page_that_speaks_of_it_and_of_no_rule():
+    records = [network_record(bad_moment("CS106"))]
+    (method,), page = audit(records).methods, page_of(records)
+    assert "Is this network healthy?" in page.text
+    assert all(row.name in page.text for row in method.modules)
+    assert page.text.index("58 of 64 units") < page.text.index("Layers over time")
+    assert [word for word in ("Γ", "Frozen:", "Decision table", "walk back", "CS001") if word in page.text] == []

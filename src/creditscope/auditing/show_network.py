@@ -8,10 +8,10 @@ from rich.text import Text
 
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.checks import Finding, Outcome, all_checks, in_order
-from creditscope.auditing.columns import ABOUT_MODULES, METHODS, MODULES, OF_WORD
+from creditscope.auditing.columns import ABOUT_MODULES, MODULES, OF_WORD
 from creditscope.auditing.modules import ModuleRow
 from creditscope.auditing.show import STYLES, fit_tables, note, printed
-from creditscope.text import DASH
+from creditscope.text import DASH, number
 
 MOST_ROWS = 40
 """Modules that are printed; of more, those that a check names, and as many others, evenly."""
@@ -20,7 +20,7 @@ MOST_ROWS = 40
 def draw_network(m: MethodAudit, width: int) -> list[RenderableType]:
     """One network."""
     word, verdict = m.verdict.word, m.verdict
-    accuracy = f" · accuracy {METHODS['accuracy'].cell(m)}" if m.accuracy else ""
+    accuracy = f" · accuracy {number(m.accuracy.mean, '.3f')}" if m.accuracy else ""
     head = Text.assemble(
         printed(f"{m.setting}: "),
         printed(f"{OF_WORD[word]} {word}", STYLES[word]),

@@ -120,7 +120,7 @@ class Thresholds:
     )
     saturated: float = _share(0.6, "share of a layer's entries at its bounds above this: saturated", "CS107")
     dispersion: float = _limit(
-        1e-3, "dispersion of rows or tokens over their size below this: the same", "CS108", "CS110"
+        1e-3, "dispersion of rows or tokens over their size below this: the same", "CS108", "CS106", "CS110"
     )
     dropped: float = _share(0.9, "share of entries that a dropout takes above this: nothing is left", "CS108")
     line: float = _limit(

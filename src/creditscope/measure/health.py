@@ -6,7 +6,7 @@ block), its result is what the next module with a weight reads, and is told of t
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -74,7 +74,7 @@ class ModuleWatch:
 
 
 @contextmanager
-def watch_modules(model: nn.Module, taps: Sequence[str], rows: int) -> Iterator[ModuleWatch]:
+def watch_modules(model: nn.Module, taps: Sequence[str], rows: int, *, find_cuts: bool = True) -> Iterator[ModuleWatch]:
     """Inside, one forward of `model` is seen by its modules; `rows` is the number of rows of its batch."""
     seen, hands = ModuleWatch(), []
     hooks = _Hooks(seen, rows, frozenset(taps))
@@ -82,7 +82,7 @@ def watch_modules(model: nn.Module, taps: Sequence[str], rows: int) -> Iterator[
         for name, module in model.named_modules():
             if name and (name in taps or _counts(module)):
                 hands.append(module.register_forward_hook(partial(hooks.look, name)))
-        with CutFinder(model, seen.cuts):
+        with CutFinder(model, seen.cuts) if find_cuts else nullcontext():
             yield seen
     finally:
         for hand in hands:
@@ -215,4 +215,5 @@ def with_modules(facts: Facts, seen: "Observation", known: Facts | None) -> Fact
         return facts
     weights = tuple(replace(w, shape=tuple(seen.weights[w.name].shape)) for w in facts.weights)
     modules = known.modules if known is not None and known.modules else tuple(seen.modules.facts)
-    return replace(facts, weights=weights, modules=modules, cuts=seen.modules.cut)
+    cuts = known.cuts if seen.modules.cut is None and known is not None else seen.modules.cut
+    return replace(facts, weights=weights, modules=modules, cuts=cuts)

@@ -1,8 +1,9 @@
 """What every measurement is made from: one forward, the exact gradients, the rule's credit; and the facts of a run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -75,12 +76,14 @@ def observe(
     mask: Tensor | None = None,
     noise: bool = True,
     health: bool = False,
+    find_cuts: bool = True,
     casting: Casting | None = None,
 ) -> Observation:
     """One forward and two backwards (three with `noise`); credit and reference share the forward, masks and all.
 
-    With `health` the modules of the net are looked at in that forward, too. With `casting` forward and gradients are
-    what training sees under it, where the gradient is all that a rule tells; with `noise` float32 is beside them.
+    With `health` the modules of the net are looked at in that forward, too, and cut paths are found. With `casting`
+    forward and gradients are what training sees under it, where the gradient is all that a rule tells; with `noise`
+    float32 is beside them.
     """
     errors_of = errors_function(net, target, loss, mask)
     parameters = {name: p for name, p in net.named_parameters() if p.requires_grad}
@@ -89,19 +92,20 @@ def observe(
         casting = casting if casting and is_plain(net, applied.rule) else None
         taps, copies = applied.anatomy.taps, not health or _needs_copies(net, applied)
         with casting.on() if casting else nullcontext():
-            forward, modules = _look_through(net, taps, inputs, buffers, len(target) if health else None, copies)
+            looked = health and partial(watch_modules, pattern_of(net), taps, len(target), find_cuts=find_cuts)
+            forward, modules = _look_through(net, taps, inputs, buffers, looked, copies)
         if not copies and forward.overwritten:  # this time a module works in place
             _set_random_state(net, stream)
             own = {name: b.detach().clone() for name, b in net.named_buffers()}
             with casting.on() if casting else nullcontext():
-                forward, modules = _look_through(net, taps, inputs, own, len(target), True)
+                forward, modules = _look_through(net, taps, inputs, own, looked, True)
         drew_on_cuda = any(not torch.equal(*pair) for pair in zip(stream[1:], random_state(net)[1:], strict=True))
         output = forward.output.detach()
         errors = errors_of(_at_least_float32(output) if casting else output)
         observation = observe_forward(net, applied, forward, errors, parameters, casting)
-        if modules is not None:
+        if modules is not None and find_cuts:
             modules.cut = modules.cuts.facts([parameters[name] for name in observation.unreached])
-            observation.modules = replace(modules, cuts=Cuts())  # without the graph
+        observation.modules = modules and replace(modules, cuts=Cuts())  # without the graph
         del forward
         if noise and casting:
             _set_random_state(net, stream)
@@ -147,11 +151,10 @@ def observe_forward(
 
 
 def _look_through(
-    net: Net, taps: Sequence[str], inputs: Any, buffers: dict[str, Tensor], rows: int | None, copies: bool
+    net: Net, taps: Sequence[str], inputs: Any, buffers: dict[str, Tensor], looked: Any, copies: bool
 ) -> tuple[Forward, ModuleWatch | None]:
-    """A watched forward, and what its modules show if the number of rows is given."""
-    with ExitStack() as stack:
-        modules = None if rows is None else stack.enter_context(watch_modules(pattern_of(net), taps, rows))
+    """A watched forward, and what its modules show if they are looked at."""
+    with looked() if looked else nullcontext() as modules:
         return watch_forward(net, taps, inputs, buffers, copies=copies), modules
 
 

@@ -9,10 +9,8 @@ from torch import Tensor
 
 from creditscope.measure.numerics import constants
 
-ROWS, FEATURES = 32, 256
+ROWS, FEATURES = 64, 128
 """Of a sample, at most; spread evenly."""
-TOKEN_ROWS = 8
-"""Of one with all tokens."""
 NEAR = 0.025
 """How near its bounds, as a share of the half range, an entry is saturated: the slope is below a twentieth."""
 PLAIN = (1e-15, 1e15)
@@ -49,7 +47,7 @@ class Sample:
     def of(cls, state: Tensor, *, by_rows: bool) -> "Sample":
         tokens = None
         if by_rows and state.ndim == 3 and state.shape[1] > 1:
-            tokens = spread(state, TOKEN_ROWS)
+            tokens = spread(state, ROWS)
             tokens = tokens[..., :: max(1, -(-tokens[0].numel() // FEATURES))].float()
         norm = torch.linalg.vector_norm(state, dtype=torch.promote_types(state.dtype, torch.float32)).double()
         few = few_entries(state)
@@ -107,7 +105,8 @@ def _of_matrices(x: Tensor) -> Measured:
     largest = _largest(x)
     scaled = x / torch.where(largest > 0, largest, 1.0)[:, None, None]
     whole = torch.linalg.vector_norm(scaled.flatten(1), dim=1)
-    centred = scaled - scaled.mean(1, keepdim=True)
+    centred = scaled - scaled[:, :1]  # so that rows which are alike differ by nothing, not by rounding of their mean
+    centred = centred - centred.mean(1, keepdim=True)
     size = _largest(centred).clamp(min=torch.finfo(x.dtype).tiny)
     centred /= size[:, None, None]
     gram = centred @ centred.mT
@@ -130,7 +129,9 @@ def _of_tokens(x: Tensor) -> Measured:
     """Of (samples, rows, tokens, features)."""
     size = _largest(x).clamp(min=torch.finfo(x.dtype).tiny)
     x = x / size[:, None, None, None]
-    apart, whole = (torch.linalg.vector_norm(t.flatten(1), dim=1) for t in (x - x.mean(2, keepdim=True), x))
+    apart = x - x[:, :, :1]
+    apart = apart - apart.mean(2, keepdim=True)
+    apart, whole = (torch.linalg.vector_norm(t.flatten(1), dim=1) for t in (apart, x))
     return {"token_dispersion": apart / whole}
 
 

@@ -94,7 +94,8 @@ def take_snapshots(
         else:
             others = [{}, {}]
         hosts = to_host([*measured, layers or {}, *others, seen.asides if seen.seeds is None else {}], seeds=seen.seeds)
-        seen.asides = [host.pop() for host in hosts][0]
+        asides = [host.pop() for host in hosts]
+        seen.asides = asides[0]
     return [_snapshot(*host, notes=tuple(seen.notes), rows=rows, epoch=epoch, step=step) for host in hosts]
 
 

@@ -11,6 +11,9 @@ from creditscope.text import count, number
 if TYPE_CHECKING:
     from creditscope.record.schema import Facts, Snapshot
 
+EXACT = 1 - 1e-5
+"""Cosine of a watched model's credit above which it is the gradient itself, of which there is nothing to say."""
+
 
 def name_numbers(snapshot: "Snapshot", facts: "Facts | None" = None) -> dict[str, float]:
     """Every number that was measured, by its path: "loss", "taps/3/g_norm", "weights/head.bias/exact_norm".
@@ -70,11 +73,12 @@ def tabulate_taps(snapshot: "Snapshot") -> TapTable:
         "growth": (growth, ".2f"),
         "‖g‖": (taps.g_norm, ".1e"),
         "noise": (taps.g_noise, ".0e"),
-        "cos": (taps.cos, "+.2f"),
-        "z": (taps.z, ".1f"),
     }
+    exact = snapshot.modules is not None and all(cos is None or cos > EXACT for cos in taps.cos)
+    measured |= {} if exact else {"cos": (taps.cos, "+.2f"), "z": (taps.z, ".1f")}
     cells = {name: [number(value, form) for value in values] for name, (values, form) in measured.items()}
-    said = {"loss": (snapshot.loss, ".3g"), "accuracy": (snapshot.accuracy, ".3f"), "Γ": (snapshot.gamma, "+.3f")}
+    said = {"loss": (snapshot.loss, ".3g"), "accuracy": (snapshot.accuracy, ".3f")}
+    said |= {} if exact else {"Γ": (snapshot.gamma, "+.3f")}
     words = [f"{name} {number(value, form)}" for name, (value, form) in said.items() if value is not None]
     when = f"step {snapshot.step}" if snapshot.step and not snapshot.epoch else f"epoch {snapshot.epoch}"
     headline = " · ".join([when, *words, count(snapshot.rows, "row")])

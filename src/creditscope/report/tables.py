@@ -44,10 +44,11 @@ def answer(audit: Audit | None) -> str:
     total, numbers = len(audit.methods), count_words(audit.methods)
     if total == 1 and audit.methods[0].network:
         return f"The network is {audit.methods[0].verdict.word}. {explain(audit.methods[0])}"
+    noun = "network" if all(m.network for m in audit.methods) else "method"
     said = {word: "to be walked back" if word == "walk back" else word for word in numbers}
     if len(numbers) == 1 and total > 1:
-        return f"All {count(total, 'method')}: {next(iter(said.values()))}."
-    return f"Of {count(total, 'method')}: {', '.join(f'{many:,} {said[word]}' for word, many in numbers.items())}."
+        return f"All {count(total, noun)}: {next(iter(said.values()))}."
+    return f"Of {count(total, noun)}: {', '.join(f'{many:,} {said[word]}' for word, many in numbers.items())}."
 
 
 def question(audit: Audit | None) -> str:

@@ -13,8 +13,10 @@ from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import ModuleFact, Snapshot, WeightFact
 
 NOT_MEASURED = "modules were not measured (take the snapshot with this version)"
-LEARNT = 0.5
-"""Loss, as a share of the best constant's, under which a net has learnt much: what helps it to is no fault."""
+LEARNT, STUCK = 0.5, 0.9
+"""Loss, as a share of the best constant's, under which a net has learnt much, and over which hardly anything."""
+BEGAN = 15
+"""What is taken off the rank of an issue that an untrained net had."""
 FEWEST_STEPS = 10
 """Between snapshots, to speak of a step: the first ones of Adam go far, all one way."""
 FEWEST_ROWS = 32
@@ -38,12 +40,17 @@ class NetworkCheck(RunCheck):
         return self.judge_start(self.look(net, limits), net, limits)
 
     def judge_start(self, found: Finding, net: "NetworkMoment", limits: Thresholds) -> Finding:
-        """What was wrong before training stays a finding as long as the net has not learnt."""
+        """What was wrong before training comes first, and stays a finding as long as the loss has hardly fallen."""
         start = net.start
-        if not self.persists or found.is_issue or start is net.snapshot or not start.untrained or net.has_learnt:
+        if not self.persists or start is net.snapshot or not start.untrained:
             return found
         before = self.look(NetworkMoment(replace(net.moment, snapshot=start, history=(start,))), limits)
-        return replace(before, message=f"{before.message}, at epoch {start.epoch}") if before.is_issue else found
+        if not before.is_issue or not (found.is_issue or net.is_stuck):
+            return found
+        rank = before.rank - BEGAN
+        if found.is_issue:
+            return replace(found, rank=rank)
+        return replace(before, rank=rank, message=f"{before.message}, at epoch {start.epoch}")
 
     def look(self, net: "NetworkMoment", limits: Thresholds) -> Finding:
         """The finding for a network that was measured."""
@@ -128,6 +135,11 @@ class NetworkMoment:
     def has_learnt(self) -> bool:
         """Whether the loss is far under the best constant's."""
         return self.loss is not None and bool(self.best) and 0 <= self.loss < LEARNT * (self.best or 0)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the loss is hardly under the best constant's, or is no number."""
+        return self.loss is None or not self.best or self.loss > STUCK * self.best
 
     @property
     def is_fitted(self) -> bool:

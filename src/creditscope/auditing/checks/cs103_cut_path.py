@@ -10,6 +10,8 @@ NAMED = 3
 """Weights that a message names; the others are counted."""
 MOSTLY = 0.95
 """Share of dead units of a layer through which no gradient comes."""
+ALIKE = 1e-5
+"""Dispersion of rows under which there is nothing to tell apart, and so no gradient."""
 FEWEST_SIBLINGS = 2
 """Modules of a list that ran, for one that did not to stand out."""
 
@@ -89,7 +91,9 @@ def _zero_below(net: NetworkMoment) -> str:
     below = {name for name, _ in net.layers[: place + 1]}
     if not all(w.zero for w in net.weights_at(net.start) if w.is_matrix and w.module in below):
         return ""  # training did it
-    dead = any((m.dead or 0) > MOSTLY or (m.dispersion == 0) for m in net.modules)
+    dead = any(
+        (m.dead or 0) > MOSTLY or (m.dispersion is not None and m.dispersion < ALIKE) or m.rms == 0 for m in net.modules
+    )
     return "" if dead else net.layers[place][0]
 
 

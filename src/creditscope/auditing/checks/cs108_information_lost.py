@@ -76,7 +76,7 @@ def _narrowed(net: NetworkMoment, limits: Thresholds) -> tuple[str, str, int] | 
     alike = [w for w in net.weights if _is_alike(w) and w.fact.name in began and w.module in order]
     if alike:
         first = min(alike, key=lambda w: order.index(w.module))
-        return f"all units of {quoted(first.module)} have the same weights, and will keep them", first.module, 34
+        return f"all units of {quoted(first.module)} have the same weights", first.module, 34
     for m in net.modules:
         if (m.dropped or 0) > limits.dropped:
             return f"{quoted(m.name)} drops {m.dropped or 0:.0%} of the entries", m.name, 48
@@ -88,9 +88,17 @@ def _on_a_line(net: NetworkMoment, limits: Thresholds) -> str:
     classes = net.snapshot.output.classes if net.snapshot.output else None
     if (classes or 0) < FEWEST_CLASSES or net.has_learnt:
         return ""
-    wide = [(m, m.rank) for m in net.modules if m.rank is not None and m.fact.units > 1]
-    for at, (m, rank) in enumerate(wide[:-1]):
-        differs = (m.dispersion or 0) > DIFFERED * limits.dispersion  # else the rank is that of rounding
-        if rank < limits.line and differs and all(later < WIDE for _, later in wide[at:]):
-            return m.name
-    return ""
+    found = _line_in(net.modules, limits)
+    if found is None or (found.dispersion or 0) < DIFFERED * limits.dispersion:  # the rank is that of rounding
+        return ""
+    return (_line_in(net.modules_at(net.start), limits) or found).name
+
+
+def _line_in(modules: Sequence[SeenModule], limits: Thresholds) -> SeenModule | None:
+    wide = [(m, m.rank) for m in modules if m.rank is not None and m.fact.units > 1]
+    narrow = (m for at, (m, rank) in enumerate(wide[:-1]) if rank < limits.line and _is_narrow(wide[at:]))
+    return next(narrow, None)
+
+
+def _is_narrow(ranked: Sequence[tuple[SeenModule, float]]) -> bool:
+    return all(rank < WIDE for _, rank in ranked)
