@@ -16,8 +16,8 @@ from creditscope.commands._options import HowToTrain
 from creditscope.commands.run import Run
 from creditscope.record.spec import Recipe
 
-COMMANDS = ["demo", "run", "audit", "figure", "report", "bundle", "cancel", "export", "pack", "reproduce"]
-COMMANDS += ["reproduction", "status", "list", "doctor", "clinic"]
+COMMANDS = ["demo", "run", "audit", "figure", "report", "bundle", "cancel", "clinic", "export", "pack"]
+COMMANDS += ["reproduce", "reproduction", "status", "list", "doctor"]
 TRAIN_NOTHING = ["audit", "report", "list", "doctor"]
 
 
