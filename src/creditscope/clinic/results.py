@@ -74,6 +74,11 @@ class Count:
     alarms: int
 
     @property
+    def fine(self) -> bool:
+        """At least 19 of 20 faults named, and no false alarm."""
+        return self.named >= 0.95 * self.faults and not self.alarms
+
+    @property
     def line(self) -> str:
         """In words."""
         return (
