@@ -14,7 +14,7 @@ import numpy as np
 from common import Table, arguments
 
 from creditscope.auditing import Thresholds
-from creditscope.auditing.checks import Check, all_checks
+from creditscope.auditing.checks import Check, checks_for
 from creditscope.auditing.judge import judge_check
 from creditscope.auditing.methods import Method, group_methods
 from creditscope.auditing.verdict import MEANINGS, Word, choose_word
@@ -32,7 +32,7 @@ def draw_verdicts(records: Sequence[Record], method: str, n: int, draws: int = 2
     if len(found) != 1 or len(found[0].runs) < n:
         seeds = [len(m.runs) for m in found]
         raise ValueError(f"Expected one method {method!r} with at least {n} seeds, but got seeds {seeds}.")
-    rng, seeds, checks, limits = np.random.default_rng(n), list(found[0].runs), all_checks(), Thresholds()
+    rng, seeds, checks, limits = np.random.default_rng(n), list(found[0].runs), checks_for(found[0].facts), Thresholds()
     drawn = [frozenset(rng.choice(seeds, n, replace=False).tolist()) for _ in range(draws)]
     words = {kept: _word(with_seeds(found[0], kept), checks, limits) for kept in set(drawn)}
     counts = Counter(words[kept] for kept in drawn)
