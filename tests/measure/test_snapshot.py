@@ -101,9 +101,9 @@ def test_rescaling_the_stream_by_1e8_changes_no_verdict_and_no_cosine(learnt):
     assert verdicts[0] == verdicts[2]
     assert [audit(scopes[i]).methods[0].verdict.lines[1].answer for i in (0, 2)] == ["yes", "yes"]
     assert verdicts[1] == verdicts[3]
-    floors = [{f.code: f for f in audit(scope).methods[0].findings}["CS002"] for scope in scopes]
+    floors = [{f.code: f for f in audit(scope).methods[0].findings}["CS002"] for scope in (scopes[1], scopes[3])]
     assert floors[0].published is False
-    assert floors[2].published is True  # the published floor is crossed by a change of units
+    assert floors[1].published is True  # the published floor is crossed by a change of units
 
 
 def test_layer_norm_identities_at_the_last_tap(learnt):
