@@ -397,3 +397,30 @@ class TestOddModels:
             seen.append(scope.records[0].facts.rows_interact)
             nn.init.ones_(net[1].scale)
         assert (seen[0], seen[-1]) == (False, True)
+
+
+class Routed(nn.Module):
+    """Experts that get rows by the sign of their first feature."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(2))
+
+    def forward(self, x):
+        h, first = self.stem(x), x[:, 0] > 0
+        out = torch.zeros_like(h)
+        out[first], out[~first] = self.experts[0](h[first]), self.experts[1](h[~first])
+        return self.head(h + out)
+
+
+def test_a_module_that_sees_some_rows_alone_is_no_tap():
+    """Although it gets every one of the few rows by which a model is looked at."""
+    x, y = torch.randn(40, 4), torch.arange(40) % 3
+    x[:, 0] = torch.where(torch.arange(40) < 30, 1.0, -1.0)
+    scope = cs.watch(Routed())
+    scope.snapshot(x, y, tier="quick")
+    assert not any(name.startswith("experts") for name in scope.taps)
+    named = cs.watch(Routed(), taps="experts.0")
+    with pytest.raises(cs.CreditscopeError, match=r"'experts.0' to have the 40 rows"):
+        named.snapshot(x, y, tier="quick")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from creditscope.errors import CreditscopeError
 from creditscope.stack import as_arguments
-from creditscope.taps import Forward, leave_untouched, may_put_time_first, watch_forward
+from creditscope.taps import Forward, check_rows, leave_untouched, may_put_time_first, watch_forward
 
 
 class Shapes(tuple[tuple[int, ...], ...]):
@@ -61,13 +61,8 @@ def examine(model: nn.Module, taps: Sequence[str], inputs: Any) -> Anatomy:
             raise CreditscopeError(
                 f"Expected an output of shape (rows, classes), but got {tuple(forward.output.shape)}."
             )
-        rows = forward.output.shape[0]
+        check_rows(forward, taps)
         for name, h in zip(taps, forward.states, strict=True):
-            if h.ndim == 0 or h.shape[0] != rows:
-                raise CreditscopeError(
-                    f"Expected the state of tap {name!r} to have the {rows} rows of the output first, "
-                    f"but got shape {tuple(h.shape)}. Is the model batch first?"
-                )
             if may_put_time_first(model.get_submodule(name), h):
                 raise CreditscopeError(
                     f"Expected the state of tap {name!r} to have rows first, but its module has batch_first=False, "

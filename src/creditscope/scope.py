@@ -156,7 +156,7 @@ class Scope:
         taken_before = len(self.snapshots)
         look_again = tier != "quick" or taken_before & (taken_before - 1) == 0  # at snapshots 1, 2, 3, 5, 9, …
         known = self._application
-        application = self._bind(few_rows(inputs), again=look_again)
+        application = self._bind(inputs, again=look_again)
         find_cuts = application is not known or self._unreached is None
         asked = self._read_targets(application, inputs, target, mask)
         given = {"loss": asked.loss, "mask": asked.mask}
@@ -265,17 +265,18 @@ class Scope:
             return is_at(self._net, self.initial)
         return first and fingerprint(self._net) == self._when_watched
 
-    def _bind(self, rows: Any, *, again: bool) -> Application:
+    def _bind(self, inputs: Any, *, again: bool) -> Application:
         """The rule on this model: the one at work in training, or with the feedback that it would draw.
 
         What was read off a forward holds as long as the model is alike; but that rows interact may show late (behind a
         scale that begins at zero), so it is read `again` now and then.
         """
+        rows = few_rows(inputs)
         if self._apply is not None:
             self._application = self._apply(rows)
             return self._application
-        if not self._confirmed:
-            self._found, self._confirmed = find_taps(bare(self._net), self._net, rows), True
+        if not self._confirmed:  # by all rows: an expert may get every one of a few, and not of these
+            self._found, self._confirmed = find_taps(bare(self._net), self._net, inputs), True
         if self._application is None or again or Likeness(self._net, rows) != self._alike:
             stream = generator(self.seed, "feedback")
             self._application = apply_rule(self.rule, self._net, self.taps, rows, stream)
@@ -328,7 +329,7 @@ def next_place(taken: Sequence[Snapshot], epoch: Any, step: Any) -> tuple[int, i
     for name, given in (("epoch", epoch), ("step", step)):
         if given is not None and not isinstance(given, SupportsIndex):
             raise CreditscopeError(f"Expected {name} to be a whole number, but got {given!r}.")
-    last = (taken[-1].epoch, taken[-1].step) if taken else (-1, 0)
+    last = taken[-1].place if taken else (-1, 0)
     stays = max(last[0], 0) if step is not None else last[0] + 1
     when = (stays if epoch is None else index(epoch), 0 if step is None else index(step))
     if when <= last or min(when) < 0:

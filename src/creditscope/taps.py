@@ -231,6 +231,17 @@ def _forward(
     )
 
 
+def check_rows(forward: Forward, taps: Sequence[str]) -> None:
+    """Refuse a tap whose state has not the rows of the output: of another axis first, or of some rows alone."""
+    rows = forward.output.shape[0]
+    for name, h in zip(taps, forward.states, strict=True):
+        if h.ndim == 0 or h.shape[0] != rows:
+            raise CreditscopeError(
+                f"Expected the state of tap {name!r} to have the {rows} rows of the output first, but got shape "
+                f"{tuple(h.shape)}. Is the model batch first, and does the module see every row? Else tap another."
+            )
+
+
 def gradients_at(
     places: Sequence[Tensor], output: Tensor, error: Tensor, *, retain_graph: bool = False
 ) -> list[Tensor]:

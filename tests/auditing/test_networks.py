@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import creditscope as cs
+from creditscope.auditing.checks import Moment
 
 ROWS, INPUTS, WIDTH, CLASSES = 192, 16, 32, 4
 Model = Callable[[], nn.Module]
@@ -320,3 +321,13 @@ def test_causes_stand_before_what_follows_from_them():
     assert list(scope.audit().methods[0].verdict.codes) == [f.code for f in sorted(findings, key=lambda f: f.rank)]
     (cut,) = FAULTS["detached block"][0]().audit().methods
     assert "CS105" not in cut.verdict.codes  # what is cut does not vanish
+
+
+def test_what_came_before_a_step_is_not_what_came_after_it():
+    scope = cs.watch(
+        nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 3)), taps="1"
+    )
+    for step in (0, 5, 9):
+        scope.snapshot(torch.randn(20, 4), torch.arange(20) % 3, step=step, tier="quick")
+    (record,) = scope.records
+    assert [s.step for s in Moment.of(record, record.snapshots[1]).history] == [0, 5]

@@ -202,7 +202,7 @@ def _about_network(method: Method) -> dict[str, str]:
     return {
         "taps": ", ".join(facts.taps),
         "weights": f"{len(facts.weights)} trained, {len(facts.frozen_weights)} frozen",
-        "snapshots": f"{len(method.first.snapshots)}, the last at epoch {last.epoch} on {last.rows} rows",
+        "snapshots": f"{len(method.first.snapshots)}, the last at {last.when} on {last.rows} rows",
         "precision": facts.precision,
         "measured with": ", ".join(f"{name} {version}" for name, version in versions.items() if version),
     }

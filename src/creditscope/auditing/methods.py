@@ -35,7 +35,7 @@ class Moment:
         """A moment of this run, the last one by default."""
         chosen, first = snapshot or record.last, record.snapshots[0]
         untrained = first if record.facts.trainer and first.epoch == 0 and chosen is not first else None
-        history = () if record.spec else tuple(s for s in record.snapshots if s.epoch <= chosen.epoch)
+        history = () if record.spec else tuple(s for s in record.snapshots if s.place <= chosen.place)
         return cls(record.facts, chosen, untrained, record.spec, history)
 
     @property
@@ -131,7 +131,7 @@ def _not_finite(record: Record) -> str:
     tap = next((tap for tap, size in enumerate(first.taps.h_norm) if size is None), None)
     what = "the loss is" if tap is None else f"the state of tap {tap} ({record.facts.taps[tap]}) is"
     seed = f"seed {record.spec.seed}, " if record.spec else ""
-    return f"{seed}{what} not finite at epoch {first.epoch}"
+    return f"{seed}{what} not finite at {first.when}"
 
 
 def accuracies(records: Mapping[int, Record]) -> dict[int, float]:

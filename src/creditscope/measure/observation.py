@@ -21,7 +21,7 @@ from creditscope.options import declared_options
 from creditscope.record.schema import Facts, RuleFacts, WeightFact
 from creditscope.rules import Application, AppliedRule, Rule, transport_of
 from creditscope.stack import Net, StackedNet, call_net, pattern_of
-from creditscope.taps import Forward, gradients_at, leave_untouched, watch_forward
+from creditscope.taps import Forward, check_rows, gradients_at, leave_untouched, watch_forward
 
 NOT_STACKED = ("errors", "notes", "modules", "unreached", "exact32", "lost", "asides")
 """Parts of an observation without an axis of seeds."""
@@ -125,6 +125,8 @@ def observe_forward(
     casting: Casting | None = None,
 ) -> Observation:
     """Credit and exact gradients of one watched forward, at its taps and for `parameters`, by two backwards."""
+    if not isinstance(net, StackedNet):
+        check_rows(forward, applied.anatomy.taps)
     wanted = [*forward.states, *parameters.values()]
     with exactly(net):
         keep = not is_plain(net, applied.rule) or bool(applied.penalty)

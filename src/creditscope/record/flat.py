@@ -80,6 +80,5 @@ def tabulate_taps(snapshot: "Snapshot") -> TapTable:
     said = {"loss": (snapshot.loss, ".3g"), "accuracy": (snapshot.accuracy, ".3f")}
     said |= {} if exact else {"Γ": (snapshot.gamma, "+.3f")}
     words = [f"{name} {number(value, form)}" for name, (value, form) in said.items() if value is not None]
-    when = f"step {snapshot.step}" if snapshot.step and not snapshot.epoch else f"epoch {snapshot.epoch}"
-    headline = " · ".join([when, *words, count(snapshot.rows, "row")])
+    headline = " · ".join([snapshot.when, *words, count(snapshot.rows, "row")])
     return TapTable(headline, {"tap": [str(i) for i in range(len(rms))], **cells}, snapshot.notes)

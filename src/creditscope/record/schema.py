@@ -391,6 +391,16 @@ class Snapshot:
         return name_numbers(self, facts)
 
     @property
+    def place(self) -> tuple[int, int]:
+        """By which snapshots of a run are ordered."""
+        return self.epoch, self.step
+
+    @property
+    def when(self) -> str:
+        """The epoch; of a model that is watched step by step, the step."""
+        return f"step {self.step}" if self.step and not self.epoch else f"epoch {self.epoch}"
+
+    @property
     def head_taps(self) -> TapMeasures:
         """Per-tap measures of what the head reads: of the class token, in a net that has one, else of all."""
         return self.class_token or self.taps
@@ -434,7 +444,7 @@ def check_whole(
     if spec is not None:
         check_numbers(spec)
         _check_epochs(spec, provenance.status == "complete", [s.epoch for s in snapshots], left_out)
-    elif any((later.epoch, later.step) <= (earlier.epoch, earlier.step) for earlier, later in pairwise(snapshots)):
+    elif any(later.place <= earlier.place for earlier, later in pairwise(snapshots)):
         raise CreditscopeError("Expected every snapshot at a later epoch or step than the one before, but got others.")
     _check_facts(provenance.facts)
     facts = provenance.facts

@@ -50,7 +50,7 @@ class NetworkCheck(RunCheck):
         rank = before.rank - BEGAN
         if found.is_issue:
             return replace(found, rank=rank)
-        return replace(before, rank=rank, message=f"{before.message}, at epoch {start.epoch}")
+        return replace(before, rank=rank, message=f"{before.message}, at {start.when}")
 
     def look(self, net: "NetworkMoment", limits: Thresholds) -> Finding:
         """The finding for a network that was measured."""

@@ -27,7 +27,7 @@ class NotFinite(NetworkCheck):
         known = ((snapshot, *_first_lost(net, snapshot)) for snapshot in net.history)
         first, said, where = next(found for found in known if found[1])
         rank = self.order if first is net.start else AFTER_ITS_CAUSES
-        return self.issue(f"{said} at epoch {first.epoch}", where=where, rank=rank)
+        return self.issue(f"{said} at {first.when}", where=where, rank=rank)
 
 
 def _first_lost(net: NetworkMoment, snapshot: Snapshot) -> tuple[str, str]:

@@ -38,7 +38,7 @@ class OutOfScale(NetworkCheck):
         if best is None or start.loss is None or best <= 0:
             return self.not_applicable("the best constant's loss is not known, or 0")
         ratio, sure = start.loss / best, (start.output.sure if start.output else None) or 0.0
-        said = f"loss {amount(start.loss)} at epoch {start.epoch}, {amount(ratio)} of a constant's {amount(best)}"
+        said = f"loss {amount(start.loss)} at {start.when}, {amount(ratio)} of a constant's {amount(best)}"
         flooded = [rms for rms in start.taps.h_rms if rms is not None]
         if start.untrained and flooded and min(flooded) > limits.start_rms and not net.has_learnt:
             first = net.modules[0].name

@@ -28,16 +28,16 @@ class Updates(NetworkCheck):
             return self.not_applicable("one snapshot: a second one, after some training, tells how weights moved")
         moved = {w.fact.name for weights in steps for w in weights if w.changed}
         if not moved:
-            return self.issue(f"no weight changed since epoch {net.start.epoch}")
+            return self.issue(f"no weight changed since {net.start.when}")
         largest = max((w.relative or 0.0 for w in net.weights), default=0.0)
         still = [w for w in net.weights if w.fact.name not in moved and _should_move(w, largest)]
         if still and not net.is_fitted and (travelled(net) or 0) > limits.update_least:
             names = first_few([w.fact.name for w in still], NAMED)
-            said = f"{names} never changed since epoch {net.start.epoch}, although a gradient gets there"
+            said = f"{names} never changed since {net.start.when}, although a gradient gets there"
             return self.issue(said, where=still[0].module or still[0].fact.name)
         shrunk = shrinking(net)
         if shrunk is not None and shrunk < limits.shrunk:
-            said = f"weights shrank to {amount(shrunk)} of their size since epoch {net.start.epoch}"
+            said = f"weights shrank to {amount(shrunk)} of their size since {net.start.when}"
             return self.issue(said, where=net.layers[0][0] if net.layers else "")
         return self.passed(f"{len(moved)} of {len(net.weights)} weights moved")
 

@@ -39,7 +39,7 @@ class LearningRate(NetworkCheck):
             return self.not_applicable("one snapshot: a second one, after some training, tells how weights moved")
         spoilt = [w for w in net.weights if w.size is None]
         if spoilt and all(w.size is not None for w in net.weights_at(start)):
-            said = f"weights were finite at epoch {start.epoch} and are not any more"
+            said = f"weights were finite at {start.when} and are not any more"
             return self.issue(f"too high: {said}", where=spoilt[0].module, rank=42)
         moved = travelled(net)
         if moved is None or last.loss is None:
