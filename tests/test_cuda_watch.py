@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.usefixtures("own_stream"),
     pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS, but there was no current CUDA context"),
     pytest.mark.filterwarnings("ignore:Synchronization debug mode"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning"),  # of torch_geometric
 ]
 
 
@@ -33,7 +34,7 @@ def images() -> tuple[torch.Tensor, torch.Tensor]:
 def test_a_quick_snapshot_is_one_transfer(monkeypatch):
     model, (x, y) = net(), images()
     scope, seen, original = cs.watch(model), [], snapshot_module.to_host
-    for _ in range(4):
+    for _ in range(5):  # at the fifth the model is looked at again, which waits
         scope.snapshot(x, y, tier="quick")
 
     def allowed(groups: list, seeds: int | None = None) -> list:
@@ -77,7 +78,9 @@ def test_gradients_under_autocast_are_those_of_a_training_step(dtype, scale):
         loss = functional.cross_entropy(model(x), y)
     found = torch.autograd.grad(loss * (scale or 1.0), list(model.parameters()))
     expected = [float(g.norm()) / (scale or 1.0) for g in found]
-    np.testing.assert_allclose(taken.weights.exact_norm, expected, rtol=0.02, atol=1e-6)
+    sizes = [(own, known) for own, known in zip(taken.weights.exact_norm, expected, strict=True) if known > 1e-3]
+    assert len(sizes) == len(expected) - 3  # the biases before a batch norm have rounding alone
+    np.testing.assert_allclose(*zip(*sizes, strict=True), rtol=0.02)
     assert max(taken.taps.g_noise) > 10 * max(taken.taps.g_noise_float32)
     assert len(taken.weights.lost) == len(expected)
 
@@ -87,4 +90,5 @@ def test_a_label_too_large_is_refused_and_the_device_goes_on():
     y[3] = 4
     with pytest.raises(cs.CreditscopeError, match="0 to 3"):
         cs.watch(model).snapshot(x, y, tier="quick")
-    assert float(model(x).sum()) == pytest.approx(float(model(x).sum()), rel=1e-3)
+    with torch.no_grad():
+        assert float(model(x).sum()) == pytest.approx(float(model(x).sum()), rel=1e-3)

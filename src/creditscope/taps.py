@@ -277,4 +277,6 @@ def leave_untouched(model: Net) -> Iterator[dict[str, Tensor]]:
         stack.enter_context(torch.enable_grad())
         for kind in {t.device.type for t in tensors} | {"cpu"}:
             stack.enter_context(torch.autocast(kind, enabled=False))
+        if devices and any(isinstance(m, nn.RNNBase) and not m.training for m in pattern_of(model).modules()):
+            stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # its backward is for training alone
         yield {name: b.detach().clone() for name, b in model.named_buffers()}
