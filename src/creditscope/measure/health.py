@@ -69,7 +69,7 @@ class ModuleWatch:
         found = [self.measured[places[key]] if (key := (m.name, m.call)) in places else {} for m in known]
         if not any(found):
             return {}
-        nothing = next(value for one in found for value in one.values()).new_tensor(torch.nan)
+        nothing = next(value for one in found for value in one.values()).new_full((), torch.nan)
         return {name: torch.stack([one.get(name, nothing) for one in found]) for name in NAMES}
 
 

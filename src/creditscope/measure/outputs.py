@@ -69,7 +69,7 @@ def _of_classes(logits: Tensor, labels: Tensor, told: Tensor, used: Tensor) -> d
         "log_probabilities": ((logits.logsumexp(-1).abs() < TOLERANCE).float() * weight).sum() / count,
         "loss_has_softmax": balanced & (_cosine(told, (soft - onehot) * weight.unsqueeze(-1)) > ALIKE),
         "loss_is_likelihood": ~balanced & (_cosine(told, -onehot) > ALIKE),
-        "classes": torch.tensor(logits.shape[-1], device=logits.device),
+        "classes": torch.full_like(largest, logits.shape[-1]),
         "bounded": ((logits >= 0) & (logits <= 1)).all() & (logits != logits[:1]).any(),
         "largest_label": largest.double(),
         "targets_differ": largest != least,
