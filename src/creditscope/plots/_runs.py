@@ -11,7 +11,16 @@ from matplotlib.ticker import MaxNLocator
 from creditscope.auditing.methods import accuracies
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.plots._lines import Line, lines_of, say_diverged, say_missing, say_seeds
-from creditscope.plots._panel import POINTS, draw_series, label_ends, label_points, panel, when_laid_out, write_note
+from creditscope.plots._panel import (
+    POINTS,
+    draw_series,
+    label_ends,
+    label_points,
+    panel,
+    set_log,
+    when_laid_out,
+    write_note,
+)
 from creditscope.plots._quantities import HEAD, NotMeasuredError, is_size, mean_and_half, of_taps, title
 from creditscope.plots._style import FAINT, GREY, MARK, SMALL
 from creditscope.record import Facts, Record
@@ -125,7 +134,7 @@ def over_epochs(
     shown = [line for line, _ in drawn]
     with panel(ax, shown, labels=labels) as ax:
         if log:
-            ax.set_yscale("log")
+            set_log(ax)
         ends = []
         for line, found in drawn:
             look = {"color": line.look.colour, "marker": line.look.marker}
