@@ -19,7 +19,7 @@ SIZE = (2.9, 2.4)
 """Of a panel that is a figure of its own, without names beside it; inches."""
 MANY = 10
 """Taps beyond which markers are small and bars pale."""
-ENDS, NOTES, HEADS, POINTS = range(4)
+ENDS, NOTES, HEADS, POINTS, TITLES = range(5)
 """In which order things are placed: each needs the page with those before."""
 _waiting: dict[Figure, dict[int, list[Callable[[], Any]]]] = {}
 
@@ -127,12 +127,17 @@ def write_note(ax: Axes, *parts: str) -> None:
 
 
 def label_ends(ax: Axes, ends: Sequence[tuple[Look, float]]) -> None:
-    """Write each label right of the axes at the height where its line ends, moved apart where they would touch."""
+    """Write each label right of the axes where its line ends, moved apart where they would touch, not above the axes."""
     ends = sorted((end for end in ends if np.isfinite(end[1])), key=lambda end: end[1])
 
     def place() -> None:
         heights = [ax.transData.transform((0, y))[1] * 72 / ax.figure.dpi for _, y in ends]
-        for (look, y), at, moved in zip(ends, heights, spread(heights, 72 * line_height()), strict=True):
+        gap = 72 * line_height()
+        highest = 72 * ax.bbox.y1 / ax.figure.dpi - gap / 2
+        places = spread(heights, gap)
+        for i in reversed(range(len(places))):  # what stands above the axes is moved down onto them
+            places[i], highest = min(places[i], highest), min(places[i], highest) - gap
+        for (look, y), at, moved in zip(ends, heights, places, strict=True):
             line = {"arrowstyle": "-", "color": look.colour, "lw": 0.5, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
             how = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points", "annotation_clip": False}
             how |= {"color": look.colour, "size": SMALL, "va": "center", "arrowprops": line}

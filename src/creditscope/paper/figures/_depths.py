@@ -103,8 +103,8 @@ def _name_line(ax: Axes, text: str, ends: Sequence[tuple[int, float]], colour: s
     """Beside the last point of a line, within the axes: below it if the line falls there, else above."""
     heights = (ax.transScale + ax.transLimits).transform(ends)[:, 1]
     below = heights[-1] < heights[0] - STEEP
-    side: dict[str, Any] = {"ha": "right" if back else "left", "va": "top" if below else "bottom"}
-    side["xytext"] = (4 if back else -8 if below else 2, -4 if below else 3)
+    side: dict[str, Any] = {"ha": "right" if back or below else "left", "va": "top" if below else "bottom"}
+    side["xytext"] = (4 if back else 2, -4 if below else 3)
     ax.annotate(text, ends[-1], textcoords="offset points", size=SMALL, color=colour, zorder=6, **side)
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 from matplotlib.artist import Artist
@@ -13,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from creditscope.auditing.methods import Method, group_methods
 from creditscope.errors import CreditscopeError
-from creditscope.plots._panel import HEADS, laid_out_once, when_laid_out
+from creditscope.plots._panel import HEADS, TITLES, laid_out_once, when_laid_out
 from creditscope.plots._style import BODY, GREY, INK, SMALL, as_drawn, line_height, styled, text_width, wrap_text
 from creditscope.record.pick import Picked
 from creditscope.rule_styles import Look
@@ -32,6 +33,8 @@ LEAST = 2.0
 """Inches: a page narrower than that holds no panel."""
 LETTER = 0.13
 """Room of a letter before its title, inches."""
+PAD, LINE = 3.0, 1.2 * BODY
+"""Over the axes, and from line to line of a title, points."""
 GAP = 0.05
 """Between the title of a panel and the next, inches."""
 HANDLE = 0.38
@@ -135,55 +138,70 @@ def _height(page: Page, panel: Panel, row: Sequence[tuple[str, Panel]]) -> float
     return panel.height + 1.2 * lines * BODY / 72
 
 
+Head = tuple[str, Panel, list[Axes]]
+"""A letter, the panel and its axes."""
+
+
 def _draw_rows(
     body: Any, rows: Sequence[Sequence[tuple[str, Panel]]], heights: Sequence[float], share: Mapping[Any, str]
 ) -> None:
     """Axes of all panels on one grid, so that columns stand below one another, and their heads once they have places."""
-    (_, first), across = rows[0][0], len(rows[0])
-    ratios = [panel.least for _, panel in rows[0]] if across > 1 else None
-    grid = body.add_gridspec(len(rows), across * first.shape[1], height_ratios=heights, width_ratios=ratios)
+    across, wide = len(rows[0]), rows[0][0][1].shape[1]
+    deep = max(panel.shape[0] for row in rows for _, panel in row)
+    ratios = {"height_ratios": [height / deep for height in heights for _ in range(deep)]}
+    ratios |= {"width_ratios": [panel.least for _, panel in rows[0]]} if across > 1 else {}
+    grid = body.add_gridspec(len(rows) * deep, across * wide, **ratios)
     made: dict[tuple[int, int], Axes] = {}
     for y, row in enumerate(rows):
-        heads: list[tuple[str, Panel, list[Axes]]] = []
+        heads: list[Head] = []
         for x, (letter, panel) in enumerate(row):
             axes = []
-            for i in range(math.prod(panel.shape)):
-                down, column = divmod(i, panel.shape[1])
-                place = grid[y, x * panel.shape[1] + column]
-                if panel.shape[0] > 1:
-                    place = place.subgridspec(panel.shape[0], 1)[down, 0]
-                at = y, x * panel.shape[1] + column
+            for down, column in product(range(panel.shape[0]), range(wide)):
+                at, top = (y, x * wide + column), y * deep + down
                 others = {"all": (0, 0), "col": (0, at[1]), "row": (at[0], 0)}
                 shared = {f"share{axis}": made.get(others[how]) for axis, how in share.items()}
+                place = grid[top : top + deep + 1 - panel.shape[0], at[1]]
                 axes.append(body.add_subplot(place, label=f"{letter}{down or ''}".strip(), **shared))
                 made.setdefault(at, axes[-1])
             panel.draw(*axes)
             heads.append((letter.strip(), panel, axes))
-        when_laid_out(heads[0][2][0], HEADS, partial(_write_heads, heads, first=y == 0))
+        lines: list[list[str]] = []
+        named = not y and bool(heads[0][1].above)
+        when_laid_out(heads[0][2][0], HEADS, partial(_keep_room, heads, lines, named=named))
+        when_laid_out(heads[0][2][0], TITLES, partial(_write_heads, heads, lines, named=named))
 
 
-def _write_heads(heads: Sequence[tuple[str, Panel, list[Axes]]], *, first: bool) -> None:
-    """Letters and titles of a row, as wide as their panels and beginning on one line."""
-    found = []
+def _keep_room(heads: Sequence[Head], lines: list[list[str]], *, named: bool) -> None:
+    """Wrap titles as wide as their panels; blank lines keep room, as a title would widen the column it begins over."""
     for letter, panel, axes in heads:
-        inch = axes[0].figure.dpi
-        boxes = [box for ax in axes if (box := ax.get_tightbbox())]
-        left, right = min(box.x0 for box in boxes), max(max(box.x1 for box in boxes), axes[-1].bbox.x1)
-        width = (right - left) / inch - (LETTER if letter else 0) - GAP
-        found.append((letter, axes[0], left, wrap_text(panel.title, width=width, size=BODY)))
-        for ax, name in zip(axes, panel.above if first else (), strict=False):
-            ax.set_title(name, size=BODY, color=GREY)
-    most = max(len(lines) for *_, lines in found)
-    for letter, ax, left, lines in found:
-        named = first and bool(heads[0][1].above)
-        text = "\n".join(lines + [" "] * (most - len(lines) + named))
-        x = (left - ax.bbox.x0) / ax.bbox.width + (LETTER * ax.figure.dpi / ax.bbox.width if letter else 0)
-        written = ax.set_title(text, loc="left", x=x, size=BODY, color=INK, linespacing=1.2)
+        left, right = _find_edges(axes)
+        width = (right - left) / axes[0].figure.dpi - (LETTER if letter else 0) - GAP
+        lines.append(wrap_text(panel.title, width=width, size=BODY))
+    for _, _, axes in heads:
+        axes[0].set_title("\n".join([" "] * (max(map(len, lines)) + named)), size=BODY, linespacing=1.2)
+
+
+def _write_heads(heads: Sequence[Head], lines: Sequence[Sequence[str]], *, named: bool) -> None:
+    """Letters and titles of a row, beginning on one line, and over the first row the names of columns."""
+    most, how = max(map(len, lines)), dict[str, Any]()
+    how |= {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False, "in_layout": False}
+    how |= {"va": "bottom", "size": BODY, "linespacing": 1.2}
+    for (letter, panel, axes), own in zip(heads, lines, strict=True):
+        ax = axes[0]
+        x = (_find_edges(axes)[0] - ax.bbox.x0) / ax.bbox.width
+        for column, name in zip(axes, panel.above if named else (), strict=False):
+            column.annotate(name, (0.5, 1), (0, PAD), ha="center", color=GREY, gid="column", **how)
+        up = PAD + (most - len(own) + named) * LINE
+        ax.annotate("\n".join(own), (x, 1), (72 * LETTER if letter else 0, up), ha="left", gid="title", **how)
         if letter:
-            lowered = "\n".join([letter] + [" "] * text.count("\n"))
-            how = {"textcoords": "offset points", "va": "bottom", "ha": "left", "weight": "bold", "size": BODY}
-            how |= {"xycoords": written, "annotation_clip": False, "gid": "letter", "linespacing": 1.2}
-            ax.annotate(lowered, (0, 0), (-72 * LETTER, 0), **how)
+            top = PAD + (most - 1 + named) * LINE
+            ax.annotate(letter, (x, 1), (0, top), ha="left", weight="bold", gid="letter", **how)
+
+
+def _find_edges(axes: Sequence[Axes]) -> tuple[float, float]:
+    """Left and right edge of all that is drawn on the axes, pixels."""
+    boxes = [box for ax in axes if (box := ax.get_tightbbox())]
+    return min(box.x0 for box in boxes), max(box.x1 for box in boxes)
 
 
 def draw_key(fig: Any, keys: Sequence[Artist], width: float) -> float:
