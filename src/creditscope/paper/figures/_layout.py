@@ -7,6 +7,7 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -201,7 +202,8 @@ def _write_heads(heads: Sequence[Head], lines: Sequence[Sequence[str]], *, named
 def _find_edges(axes: Sequence[Axes]) -> tuple[float, float]:
     """Left and right edge of all that is drawn on the axes, pixels."""
     boxes = [box for ax in axes if (box := ax.get_tightbbox())]
-    return min(box.x0 for box in boxes), max(box.x1 for box in boxes)
+    least = GAP * axes[0].figure.dpi
+    return max(min(box.x0 for box in boxes), least), max(box.x1 for box in boxes)
 
 
 def draw_key(fig: Any, keys: Sequence[Artist], width: float) -> float:
@@ -222,8 +224,7 @@ def fit_columns(labels: Sequence[str], width: float) -> int:
     """
     widths = [HANDLE + text_width(label) for label in labels]
     for columns in range(len(labels), 1, -1):
-        rows = math.ceil(len(labels) / columns)
-        if sum(max(widths[i : i + rows]) for i in range(0, len(labels), rows)) <= width:
+        if sum(max(own) for own in np.array_split(widths, columns)) <= width:
             return columns
     return 1
 

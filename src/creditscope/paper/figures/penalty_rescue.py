@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from creditscope.auditing.methods import first_epoch
 from creditscope.auditing.stats import NULL_SDS, Interval
@@ -85,7 +86,7 @@ def plot_penalty_rescue(records: Sequence[Record], *, credit_norm: str = "none",
     course, metrics, cost = find_titles(_say(found))
     panels = [
         Panel(course, partial(_draw_courses, found, looks), height=2.1, least=1.75, shape=(2, 1)),
-        Panel(metrics, partial(_draw_metrics, found, looks), height=1.9, least=1.6),
+        Panel(metrics, partial(_draw_metrics, found, looks), height=1.9, least=1.9),
         Panel(cost, partial(_draw_cost, found, looks), height=1.9, least=1.85),
     ]
     return draw_page(page, panels, keys=keys)
@@ -239,6 +240,7 @@ def _draw_courses(found: Picked, looks: dict[str, Look], above: Axes, below: Axe
             label_ends(ax, [(replace(looks[name], label=LAMBDA[name]), last_known(y)) for name, y in ends.items()])
             ax.set_ylabel(symbol(found.first.facts, quantity, -1).removeprefix("median "))
             ax.minorticks_off()
+            ax.xaxis.set_major_locator(MaxNLocator(3, integer=True, min_n_ticks=1))
         else:
             say_missing(ax)
     below.axhline(PUBLISHED_FLOOR, color=GREY, lw=0.8, ls="--", zorder=1, gid="published floor")
