@@ -21,7 +21,9 @@ MACHADO = {
     "grey": [[0.2126, 0.7152, 0.0722]] * 3,
 }
 """What an eye, or a printer, makes of linear RGB: Machado, Oliveira & Fernandes (2009), severity 1; luminance."""
-TO_XYZ = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]])
+TO_XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
 
 
 def linear(colour: str) -> np.ndarray:

@@ -29,7 +29,7 @@ def test_company_does_not_change_a_look():
 
 
 BLIND, GREY = 12.0, 3.5
-"""ΔE₀₀ that is asked of two rules' colours under colour-blindness, and of those that ship in grey, where markers help."""
+"""ΔE₀₀ asked of the colours of two rules under colour-blindness; and of those that ship in grey, where markers help."""
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def write_note(ax: Axes, *parts: str) -> None:
 
 
 def label_ends(ax: Axes, ends: Sequence[tuple[Look, float]]) -> None:
-    """Write each label right of the axes where its line ends, moved apart where they would touch, not above the axes."""
+    """Write each label right of the axes where its line ends, apart from others and not above the axes."""
     ends = sorted((end for end in ends if np.isfinite(end[1])), key=lambda end: end[1])
 
     def place() -> None:

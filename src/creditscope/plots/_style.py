@@ -50,6 +50,7 @@ RC = {
     "savefig.dpi": 300,
     "pdf.fonttype": 42,
     "ps.fonttype": 42,
+    "svg.hashsalt": "creditscope",  # the same names in it every time
 }
 
 

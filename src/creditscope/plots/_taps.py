@@ -56,7 +56,9 @@ def credit(records: Any, *, quantity: str = "cos", ax: Axes | None = None, label
         middle, half = null_band(drawn, quantity)
         has_band, hollow = bool(np.isfinite(half).any()), any(line.facts.exact_taps for line in drawn)
         if has_band:
-            ax.bar(np.arange(len(half)), 2 * half, bottom=middle - half, width=1.0, color=BAND, lw=0, zorder=0, gid="null")
+            ax.bar(
+                np.arange(len(half)), 2 * half, bottom=middle - half, width=1.0, color=BAND, lw=0, zorder=0, gid="null"
+            )
         ax.axhline(0, color=INK, lw=0.7, ls=":", zorder=1)
         found = [mean_and_half(line.per_tap(quantity).T) for line in drawn]
         where = [{"joined": line.facts.gamma_taps, "hollow": line.facts.exact_taps} for line in drawn]

@@ -13,7 +13,6 @@ from matplotlib.ticker import MaxNLocator
 
 from creditscope.auditing.methods import group_methods
 from creditscope.errors import CreditscopeError
-from creditscope.paper.figures._layout import Page
 from creditscope.paper.studies.bp_bottleneck import DEPTHS
 from creditscope.plots._panel import set_log
 from creditscope.plots._style import GREY, SMALL
@@ -72,10 +71,10 @@ def look_of(found: Picked, cell: Cell) -> dict[str, Any]:
     return {"color": colour, "marker": marker, "ms": size, "lw": 1.2, "zorder": 4 - 0.1 * place}
 
 
-def depth_keys(found: Picked, page: Page) -> list[Line2D]:
-    """One for each depth that is not named at its line; a gap says so."""
+def depth_keys(found: Picked, *, named: bool) -> list[Line2D]:
+    """One for each depth, or if lines are named for those without any; a gap says so."""
     labels = {cell.key: name(cell) if cell else f"{name(cell)}: not on record" for cell in found}
-    shown = [cell for cell in found if page.narrow or not cell]
+    shown = [cell for cell in found if not named or not cell]
     return [Line2D([], [], label=labels[cell.key], **look_of(found, cell)) for cell in shown]
 
 
@@ -124,7 +123,9 @@ def draw_log_axis(ax: Axes, values: Sequence[np.ndarray]) -> float:
         ticks, labels = [floor, *ticks], ["0", *labels]
     ax.set_yticks(ticks, labels)
     ax.minorticks_off()
-    ax.set_ylim((floor if zeros else 10.0**first) / 10 ** (0.05 * (last - first)), 10 ** (last + HEADROOM * (last - first)))
+    ax.set_ylim(
+        (floor if zeros else 10.0**first) / 10 ** (0.05 * (last - first)), 10 ** (last + HEADROOM * (last - first))
+    )
     return floor
 
 

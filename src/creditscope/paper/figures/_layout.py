@@ -71,6 +71,10 @@ class Page:
         return wrap_text(as_drawn(said), width=self.width - 0.06) if said else []
 
 
+PAGE = Page()
+"""The usual one: every panel, as wide as the text."""
+
+
 @dataclass(frozen=True)
 class Panel:
     """One claim: what the data show in words, and who draws it on its axes, `shape` (rows, columns) of them."""

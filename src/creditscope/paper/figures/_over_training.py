@@ -15,7 +15,15 @@ from creditscope.auditing.judge import first_fired
 from creditscope.auditing.methods import first_epoch
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.errors import CreditscopeError
-from creditscope.paper.figures._layout import Page, Panel, draw_page, grey_key, line_keys, say_missing, say_setting
+from creditscope.paper.figures._layout import (
+    Page,
+    Panel,
+    draw_page,
+    grey_key,
+    line_keys,
+    say_missing,
+    say_setting,
+)
 from creditscope.plots import Caption, Statement, over_epochs
 from creditscope.plots._lines import lines_of
 from creditscope.plots._quantities import HEAD, of_taps, take_log, title
@@ -80,7 +88,10 @@ class OverTraining:
     def plot(self, records: Sequence[Record], page: Page) -> Figure:
         """Draw it; what is missing is a marked gap."""
         found = self.select(records)
-        drawn = {net: [r for cell in own or () for r in (*cell.records, *cell.diverged.values())] for net, own in found.items()}
+        drawn = {
+            net: [r for cell in own or () for r in (*cell.records, *cell.diverged.values())]
+            for net, own in found.items()
+        }
         known = next(own[0].facts for own in drawn.values() if own)
         above = tuple(symbol(known, *column) for column in self.columns)
         looks = {line.look.label: line.look for own in drawn.values() if own for line in lines_of(own)}

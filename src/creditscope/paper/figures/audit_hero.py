@@ -21,7 +21,7 @@ from creditscope.auditing.tap_credit import judge_taps
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._architecture import Lane, architecture_height, draw_architecture
-from creditscope.paper.figures._layout import Page, Panel, draw_page, grey_key, line_keys, say_missing, say_setting
+from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page, grey_key, say_missing, say_setting
 from creditscope.plots import Caption, Statement, credit, pair, sizes
 from creditscope.plots._lines import lines_of
 from creditscope.plots._panel import HEADS, when_laid_out
@@ -47,7 +47,7 @@ READING = (
 
 
 @register_figure("audit_hero")
-def plot_audit_hero(records: Sequence[Record], *, rules: Sequence[str] = RULES, page: Page = Page()) -> Figure:
+def plot_audit_hero(records: Sequence[Record], *, rules: Sequence[str] = RULES, page: Page = PAGE) -> Figure:
     """Draw the figure from trained, unpenalised records of `rules` on one task and net; Γ beside the layers.
 
     BP comes first. A rule without records is a marked gap; only seeds that all rules have are drawn.
@@ -58,7 +58,7 @@ def plot_audit_hero(records: Sequence[Record], *, rules: Sequence[str] = RULES, 
 
     def draw(panel: Callable[..., Any], ax: Axes) -> None:
         try:
-            panel(found.records, ax=ax, **({} if panel is draws[0] else {"labels": not page.narrow}))
+            panel(found.records, ax=ax)
         except NotMeasuredError:
             say_missing(ax, "not measured")
         if panel is sizes:
@@ -71,8 +71,7 @@ def plot_audit_hero(records: Sequence[Record], *, rules: Sequence[str] = RULES, 
         hollow = grey_key("exact credit", marker="o", ls="", mfc="white")
         marks = {" seeds": grey_key("a seed", marker="o", ls="", ms=2.6), " hollow": hollow}
         kept = [key for end, key in marks.items() if any(gid.endswith(end) for gid in drawn)]
-        looks = [line.look for line in lines_of(found.records)] if found.records else []
-        return [*line_keys(looks, page), *kept, *[band] * ("null" in drawn)]
+        return [*kept, *[band] * ("null" in drawn)]
 
     route = partial(draw_architecture, facts=found.first.facts, lanes=lanes, width=page.width)
     panels = [Panel(title, partial(draw, own), height=1.75) for title, own in zip(titles, draws, strict=True)]
@@ -210,11 +209,23 @@ def _draw_pair(found: Picked, records: Sequence[Record], *, ax: Axes) -> None:
         ax.add_patch(Rectangle((across[i], up[j]), *size, facecolor=tint, lw=0, zorder=0))
     raised, lowered = top - 0.03 * (top - bottom), (bottom + chance) / 2
     words = [
-        (right - 0.03, chance + 0.03 * room, "looks like\nlearning", {"color": "#2f7d32", "ha": "right", "va": "bottom"}, right),
+        (
+            right - 0.03,
+            chance + 0.03 * room,
+            "looks like\nlearning",
+            {"color": "#2f7d32", "ha": "right", "va": "bottom"},
+            right,
+        ),
         (left / 2, raised, "accuracy only", {"color": GREY, "ha": "center", "va": "top", "rotation": 90}, right),
         (left / 2, lowered, "neither", {"color": "#a8322a", "ha": "center", "va": "center"}, -left),
         (0.03, lowered, "Γ only", {"color": GREY, "ha": "left", "va": "center"}, right / 2),
-        (right - 0.03, lowered, f"< {number(chance, '.3g')}", {"color": GREY, "ha": "right", "va": "center"}, right / 2),
+        (
+            right - 0.03,
+            lowered,
+            f"< {number(chance, '.3g')}",
+            {"color": GREY, "ha": "right", "va": "center"},
+            right / 2,
+        ),
     ]
 
     def place() -> None:

@@ -17,7 +17,7 @@ from creditscope.auditing.stats import Interval, t_bounds, t_interval
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._depths import decay_ratios
-from creditscope.paper.figures._layout import Page, Panel, draw_page, grey_key, say_setting
+from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page, grey_key, say_setting
 from creditscope.paper.studies.bottleneck_controls import BASELINE, CONTROLS, FIELDS, NET, Control
 from creditscope.plots import Caption, Estimate, Statement, forest
 from creditscope.plots._style import AMBER, GREY, INK
@@ -184,13 +184,18 @@ READING = (
 
 
 @register_figure("bottleneck_controls")
-def plot_bottleneck_controls(records: Sequence[Record], *, page: Page = Page()) -> Figure:
+def plot_bottleneck_controls(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw the figure from the records of study `bottleneck_controls`: BP under every control at every depth."""
     blocks, _ = select_controls(records)
     reach = max([a for block in blocks for row in block.rows for a in row.accuracies().values()], default=1.0)
     least = LEAST if page.narrow else page.width / len(blocks)
     panels = [
-        Panel(find_title(block), partial(_draw_accuracies, block, reach, first=block is blocks[0] or page.narrow), least, ROWS)
+        Panel(
+            find_title(block),
+            partial(_draw_accuracies, block, reach, first=block is blocks[0] or page.narrow),
+            least,
+            ROWS,
+        )
         for block in blocks
     ]
     return draw_page(page, panels, keys=lambda _: _keys(blocks), share={"y": "all"})
@@ -202,7 +207,9 @@ def find_title(block: Block) -> str:
     if judged:
         return f"L = {block.depth}: {judged.count('learns')} of {len(judged)} changes bring learning back"
     collapsed, seeds = block.rows[0].count_collapsed(block.majority)
-    return f"L = {block.depth}: {f'{seeds - collapsed} of {seeds} seeds of the baseline learn' if seeds else 'baseline'}"
+    return (
+        f"L = {block.depth}: {f'{seeds - collapsed} of {seeds} seeds of the baseline learn' if seeds else 'baseline'}"
+    )
 
 
 def _draw_accuracies(block: Block, reach: float, ax: Axes, *, first: bool) -> None:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from creditscope.paper.figures import _depths, register_figure
-from creditscope.paper.figures._layout import Page, Panel, draw_page, grey_key
+from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page, grey_key
 from creditscope.plots import Caption, Statement
 from creditscope.plots._style import BAND, GREY, INK, SMALL
 from creditscope.record import Record
@@ -39,20 +39,20 @@ READING = (
 
 
 @register_figure("bp_bottleneck")
-def plot_bp_bottleneck(records: Sequence[Record], *, page: Page = Page()) -> Figure:
+def plot_bp_bottleneck(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw the figure from the records of study `bp_bottleneck`: one net at several depths, many seeds each."""
     found = _depths.pick_depths(records)
 
     def keys(drawn: set[str]) -> list[Line2D]:
-        marks = _depths.depth_keys(found, page)
+        marks = _depths.depth_keys(found, named=True)
         if any(gid.endswith("float32") for gid in drawn):
             marks.append(grey_key("norm in float32, where it differs", ls="", marker="s", mfc="white"))
         return marks + [grey_key("chance", ls=":")] * ("chance" in drawn)
 
     gradients, probes, table = find_titles(found)
     panels = [
-        Panel(gradients, partial(draw_gradients, found=found, labels=not page.narrow), least=1.55),
-        Panel(probes, partial(draw_probes, found=found, labels=not page.narrow), least=1.55),
+        Panel(gradients, partial(draw_gradients, found=found), least=1.55),
+        Panel(probes, partial(draw_probes, found=found), least=1.55),
         Panel(table, partial(draw_table, found=found), least=2.3, height=1.5),
     ]
     return draw_page(page, panels, keys=keys)
@@ -92,11 +92,11 @@ def describe(records: Sequence[Record]) -> Caption:
     return Caption(TITLE, READING, setting, tuple(said), tuple(f"L = {gap}" for gap in found.gaps))
 
 
-def draw_gradients(ax: Axes, found: Picked, *, labels: bool = True) -> None:
+def draw_gradients(ax: Axes, found: Picked) -> None:
     """A: ‖∂L/∂W_l‖ by layer, and its float32 norm where that differs; zeros at the foot of the axis."""
     plain = {cell.key: float32_line(cell) for cell in found.drawn}
     floor = _depths.draw_log_axis(ax, [*(norms(cell) for cell in found.drawn), *plain.values()])
-    _depths.draw_by_layer(ax, found, norms, floor=floor, labels=labels)
+    _depths.draw_by_layer(ax, found, norms, floor=floor)
     for cell in found.drawn:
         if not np.isnan(own := plain[cell.key]).all():
             look = {**_depths.look_of(found, cell), "ls": "", "mfc": "white", "ms": 2.6, "zorder": 5}
@@ -104,9 +104,9 @@ def draw_gradients(ax: Axes, found: Picked, *, labels: bool = True) -> None:
     ax.set(xlabel="layer l", ylabel="‖∂L/∂Wₗ‖")
 
 
-def draw_probes(ax: Axes, found: Picked, *, labels: bool = True) -> None:
+def draw_probes(ax: Axes, found: Picked) -> None:
     """B: probe accuracy by state, and chance."""
-    _depths.draw_by_layer(ax, found, lambda cell: cell.values("layers.probe"), labels=labels)
+    _depths.draw_by_layer(ax, found, lambda cell: cell.values("layers.probe"))
     if (chance := found.first.facts.chance) is not None:
         ax.axhline(chance, color=GREY, lw=0.8, ls=":", zorder=1, gid="chance")
     ax.set(ylim=(0, ax.get_ylim()[1]), xlabel="state Hₗ", ylabel="probe accuracy")
@@ -126,7 +126,9 @@ def draw_table(ax: Axes, found: Picked) -> None:
         for x, cell in zip(places, cells, strict=True):
             ax.text(x, y, cell, ha="right", **how)
         ax.axhline(y + height / 2, color=BAND, lw=0.5)
-    ax.text(0, sum(heights) + 0.1, f"‖∂L/∂Z‖ of equal answers: {number(uniform, '.2g')}", size=SMALL, color=GREY, va="top")
+    ax.text(
+        0, sum(heights) + 0.1, f"‖∂L/∂Z‖ of equal answers: {number(uniform, '.2g')}", size=SMALL, color=GREY, va="top"
+    )
 
 
 def table_rows(found: Picked) -> list[list[str]]:
@@ -137,7 +139,11 @@ def table_rows(found: Picked) -> list[list[str]]:
         mean, sd = float(np.nanmean(own)), said["accuracy, sd over seeds"].value
         zeros = [str(said[f"weight gradients with {kind}"].value).replace(" of ", "/") for kind in ZEROS]
         error, probe = said["output error"].value, said["probe accuracy between input and output"].value
-        accuracy = f"{number(100 * mean, '.0f')} ± {number(100 * sd, '.0f')}" if isinstance(sd, float) else number(100 * mean, ".0f")
+        accuracy = (
+            f"{number(100 * mean, '.0f')} ± {number(100 * sd, '.0f')}"
+            if isinstance(sd, float)
+            else number(100 * mean, ".0f")
+        )
         sizes = [number(v, ".2g") if isinstance(v, float) else DASH for v in (error, probe)]
         columns.append([_depths.name(cell), accuracy, *zeros, *sizes])
     names = ["", "accuracy, %", "float32\nnorm is 0", "every\nelement 0", "‖∂L/∂Z‖", "probe"]

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from creditscope.paper.figures import _depths, register_figure
-from creditscope.paper.figures._layout import Page, Panel, draw_page
+from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page
 from creditscope.plots import Caption, Statement
 from creditscope.record import Record
 from creditscope.record.pick import Cell, Picked
@@ -27,7 +27,7 @@ READING = (
 
 
 @register_figure("forward_magnitude")
-def plot_forward_magnitude(records: Sequence[Record], *, page: Page = Page()) -> Figure:
+def plot_forward_magnitude(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw M and D/M of every state, a line per depth, from the records of study `bp_bottleneck`."""
     found = _depths.pick_depths(records)
 
@@ -42,7 +42,7 @@ def plot_forward_magnitude(records: Sequence[Record], *, page: Page = Page()) ->
 
     titles = find_titles(found)
     panels = [Panel(title, draw, least=1.6) for title, draw in zip(titles, (draw_sizes, draw_shares), strict=True)]
-    return draw_page(page, panels, keys=lambda _: _depths.depth_keys(found, page), share={"x": "all"})
+    return draw_page(page, panels, keys=lambda _: _depths.depth_keys(found, named=not page.narrow), share={"x": "all"})
 
 
 def find_titles(found: Picked) -> tuple[str, str]:

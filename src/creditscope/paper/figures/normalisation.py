@@ -19,7 +19,7 @@ from creditscope.auditing.stats import known_mean
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import register_figure
-from creditscope.paper.figures._layout import Page, Panel, draw_page, grey_key, say_setting
+from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page, grey_key, say_setting
 from creditscope.plots import Caption, Estimate, Statement, forest
 from creditscope.plots._style import FAINT, GREY, INK
 from creditscope.record import Record, RunSpec
@@ -127,7 +127,7 @@ def _key_of(method: Method) -> Key:
 
 
 @register_figure("normalisation")
-def plot_normalisation(records: Sequence[Record], *, page: Page = Page()) -> Figure:
+def plot_normalisation(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw the figure from the records of study `normalisation`: DFA in every condition, frozen and BP references."""
     found = select(records)
     uses = {_key_of(method): use_of_depth(method) for method in group_methods(found.records)}

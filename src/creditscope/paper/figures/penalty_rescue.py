@@ -19,7 +19,7 @@ from creditscope.auditing.stats import NULL_SDS, Interval
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import register_figure
-from creditscope.paper.figures._layout import Page, Panel, draw_page, grey_key, say_missing, say_setting
+from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page, grey_key, say_missing, say_setting
 from creditscope.paper.figures._over_training import symbol, under_floor, when
 from creditscope.paper.studies.penalty_rescue import EARLY_UNTIL, STRONG, WEAK, find_early
 from creditscope.plots import Caption, Statement, over_epochs
@@ -64,7 +64,7 @@ READING = (
 
 
 @register_figure("penalty_rescue")
-def plot_penalty_rescue(records: Sequence[Record], *, credit_norm: str = "none", page: Page = Page()) -> Figure:
+def plot_penalty_rescue(records: Sequence[Record], *, credit_norm: str = "none", page: Page = PAGE) -> Figure:
     """Draw the figure from the records of study `penalty_rescue` under one normalisation of credit.
 
     A condition without records is a marked gap; only seeds that all conditions have are drawn.
@@ -77,7 +77,7 @@ def plot_penalty_rescue(records: Sequence[Record], *, credit_norm: str = "none",
     def keys(drawn: set[str]) -> list[Artist]:
         marks: list[Artist] = []
         for name in (*JUDGED, EXACT) if EXACT in drawn else ():
-            look = {"color": looks[name].colour, "marker": looks[name].marker}
+            look: dict[str, Any] = {"color": looks[name].colour, "marker": looks[name].marker}
             look["mfc"] = "white" if name == EXACT else looks[name].colour
             marks.append(Line2D([], [], ls="", ms=4, label=name, **look))
         null, floor = Patch(color=BAND, label="fresh feedback, 95 %"), grey_key("published floor", ls="--")
@@ -95,7 +95,9 @@ def plot_penalty_rescue(records: Sequence[Record], *, credit_norm: str = "none",
 def find_titles(said: Sequence[Statement]) -> tuple[str, str, str]:
     """By how much the stream grows, what credit deep taps get, and what the penalty costs BP; else what is drawn."""
     means = {(s.quantity, s.group): s.value.mean for s in said if isinstance(s.value, Interval)}
-    grown = [(q, means[q, STRONGLY], means[q, PLAIN]) for q, group in means if group == PLAIN and (q, STRONGLY) in means]
+    grown = [
+        (q, means[q, STRONGLY], means[q, PLAIN]) for q, group in means if group == PLAIN and (q, STRONGLY) in means
+    ]
     stream = next((own for own in grown if "‖h" in own[0]), None)
     told = next((s for s in said if (s.quantity, s.group) == ("deep cosine over fresh feedback", STRONGLY)), None)
     cost = means.get(("difference of accuracy, pp", f"{PENALISED} less {BP}"))

@@ -4,6 +4,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,7 +19,7 @@ from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS, Thr
 from creditscope.auditing.verdict import Verdict
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import register_figure
-from creditscope.paper.figures._layout import Page, Panel, draw_page, grey_key, say_setting
+from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page, grey_key, say_setting
 from creditscope.paper.studies.rescaling import DerivedRecord
 from creditscope.plots import Caption, Statement
 from creditscope.plots._lines import Line
@@ -122,7 +123,7 @@ def select(records: Sequence[Record]) -> Rescaled:
 
 
 @register_figure("rescaling")
-def plot_rescaling(records: Sequence[Record], *, page: Page = Page()) -> Figure:
+def plot_rescaling(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw the figure from the records of study `rescaling`: rescaled runs and their frozen baselines."""
     found = select(records)
     sizes = {found.at_last_tap(f"‖{n}_L‖"): (found.values(f"{n}_norm", -1), look) for n, look in SIZES.items()}
@@ -179,7 +180,12 @@ def _draw_by_factor(draw: Callable[[Axes], None], ax: Axes) -> None:
 def _draw_limit(ax: Axes, limit: float, said: str, *, above: bool = False) -> None:
     """A dashed line with its name below it at the left, or above it at the right."""
     ax.axhline(limit, color=GREY, lw=0.8, ls="--", zorder=1, gid=said.replace("\n", " "))
-    how = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points", "size": SMALL, "color": GREY}
+    how: dict[str, Any] = {
+        "xycoords": ax.get_yaxis_transform(),
+        "textcoords": "offset points",
+        "size": SMALL,
+        "color": GREY,
+    }
     side = {"ha": "right", "va": "bottom"} if above else {"ha": "left", "va": "top"}
     ax.annotate(said, (int(above), limit), (0, 2) if above else (3, -3), **how, **side)
 
