@@ -51,8 +51,8 @@ class TestCourse:
         records = [*runs, *low, *make_study(without=("dfa", "strong"))]
         fig, found = plot_penalty_rescue(records), state(records)
         assert points(fig, "A", "DFA mean") == pytest.approx([10, 100, 1000, 1e4])
-        assert points(fig, "g", "DFA, λ 0.01 mean") == pytest.approx([1e-2] * 4)
-        assert points(fig, "g", "published floor").tolist() == [PUBLISHED_FLOOR] * 2
+        assert points(fig, "A1", "DFA, λ 0.01 mean") == pytest.approx([1e-2] * 4)
+        assert points(fig, "A1", "published floor").tolist() == [PUBLISHED_FLOOR] * 2
         assert found["median ‖h₄‖, change in orders of magnitude", "DFA"].value.mean == pytest.approx(3)
         assert found["median ‖g₄‖, change in orders of magnitude", "DFA"].value.mean == pytest.approx(-6)
 

@@ -19,7 +19,7 @@ SIZE = (2.9, 2.4)
 """Of a panel that is a figure of its own, without names beside it; inches."""
 MANY = 10
 """Taps beyond which markers are small and bars pale."""
-ENDS, NOTES, HEADS, POINTS, TITLES = range(5)
+ENDS, NOTES, HEADS, POINTS = range(4)
 """In which order things are placed: each needs the page with those before."""
 _waiting: dict[Figure, dict[int, list[Callable[[], Any]]]] = {}
 

@@ -116,8 +116,16 @@ def _draw_lane(ax: Axes, lane: Lane, track: Track) -> None:
         Rectangle((0, track.y - 0.46 * LANE), track.width, 0.92 * LANE, facecolor=lane.colour, alpha=0.07, lw=0)
     )
     narrow = track.width < NARROW
-    where = {"va": "center"} if narrow and not isinstance(lane.facts, str) else {"va": "bottom"}
-    ax.text(0.06, track.y + 0.01 * (not narrow), lane.label, color=lane.colour, weight="bold", size=SMALL, **where)
+    middle = narrow and not isinstance(lane.facts, str)
+    ax.text(
+        0.06,
+        track.y + 0.01 * (not narrow),
+        lane.label,
+        color=lane.colour,
+        weight="bold",
+        size=SMALL,
+        va="center" if middle else "bottom",
+    )
     if isinstance(lane.facts, str):
         words = lane.facts
     else:

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from creditscope.auditing.methods import Method, group_methods
 from creditscope.errors import CreditscopeError
-from creditscope.plots._panel import HEADS, TITLES, laid_out_once, when_laid_out
+from creditscope.plots._panel import HEADS, laid_out_once, when_laid_out
 from creditscope.plots._style import BODY, GREY, INK, SMALL, as_drawn, line_height, styled, text_width, wrap_text
 from creditscope.record.pick import Picked
 from creditscope.rule_styles import Look
@@ -118,11 +118,15 @@ def draw_page(
         with laid_out_once(fig, notes=False):
             if top:
                 top.draw(made["top"].add_subplot(label="top"))
-            _draw_rows(made["body"], rows, heights, share or {})
+            write_heads = _draw_rows(made["body"], rows, heights, share or {})
             drawn = {str(artist.get_gid()) for ax in fig.axes for artist in (*ax.lines, *ax.patches, *ax.collections)}
             parts["body"] += draw_key(made["body"], keys(drawn) if keys else (), page.width)
             fig.set_figheight(sum(parts.values()))
             stack.set_height_ratios(list(parts.values()))
+        fig.draw_without_rendering()
+        fig.set_layout_engine("none")  # from here on nothing moves
+        for write in write_heads:
+            write()
         if words:
             where = {"va": "top", "size": SMALL, "linespacing": 1.28, "color": INK}
             made["words"].text(0.03 / page.width, 1, "\n".join(words), gid="caption", **where)
@@ -149,14 +153,15 @@ Head = tuple[str, Panel, list[Axes]]
 
 def _draw_rows(
     body: Any, rows: Sequence[Sequence[tuple[str, Panel]]], heights: Sequence[float], share: Mapping[Any, str]
-) -> None:
-    """Axes of all panels on one grid, so that columns stand below one another, and their heads once they have places."""
+) -> list[Callable[[], None]]:
+    """Axes of all panels on one grid, so that columns stand below one another; gives what writes their heads."""
     across, wide = len(rows[0]), rows[0][0][1].shape[1]
     deep = max(panel.shape[0] for row in rows for _, panel in row)
     ratios = {"height_ratios": [height / deep for height in heights for _ in range(deep)]}
     ratios |= {"width_ratios": [panel.least for _, panel in rows[0]]} if across > 1 else {}
     grid = body.add_gridspec(len(rows) * deep, across * wide, **ratios)
     made: dict[tuple[int, int], Axes] = {}
+    written: list[Callable[[], None]] = []
     for y, row in enumerate(rows):
         heads: list[Head] = []
         for x, (letter, panel) in enumerate(row):
@@ -173,7 +178,8 @@ def _draw_rows(
         lines: list[list[str]] = []
         named = not y and bool(heads[0][1].above)
         when_laid_out(heads[0][2][0], HEADS, partial(_keep_room, heads, lines, named=named))
-        when_laid_out(heads[0][2][0], TITLES, partial(_write_heads, heads, lines, named=named))
+        written.append(partial(_write_heads, heads, lines, named=named))
+    return written
 
 
 def _keep_room(heads: Sequence[Head], lines: list[list[str]], *, named: bool) -> None:

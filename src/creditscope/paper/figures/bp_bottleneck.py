@@ -32,7 +32,7 @@ READING = (
     "without its decay term; 0: every element is 0, or, hollow, the norm computed in float32 is. B: accuracy on test "
     "nodes; H₀ is the input, the last state the output; a constant state has no probe. C: mean accuracy ± sd; weight "
     "gradients that are 0, of all layers and seeds; the output error, the median ‖∂L/∂Z‖ of the logits, beside that of "
-    "a net that gives every class the same probability; probes of the states between input and output are medians, too. "
+    "a net that gives every class the same probability; probes between input and output are medians, too. "
     "Decay over gradient: weight decay times ‖W‖ by ‖∂L/∂W‖ before the first step, median over layers and seeds, "
     "unless the optimiser keeps the two apart."
 )
@@ -132,7 +132,7 @@ def draw_table(ax: Axes, found: Picked) -> None:
 
 
 def table_rows(found: Picked) -> list[list[str]]:
-    """The table, its heading first: accuracy in %, mean ± sd; zeros of both kinds; output error; probe of the middle."""
+    """The table, its heading first: accuracy in %, mean ± sd; zeros of both kinds; output error; middle probe."""
     columns = []
     for cell in found.drawn:
         own, said = cell.values("accuracy"), {s.quantity: s for s in _state(cell, uniform_error(found))}

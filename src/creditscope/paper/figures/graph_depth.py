@@ -34,9 +34,9 @@ RANGE = "#d6e4f0"  # of the other BP variants
 HATCH: dict[str, Any] = {"facecolor": "none", "edgecolor": FAINT, "hatch": "/////", "lw": 0}
 TITLE = "Deep GCNs by rule: accuracy over depth, of rules and of variants of BP."
 READING = (
-    "Of each graph the rules, and the variants of BP. Means over seeds that did not diverge, bars their 95 % t interval "
-    "(of rules and of BP by the recipe; the other variants of BP start from a larger gain or have a residual, or do not "
-    "decay). Hatched: runs diverged or are not on record. "
+    "Of each graph the rules, and the variants of BP. Means over seeds that did not diverge, bars their 95 % t "
+    "interval (of rules and of BP by the recipe; the other variants of BP start from a larger gain or have a residual, "
+    "or do not decay). Hatched: runs diverged or are not on record. "
     f"Fails: the mean is not above the majority class by {100 * MARGIN:g} pp; trains: the lower end of the interval is "
     "and no run diverged."
 )

@@ -37,9 +37,9 @@ TINTS = {"below": "#dbe9f6", "": "white", "above": "#f0a99c"}
 TITLE = "Deep GCNs by rule: alignment over depth, and every rule beside every variant of BP."
 READING = (
     "Γ: mean cosine of credit and gradient over taps, at the end, with 95 % t interval over seeds; BP's is 1 by "
-    "definition, and none where the gradient is 0. Tables: rule − BP in pp, paired over seeds, at the depth where BP by "
-    "the recipe first fails, else at the deepest; bold on a tint: the 95 % t interval leaves out 0 (not corrected for "
-    "their number). The best BP of a depth is chosen on the test nodes that it is compared on."
+    "definition, and none where the gradient is 0. Tables: rule − BP in pp, paired over seeds, at the depth where BP "
+    "by the recipe first fails, else at the deepest; bold on a tint: the 95 % t interval leaves out 0 (not corrected "
+    "for their number). The best BP of a depth is chosen on the test nodes that it is compared on."
 )
 
 

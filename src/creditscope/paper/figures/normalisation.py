@@ -149,9 +149,9 @@ def plot_normalisation(records: Sequence[Record], *, page: Page = PAGE) -> Figur
                 estimates.append(Estimate(cell.key[2], own, f"λ = {power(cell.key[3])}", **look))
             forest(estimates, log=column.log, ax=ax, labels=False)
             ax.tick_params(axis="y", labelleft=column is COLUMNS[0])
-            for value, line in ((column.neutral, {"color": FAINT}), (column.limit, {"color": GREY, "ls": ":"})):
+            for value, colour, dashes in ((column.neutral, FAINT, "-"), (column.limit, GREY, ":")):
                 if value is not None:
-                    ax.axvline(value, lw=0.7, zorder=1, **line)
+                    ax.axvline(value, lw=0.7, zorder=1, color=colour, ls=dashes)
             if not column.log:
                 ax.xaxis.set_major_locator(MaxNLocator(2 if page.narrow else 3))
         _draw_references(row[0], found, setting)

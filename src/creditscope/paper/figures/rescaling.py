@@ -186,8 +186,8 @@ def _draw_limit(ax: Axes, limit: float, said: str, *, above: bool = False) -> No
         "size": SMALL,
         "color": GREY,
     }
-    side = {"ha": "right", "va": "bottom"} if above else {"ha": "left", "va": "top"}
-    ax.annotate(said, (int(above), limit), (0, 2) if above else (3, -3), **how, **side)
+    how |= {"ha": "right", "va": "bottom"} if above else {"ha": "left", "va": "top"}
+    ax.annotate(said, (int(above), limit), (0, 2) if above else (3, -3), **how)
 
 
 def _draw_curves(ax: Axes, found: Rescaled, curves: Mapping[str, tuple[np.ndarray, tuple[str, str, str]]]) -> None:
