@@ -107,6 +107,17 @@ class TestPicture:
         values = [s.value for s in caption.statements if (s.quantity, s.group) == ("cosine at h₂", "DFA")]
         assert values == [None] if case == "unmeasured" else len(values) == (not gap)
 
+    def test_titles_are_findings_where_the_data_show_them(self):
+        """DFA's taps but one are below δ; with cosines above it, equal gradients and Γ below 0 titles claim nothing."""
+        _, a, b, c = plot_audit_hero(make_runs()).axes
+        assert "all 3 rules" in head(a)[1]
+        assert head(b)[1] == "DFA: h₀, h₂, h₃, h₄ get less than 0.05"
+        assert head(c)[1] == "DFA: ‖g₄‖ 4.0 orders below BP"
+        plain = {"taps": {"cos": 0.4, "cos_F": 0.4, "g_norm": 0.1}, "last": {"gamma": -0.1}}
+        _, a, b, c = plot_audit_hero(make_runs(dfa=plain, block_fa=plain)).axes
+        for ax in (a, b, c):
+            assert not set("0123456789") & set(head(ax)[1]), head(ax)
+
     def test_nothing_measured_at_all(self):
         empty = make_runs(("bp",), bp={"last": {"gamma": None, "accuracy": None}})
         assert "not measured" in texts(plot_audit_hero(empty, rules=("bp",)))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import make_facts, make_record, make_snapshot, make_weights
+from drawn import head
 from pages import assert_clear
 from scipy import stats
 
@@ -239,6 +240,17 @@ class TestAnswers:
             runs = {s: make_run(wanted, accuracy=a, zeros=True) for s, a in enumerate(values)}
             rows.append(ControlRow(control, Cell((10, control.name), runs, {}, {})))
         assert judge(rows[0], rows[1], majority=MAJORITY) == answer
+
+
+def test_titles_count_what_brings_learning_back():
+    found = answers(make_study())
+    learn = sum(answer == "learns" for answer in found.values())
+    judged = sum(answer not in ("", "not judged") for answer in found.values())
+    (ax,) = plot_bottleneck_controls(list(make_study().values())).axes
+    assert f"{learn} of {judged}" in head(ax)[1]
+    calm = with_accuracies(make_study(accuracies=ACCURACIES | {"row-normalised Â": 0.6}), "baseline", (0.7,) * 4)
+    (ax,) = plot_bottleneck_controls(list(calm.values())).axes
+    assert "4 of 4 seeds" in head(ax)[1]
 
 
 class TestGaps:

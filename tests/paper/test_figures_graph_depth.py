@@ -155,6 +155,15 @@ def test_bp_fails_where_it_is_not_above_the_majority_class_by_the_margin(level, 
         assert [line.get_xdata()[0] for line in ax.lines if line.get_gid() == "first failure"] == [depth]
 
 
+def test_titles_tell_where_bp_fails_and_who_is_above_the_best_bp():
+    ((rules, _, gamma, _),) = plot(make_grid())
+    assert head(rules)[1].endswith(f"fails at L = {FAILS}")
+    assert "no rule above the best BP" in head(gamma)[1]
+    ((rules, _, gamma, _),) = plot(changed(make_grid(depths=(2, 8)), "cora", 8, KAFT, accuracy=0.99))
+    assert head(rules)[1] == "Cora"
+    assert head(gamma)[1] == "Cora, L = 8: KAFT above the best BP"
+
+
 def test_where_bp_never_fails_the_deepest_is_shown():
     found = changed(make_grid(depths=(2, 8)), "cora", 8, RECIPE, accuracy=0.8)
     assert state(found, "first depth at which it fails")["BP by the recipe"].value == "none"

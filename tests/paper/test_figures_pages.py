@@ -24,7 +24,6 @@ from creditscope.paper.figures._graphs import STARTS
 from creditscope.paper.figures._layout import Page, Panel, draw_page, grey_key
 from creditscope.paper.studies import collect, resolve_study
 from creditscope.plots import save_figure
-from creditscope.record import load_records
 from creditscope.registry import FIGURES
 from creditscope.rule_styles import LOOKS
 
@@ -36,11 +35,11 @@ LEAST = 7.0
 
 
 @pytest.fixture(scope="module")
-def shipped():
-    records = load_records(SHIPPED, problems=[])
+def shipped(shipped_records):
+    """The records of a study, by its name."""
 
     def of(name):
-        return collect(resolve_study(name, "paper"), SHIPPED, records=records, train=False, problems=[])
+        return collect(resolve_study(name, "paper"), SHIPPED, records=shipped_records, train=False, problems=[])
 
     return of
 
@@ -121,9 +120,9 @@ class TestPage:
 
 
 class TestCommand:
-    def test_width_panels_captions_and_formats(self, tmp_path, capsys):
-        how = {"width": 3.25, "panels": "b,c", "captions": True, "format": "svg,pdf", "train": False}
-        FigureCommand("forward_magnitude", SHIPPED, out=tmp_path, **{**how, "panels": "B"}).run()
+    def test_width_panels_captions_and_formats(self, tmp_path):
+        how = {"width": 3.25, "panels": "b", "captions": True, "format": "svg,pdf", "train": False}
+        FigureCommand("forward_magnitude", SHIPPED, out=tmp_path, **how).run()
         assert {path.suffix for path in tmp_path.iterdir()} == {".svg", ".pdf", ".md", ".tex"}
         assert "(forward_magnitude.svg)" in (tmp_path / "forward_magnitude.md").read_text(encoding="utf-8")
         wide, sizes = font_sizes((tmp_path / "forward_magnitude.pdf").read_bytes())
@@ -131,7 +130,7 @@ class TestCommand:
         assert any("quartiles" in text for text in sizes)
         assert min(sizes.values()) >= LEAST - 0.01
         first = (tmp_path / "forward_magnitude.svg").read_bytes()
-        FigureCommand("forward_magnitude", SHIPPED, out=tmp_path, **{**how, "panels": "B"}).run()
+        FigureCommand("forward_magnitude", SHIPPED, out=tmp_path, **how).run()
         assert (tmp_path / "forward_magnitude.svg").read_bytes() == first
 
     def test_statements_are_those_of_the_panels(self, shipped):
@@ -180,7 +179,7 @@ class TestCommand:
 def test_images_of_the_pages_keep_the_colours_of_rules(name, rules):
     with Image.open(IMAGES / f"{name}.png") as image:
         counts = image.convert("RGB").getcolors(1 << 24) or []
-    pixels = {"#%02x%02x%02x" % colour: count for count, colour in counts}
+    pixels = {"#{:02x}{:02x}{:02x}".format(*colour): count for count, colour in counts}
     assert all(pixels.get(LOOKS[rule].colour, 0) > 50 for rule in rules)
 
 

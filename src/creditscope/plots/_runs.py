@@ -27,6 +27,8 @@ from creditscope.record import Facts, Record
 from creditscope.record.table import PER_TAP, SCALARS
 
 NAMES = ("gamma", "accuracy")
+MARKS = 5
+"""On a line without a name, about."""
 FEW = 4
 """Methods whose names may find room beside their points."""
 
@@ -143,7 +145,8 @@ def over_epochs(
                 thin = {"lw": 0.5, "alpha": 0.45, "ms": size, "zorder": 2}
                 ax.plot(list(course), list(course.values()), gid=f"{line.look.label} seed", **look, **thin)
             mean = _mean([found[seed] for seed in found if seed not in line.method.diverged], log=log)
-            thick = {"ls": line.dashes, "lw": 1.5, "ms": 3.0 if len(mean) == 1 else 0.0, "zorder": 3}
+            size = 3.0 if len(mean) == 1 or not labels else 0.0  # without a name the marker tells a line in grey, too
+            thick = {"ls": line.dashes, "lw": 1.5, "ms": size, "markevery": 1 + len(mean) // MARKS, "zorder": 3}
             ax.plot(list(mean), list(mean.values()), gid=f"{line.look.label} mean", **look, **thick)
             end = mean or max(found.values(), key=len)
             ends.append((line.look, list(end.values())[-1]))

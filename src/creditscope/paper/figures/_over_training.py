@@ -1,7 +1,7 @@
 """Figures over training: nets from top to bottom, quantities from left to right, a line per rule."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -100,7 +100,7 @@ class OverTraining:
         def keys(shown: set[str]) -> list[Line2D]:
             dashes = {"published floor": "--", "chance": ":"}
             return [
-                *line_keys([replace(look, marker="") for look in looks.values()], page),
+                *line_keys(looks.values(), page),
                 *(grey_key(name, ls=own) for name, own in dashes.items() if name in shown),
             ]
 

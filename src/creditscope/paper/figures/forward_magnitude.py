@@ -3,6 +3,7 @@
 Every number comes from the last snapshots of the records of study `bp_bottleneck`.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -52,7 +53,7 @@ def find_titles(found: Picked) -> tuple[str, str]:
     least = np.nanmin([np.nanmin(np.append(dispersion(cell)[0, 1:], np.inf)) for cell in found.drawn])
     return (
         "; ".join(gone) or "Magnitude of each state",
-        f"Nodes keep differing: D/M is {number(least, '.2f')} or more"
+        f"Nodes keep differing: D/M is {number(math.floor(100 * least) / 100, '.2f')} or more"
         if DIFFER <= least < np.inf
         else "Share of it that differs between nodes",
     )

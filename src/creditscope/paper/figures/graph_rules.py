@@ -48,7 +48,7 @@ def plot_graph_rules(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw the figure from the records of study `graph_depth`: Γ over depth, and differences at one depth."""
     graphs = pick_graphs(records)
     beside = page.narrow or len(graphs) == 1
-    how = {"height": 1.5, "shape": (1, 2)} if beside else {"height": 2.7, "shape": (2, 1)}
+    how = {"height": 1.8, "shape": (1, 2)} if beside else {"height": 2.7, "shape": (2, 1)}
     panels = [
         Panel(find_title(graph), partial(_draw, graph, beside=beside, first=graph is graphs[0]), least=1.6, **how)
         for graph in graphs

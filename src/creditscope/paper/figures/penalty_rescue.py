@@ -105,7 +105,7 @@ def find_titles(said: Sequence[Statement]) -> tuple[str, str, str]:
     return (
         f"Penalty: {stream[0].partition(',')[0].removeprefix('median ')} grows {number(stream[1], '.1f')} orders, "
         f"not {number(stream[2], '.1f')}"
-        if stream and 0 < stream[1] < stream[2]
+        if stream and 0 <= stream[1] < stream[2]
         else "Stream and gradient",
         f"Penalty: deep cosine {number(means['deep cosine', STRONGLY], '.2f')}, above fresh feedback"
         if told and told.verdict == "above 0"
