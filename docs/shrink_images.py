@@ -6,6 +6,7 @@ Example: creditscope figure all results/paper --out out/figures/paper
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -20,7 +21,7 @@ def shrink(source: Path, target: Path) -> None:
     """
     with Image.open(source) as opened:
         image = opened.convert("RGB")
-    counts = image.getcolors(image.width * image.height) or []
+    counts: Any = image.getcolors(image.width * image.height)
     kept = [part for _, colour in sorted(counts, reverse=True)[:COLOURS] for part in colour]
     palette = Image.new("P", (1, 1))
     palette.putpalette(kept + kept[:3] * (256 - len(kept) // 3))

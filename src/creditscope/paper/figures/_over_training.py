@@ -152,6 +152,7 @@ class OverTraining:
             ax.xaxis.set_major_locator(MaxNLocator(4 if labels else 2, integer=True, min_n_ticks=1))
             if column in limits:
                 least, most = limits[column]
+                ax.set_autoscaley_on(False)  # of one value there is no range
                 ax.set_ylim(least / ROOM, most * ROOM)
                 ax.minorticks_off()
                 if quantity.endswith("g_norm") and least < NEAR * PUBLISHED_FLOOR:
