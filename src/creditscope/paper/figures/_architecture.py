@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
+from creditscope.paper.figures._layout import NARROW
 from creditscope.plots._style import FAINT, GREY, INK, SMALL, text_width
 from creditscope.record import Facts
 from creditscope.text import subscript
@@ -19,8 +20,6 @@ FORWARD, LANE, HEADING = 0.55, 0.40, 0.16
 """Heights of the forward pass, of one lane and of the heading, inches."""
 LABELS = 1.35
 """Room at the left for what a lane is called and does; on a narrow page for its name alone."""
-NARROW = 4.5
-"""Inches."""
 MOST_BLOCKS = 5
 """Deeper nets are drawn with their middle left out."""
 DOT = 0.045

@@ -29,7 +29,7 @@ LETTERS = "ABCDEFGHIJ"
 WIDTH = 5.5
 """Of the text of most papers, inches."""
 NARROW = 4.5
-"""Under this lines are named in the key, not at their ends."""
+"""Inches: under this lines are named in the key, not at their ends, and words are few."""
 LEAST = 2.0
 """Inches: a page narrower than that holds no panel."""
 LETTER = 0.13
