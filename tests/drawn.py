@@ -29,13 +29,19 @@ def artist(ax: Axes, gid: str) -> Line2D:
 
 
 def words(ax: Axes) -> list[str]:
-    """What is written on the axes, without ticks, axis labels and the note."""
-    return [text.get_text() for text in ax.texts]
+    """What is written on the axes, without ticks, axis labels, the note, and the head of a panel of a page."""
+    return [text.get_text() for text in ax.texts if text.get_gid() not in ("letter", "title", "column")]
 
 
 def note(ax: Axes) -> str:
     """What is written above them, on one line."""
     return " ".join(ax.get_title(loc="left").split())
+
+
+def head(ax: Axes) -> tuple[str, str]:
+    """Letter and title of a panel of a page, on one line with plain spaces."""
+    found = {text.get_gid(): " ".join(text.get_text().split()) for text in ax.texts}
+    return found.get("letter", ""), found.get("title", "")
 
 
 def stated(caption: Caption, panel: str | None = None) -> dict[tuple[str, str], Statement]:

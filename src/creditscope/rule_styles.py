@@ -17,19 +17,19 @@ class Look:
 
 LOOKS = {
     "bp": Look("BP", "#2166ac", "o", "#8ab8f5"),
-    "fa": Look("FA", "#35978f", "^", "#6fd3a8"),
-    "block_fa": Look("block FA", "#d17200", "s", "#ffb454"),
+    "fa": Look("FA", "#3ea38e", "^", "#6fd3a8"),
+    "block_fa": Look("block FA", "#c06f25", "s", "#ffb454"),
     "dfa": Look("DFA", "#b2182b", "D", "#ff7d7d"),
-    "dfa_gnn": Look("DFA-GNN", "#762a83", "v", "#d3a0e3"),
-    "grape": Look("GrAPE", "#4d4d4d", "P", "#b8c0c8"),
-    "kaft": Look("KAFT", "#c9558f", "X", "#ff9ecb"),
+    "dfa_gnn": Look("DFA-GNN", "#270159", "v", "#d3a0e3"),
+    "grape": Look("GrAPE", "#190011", "P", "#b8c0c8"),
+    "kaft": Look("KAFT", "#6f354e", "X", "#ff9ecb"),
 }
-"""The rules that ship; a test holds their labels against the rules' own."""
+"""The rules that ship; a test holds their labels against the rules' own, and colours apart to colour-blind eyes."""
 OTHERS = (
-    Look("", "#8c6d1f", "<", "#e3c565"),
-    Look("", "#5e8a00", "p", "#b5d94c"),
-    Look("", "#0088a8", ">", "#79cde6"),
-    Look("", "#45457f", "h", "#b9b9f0"),
+    Look("", "#928bc5", "<", "#e3c565"),
+    Look("", "#57000e", "p", "#b5d94c"),
+    Look("", "#280db5", ">", "#79cde6"),
+    Look("", "#6b707e", "h", "#b9b9f0"),
 )
 """For rules from elsewhere, in the order in which they come."""
 

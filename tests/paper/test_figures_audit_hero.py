@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import LABELS, make_facts, make_record, make_snapshot
-from drawn import artist, line, reach, stated, words
+from drawn import artist, head, line, reach, stated, words
 from matplotlib.colors import to_hex
 from pages import assert_clear, texts
 from scipy import stats
@@ -59,7 +59,7 @@ class TestPicture:
         assert line(b, "DFA line")[1] == pytest.approx(COS["dfa"][1:])  # the stem is not joined
         assert line(b, "block FA hollow")[1].tolist() == [1.0]
         assert line(c, "block FA line")[1] == pytest.approx([1e-2] * TAPS)  # the mean of log10
-        assert [ax.get_title(loc="left")[:1] for ax in (a, b, c)] == ["A", "B", "C"]
+        assert [head(ax)[0] for ax in (a, b, c)] == ["A", "B", "C"]
 
     @pytest.mark.parametrize("best", [0.14, 0.2, 0.4, 0.95])
     def test_the_regions_fill_the_panel_and_meet_at_chance(self, best):
@@ -103,9 +103,20 @@ class TestPicture:
         save_figure(fig, tmp_path, "gap", caption=caption)
         gap = {"missing": "not on record", "diverged": "diverged in epoch 7"}.get(case)
         assert caption.gaps == ((f"dfa: {gap}",) if gap else ())
-        assert (gap or "straight to every tap") in texts(fig)
+        assert (gap or "straight to each tap") in texts(fig)
         values = [s.value for s in caption.statements if (s.quantity, s.group) == ("cosine at h₂", "DFA")]
         assert values == [None] if case == "unmeasured" else len(values) == (not gap)
+
+    def test_titles_are_findings_where_the_data_show_them(self):
+        """DFA's taps but one are below δ; with cosines above it, equal gradients and Γ below 0 titles claim nothing."""
+        _, a, b, c = plot_audit_hero(make_runs()).axes
+        assert "all 3 rules" in head(a)[1]
+        assert head(b)[1] == "DFA: h₀, h₂, h₃, h₄ get less than 0.05"
+        assert head(c)[1] == "DFA: ‖g₄‖ 4.0 orders below BP"
+        plain = {"taps": {"cos": 0.4, "cos_F": 0.4, "g_norm": 0.1}, "last": {"gamma": -0.1}}
+        _, a, b, c = plot_audit_hero(make_runs(dfa=plain, block_fa=plain)).axes
+        for ax in (a, b, c):
+            assert not set("0123456789") & set(head(ax)[1]), head(ax)
 
     def test_nothing_measured_at_all(self):
         empty = make_runs(("bp",), bp={"last": {"gamma": None, "accuracy": None}})

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import make_facts, make_record, make_snapshot, make_weights
+from drawn import head
 from pages import assert_clear
 from scipy import stats
 
@@ -186,7 +187,7 @@ class TestNumbers:
             weights = make_weights(10, exact_float32=(0.0,) * 4 + (1e-4,) * 6, exact_all_zero=(1, *[0] * 9))
             last = replace(record.last, accuracy=0.4321, weights=weights)
             found[10, "gain 2", seed] = replace(record, snapshots=(record.snapshots[0], last))
-        *_, left, right = plot_bottleneck_controls(list(found.values())).axes
+        *_, left = plot_bottleneck_controls(list(found.values())).axes
         drawn = {line.get_gid(): line for line in left.lines}
         assert drawn["gain 2"].get_xdata() == pytest.approx([0.4321])
         assert drawn["gain 2 seeds"].get_xdata() == pytest.approx([0.4321] * 4)
@@ -194,9 +195,9 @@ class TestNumbers:
         looks = {name: drawn[name].get_marker() for name in ("no decay", "SGD", "float64", "baseline")}
         assert looks == {"no decay": "o", "SGD": "P", "float64": "X", "baseline": "o"}
         assert drawn["no decay"].get_markerfacecolor() != drawn["baseline"].get_markerfacecolor()
-        bars = {bar.get_gid(): bar.get_width() for bar in right.patches}
-        assert (bars["gain 2 float32 norm 0"], bars["gain 2 every element 0"]) == (0.4, 0.1)
-        assert (bars["baseline float32 norm 0"], bars["baseline every element 0"]) == (1.0, 0.0)
+        told = facts(list(found.values()))["gain 2"]
+        kinds = ("float32 norm 0", "every element 0")
+        assert [told[f"gradients with {kind}"].value for kind in kinds] == ["16 of 40", "4 of 40"]
 
 
 class TestAnswers:
@@ -241,6 +242,17 @@ class TestAnswers:
         assert judge(rows[0], rows[1], majority=MAJORITY) == answer
 
 
+def test_titles_count_what_brings_learning_back():
+    found = answers(make_study())
+    learn = sum(answer == "learns" for answer in found.values())
+    judged = sum(answer not in ("", "not judged") for answer in found.values())
+    (ax,) = plot_bottleneck_controls(list(make_study().values())).axes
+    assert f"{learn} of {judged}" in head(ax)[1]
+    calm = with_accuracies(make_study(accuracies=ACCURACIES | {"row-normalised Â": 0.6}), "baseline", (0.7,) * 4)
+    (ax,) = plot_bottleneck_controls(list(calm.values())).axes
+    assert "4 of 4 seeds" in head(ax)[1]
+
+
 class TestGaps:
     def test_missing_and_diverged_runs_are_said(self):
         found = {k: r for k, r in make_study(depths=(6, 10)).items() if k[1] != "residual"}
@@ -259,8 +271,8 @@ class TestGaps:
             "L = 10, untrained net, seed 2: not measured before training",
         } <= set(gaps)
         assert facts(records)["untrained net"]["gradients with float32 norm 0"].value == "0 of 30"
-        assert [text.get_gid() for text in fig.axes[0].texts] == ["residual note"]
-        assert len(fig.axes) == 2  # without a baseline a depth is not drawn
+        assert [text.get_gid() for text in fig.axes[0].texts if text.get_gid() != "title"] == ["residual note"]
+        assert len(fig.axes) == 1  # without a baseline a depth is not drawn
 
     @pytest.mark.parametrize(
         ("change", "named"),

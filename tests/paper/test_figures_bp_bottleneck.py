@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from bottleneck_runs import altered, depth_of, line, value
+from drawn import head, words
 from pages import assert_clear, texts
 
 from creditscope.errors import CreditscopeError
@@ -47,7 +48,9 @@ def test_the_study_is_sixty_runs_of_cora_and_takes_no_variant_for_one(records):
 
 def test_lines_are_medians_and_bands_quartiles_over_seeds(records):
     fig = plot_bp_bottleneck(records)
-    for ax, read in zip(fig.axes, (lambda r: r.last.weights.exact_norm, lambda r: r.last.layers.probe), strict=True):
+    for ax, read in zip(
+        fig.axes[:2], (lambda r: r.last.weights.exact_norm, lambda r: r.last.layers.probe), strict=True
+    ):
         values = np.array([read(r) for r in records if depth_of(r) == 3], dtype=float)
         np.testing.assert_allclose(line(ax, "L = 3"), np.median(values, axis=0))
         band = ax.collections[0].get_paths()[0].vertices[:, 1]
@@ -116,3 +119,13 @@ def test_other_records_are_refused(records):
         plot_bp_bottleneck([replace(r, snapshots=(replace(r.last, layers=None),)) for r in records])
     with pytest.raises(CreditscopeError, match="lr"):
         plot_bp_bottleneck([*records[:-1], replace(records[-1], spec=replace(records[-1].spec, lr=0.1))])
+
+
+def test_titles_and_the_table_follow_the_data(records, zeros):
+    plain, gone = plot_bp_bottleneck(records), plot_bp_bottleneck(zeros)
+    assert head(gone.axes[0]) == ("A", "L = 3, 5: every norm is 0 in float32")
+    assert "float32" not in head(plain.axes[0])[1]
+    cells = words(gone.axes[2])
+    assert {"6/6", "0/6", "10/10"} <= set(cells)
+    own = [r.last.accuracy for r in records if depth_of(r) == 3]
+    assert f"{100 * np.mean(own):.0f} ± {100 * np.std(own, ddof=1):.0f}" in cells

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from bottleneck_runs import altered, depth_of, line, value
+from drawn import head
 from pages import assert_clear
 
 from creditscope.paper.figures.forward_magnitude import describe, plot_forward_magnitude
@@ -27,6 +28,14 @@ def test_sizes_and_shares_follow_the_records(records):
     assert_clear(fig)
 
 
+@pytest.mark.parametrize(("spread", "said"), [(0.4389, "0.43"), (0.01, "")])
+def test_the_least_share_is_told_and_not_rounded_up(records, spread, said):
+    alike = [r for r in records if depth_of(r) == 3]
+    changed = altered(alike, 3, layers=lambda m: {"rms": (1.0,) * 4, "dispersion": (1.0, 0.9, spread, 0.8)})
+    title = head(plot_forward_magnitude(changed).axes[1])[1]
+    assert (said in title) if said else not set("0123456789") & set(title)
+
+
 def test_zeros_lie_at_the_foot_and_unknown_states_are_no_zeros(records):
     sizes, spread = (0.5, 1e-20, None, 0.0), (0.25, 1e-21, None, 0.0)
     changed = altered(records, 3, layers=lambda m: {"rms": sizes, "dispersion": spread})
@@ -35,5 +44,7 @@ def test_zeros_lie_at_the_foot_and_unknown_states_are_no_zeros(records):
     np.testing.assert_array_equal(drawn, [0.5, 1e-20, np.nan, foot])
     np.testing.assert_allclose(line(fig.axes[1], "L = 3"), [0.5, 0.1, np.nan, np.nan])
     assert value(caption, "first state that is exactly 0", "L = 3") == "H₃"
+    assert head(fig.axes[0])[1] == "L = 3: exactly 0 from H₃ on"
+    assert not set("0123456789") & set(head(plot_forward_magnitude(records).axes[0])[1])
     assert value(caption, "states without M", "L = 3") == "H₂"
     assert [value(caption, f"D/M after H₀, {end}", "L = 3") for end in ("least", "most")] == pytest.approx([0.1, 0.1])

@@ -1,4 +1,4 @@
-"""Study and figure `graph_depth`: which runs, who trains, and that lines, cells and statements follow the records."""
+"""Study `graph_depth` and its two figures: which runs, who trains, and that what is drawn follows the records."""
 
 from dataclasses import replace
 from functools import cache
@@ -6,12 +6,15 @@ from functools import cache
 import numpy as np
 import pytest
 from builders import make_facts, make_record, make_snapshot
-from drawn import line
+from drawn import head, line
 from pages import assert_clear
 from scipy import stats
 
 from creditscope.errors import CreditscopeError
-from creditscope.paper.figures.graph_depth import describe, name, plot_graph_depth
+from creditscope.paper.figures import graph_rules
+from creditscope.paper.figures._graphs import name
+from creditscope.paper.figures.graph_depth import describe, plot_graph_depth
+from creditscope.paper.figures.graph_rules import plot_graph_rules
 from creditscope.paper.studies import collect, find_missing
 from creditscope.paper.studies.graph_depth import BP_VARIANTS, METHODS, RULES, graph_depth, method_of
 from creditscope.train.plan import plan_run
@@ -63,8 +66,10 @@ def interval(values):
 
 
 def plot(found):
-    """The axes of its figure: rules, variants, Γ and matrix, each of all graphs."""
-    return plot_graph_depth(list(found.values())).axes
+    """By graph the axes of both figures: rules, variants, Γ and matrix."""
+    figures = [draw(list(found.values())) for draw in (plot_graph_depth, plot_graph_rules)]
+    halves = [[fig.axes[i : i + 2] for i in range(0, len(fig.axes), 2)] for fig in figures]
+    return [[*above, *below] for above, below in zip(*halves, strict=True)]
 
 
 def drawn(ax, gid):
@@ -72,8 +77,9 @@ def drawn(ax, gid):
 
 
 def state(found, quantity):
-    """What the figure says of a quantity, by group."""
-    return {s.group: s for s in describe(list(found.values())).statements if s.quantity == quantity}
+    """What the figures say of a quantity, by group."""
+    said = [s for about in (describe, graph_rules.describe) for s in about(list(found.values())).statements]
+    return {s.group: s for s in said if s.quantity == quantity}
 
 
 def test_the_runs_of_the_study_can_be_planned_and_are_found_again():
@@ -99,8 +105,10 @@ def test_it_is_trained_and_drawn(tmp_path):
 def test_lines_and_bars_are_means_and_t_intervals_of_the_records():
     found = changed(make_grid(tasks=("citeseer", "cora")), "cora", 8, KAFT, 1, accuracy=0.7)
     axes = plot(found)
-    assert [ax.get_title(loc="left") for ax in axes[:2]] == ["A   Cora", "B   CiteSeer"]
-    for task, (rules, variants, gamma) in {"cora": axes[:6:2], "citeseer": axes[1:6:2]}.items():
+    heads = [head(own[0]) for own in axes]
+    assert [letter for letter, _ in heads] == ["A", "B"]
+    assert [title.partition(":")[0] for _, title in heads] == ["Cora", "CiteSeer"]
+    for task, (rules, variants, gamma, _) in zip(("cora", "citeseer"), axes, strict=True):
         means = {m: [np.mean(accuracies(found, d, m, task)) for d in DEPTHS] for m in METHODS}
         for method, mean in means.items():
             ax = variants if method.rule == "bp" else rules
@@ -119,7 +127,8 @@ def test_cells_and_statements_are_paired_differences():
     found = changed(make_grid(), "cora", FAILS, BP_VARIANTS[2], accuracy=0.9)
     for seed, accuracy in zip(SEEDS, (0.71, 0.53, 0.62), strict=True):
         found = changed(found, "cora", FAILS, BP_VARIANTS[4], seed, accuracy=accuracy)
-    matrix, said = plot(found)[3], state(found, f"KAFT − BP at L = {FAILS}, pp")
+    ((*_, matrix),) = plot(found)
+    said = state(found, f"KAFT − BP at L = {FAILS}, pp")
     for method in BP_VARIANTS:
         own, other = (accuracies(found, FAILS, m) for m in (KAFT, method))
         low, high = stats.ttest_rel(own, other).confidence_interval(0.95)
@@ -142,15 +151,24 @@ def test_bp_fails_where_it_is_not_above_the_majority_class_by_the_margin(level, 
     found = changed(make_grid(), "cora", 8, RECIPE, **level)
     assert state(found, "first depth at which it fails")["BP by the recipe"].value == depth
     assert "KAFT" in state(found, f"accuracy at L = {depth}")
-    for ax in plot(found)[:2]:
+    for ax in plot(found)[0][:2]:
         assert [line.get_xdata()[0] for line in ax.lines if line.get_gid() == "first failure"] == [depth]
+
+
+def test_titles_tell_where_bp_fails_and_who_is_above_the_best_bp():
+    ((rules, _, gamma, _),) = plot(make_grid())
+    assert head(rules)[1].endswith(f"fails at L = {FAILS}")
+    assert "no rule above the best BP" in head(gamma)[1]
+    ((rules, _, gamma, _),) = plot(changed(make_grid(depths=(2, 8)), "cora", 8, KAFT, accuracy=0.99))
+    assert head(rules)[1] == "Cora"
+    assert head(gamma)[1] == "Cora, L = 8: KAFT above the best BP"
 
 
 def test_where_bp_never_fails_the_deepest_is_shown():
     found = changed(make_grid(depths=(2, 8)), "cora", 8, RECIPE, accuracy=0.8)
     assert state(found, "first depth at which it fails")["BP by the recipe"].value == "none"
     assert "KAFT" in state(found, "accuracy at L = 8")
-    assert not [line for line in plot(found)[0].lines if line.get_gid() == "first failure"]
+    assert not [line for line in plot(found)[0][0].lines if line.get_gid() == "first failure"]
 
 
 def test_rules_train_fail_diverge_or_are_undecided():
@@ -172,14 +190,15 @@ def test_rules_train_fail_diverge_or_are_undecided():
 def test_lost_runs_break_lines_and_are_counted():
     found = changed(changed(make_grid(), "cora", 16, KAFT, lost=True), "cora", 8, DFA_GNN, gamma=None)
     found = {k: r for k, r in found.items() if k[1:3] != (FAILS, GRAPE)}
-    rules, variants, gamma, matrix = plot(found)
+    ((rules, variants, gamma, matrix),) = plot(found)
     found_lines = drawn(rules, "accuracy KAFT"), drawn(rules, "accuracy GrAPE"), drawn(gamma, "gamma DFA-GNN")
     assert [np.flatnonzero(np.isnan(own)).tolist() for own in found_lines] == [[3], [2], [1]]
     assert [t.get_text() for t in rules.texts if t.get_gid() == "lost"] == ["3 not on record", "3 diverged"]
-    assert not variants.texts
-    assert {t.get_text() for t in matrix.texts if t.get_gid().startswith("GrAPE")} == {"–"}
+    assert not [text for text in variants.texts if text.get_gid() == "lost"]
+    assert {t.get_text() for t in matrix.texts if str(t.get_gid()).startswith("GrAPE")} == {"–"}
     gaps = ["DFA-GNN, L = 8: 3 without Γ", "GrAPE, L = 12: 3 not on record", "KAFT, L = 16: 3 diverged"]
-    assert describe(list(found.values())).gaps == tuple(f"Cora, {gap}" for gap in gaps)
+    assert graph_rules.describe(list(found.values())).gaps == tuple(f"Cora, {gap}" for gap in gaps)
+    assert describe(list(found.values())).gaps == tuple(f"Cora, {gap}" for gap in gaps[1:])
 
 
 def test_mixed_settings_other_nets_and_records_without_a_majority_class_are_refused():
@@ -202,6 +221,7 @@ def test_mixed_settings_other_nets_and_records_without_a_majority_class_are_refu
 def test_pages_are_clear_with_lost_runs_too(tasks):
     found = make_grid(tasks=tasks, depths=(2, 4, 6, 8, 10, 16, 20, 32), seeds=(1, 2))
     found = changed(found, "cora", 32, DFA, lost=True)
-    fig = plot_graph_depth([r for k, r in found.items() if k[1:3] != (10, GRAPE)])
-    assert fig.get_size_inches()[1] < 10.5  # a page
-    assert_clear(fig)
+    for draw in (plot_graph_depth, plot_graph_rules):
+        fig = draw([r for k, r in found.items() if k[1:3] != (10, GRAPE)])
+        assert fig.get_size_inches()[1] < 10.5  # a page
+        assert_clear(fig)

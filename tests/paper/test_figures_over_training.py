@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drawn import lines, reach
+from drawn import head, lines, reach
 from matplotlib.figure import Figure
 from pages import assert_clear, texts
 from trajectory_runs import EPOCHS, SEEDS, grow, make_cross, make_resmlp, make_run, with_growth
@@ -46,7 +46,16 @@ class TestPicture:
         assert mean[1] == pytest.approx(np.exp(np.log(sizes).mean(axis=0)))
         assert [y.tolist() for _, y in lines(stream, "DFA seed")] == [pytest.approx(own) for own in sizes]
         assert lines(gradient, "DFA mean")[0][1] == pytest.approx([10 ** (-6 * e / EPOCHS[-1]) for e in EPOCHS])
-        assert (stream.get_yscale(), stream.get_ylabel()) == ("log", "median ‖h₄‖")
+        assert stream.get_yscale() == "log"
+        assert "median ‖h₄‖" in {text.get_text() for text in stream.texts if text.get_gid() == "column"}
+
+    def test_titles_tell_who_falls_under_the_floor(self):
+        fig = plot_snapshot_resmlp(make_resmlp())
+        heads = [head(ax) for ax in fig.axes if head(ax)[0]]
+        assert [letter for letter, _ in heads] == ["A", "B"]
+        assert heads[0][1] == f"{WITH}: under DFA ‖g₂‖ falls by 6.0 orders"
+        assert heads[1][1].startswith(f"{WITHOUT}: ")
+        assert "DFA" not in heads[1][1]
 
     def test_the_vit_is_drawn_by_its_class_token(self):
         """Its whole sample has a norm of 77."""

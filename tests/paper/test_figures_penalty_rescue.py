@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import make_facts, make_record, make_snapshot
-from drawn import lines, reach, stated
+from drawn import head, lines, reach, stated
 from matplotlib.figure import Figure
 from pages import assert_clear, texts
 from penalty_runs import ACCURACY, DEEP, EPOCHS, FLAT, FRESH, GROWN, KINDS, SEEDS, make_run, make_study
@@ -51,8 +51,8 @@ class TestCourse:
         records = [*runs, *low, *make_study(without=("dfa", "strong"))]
         fig, found = plot_penalty_rescue(records), state(records)
         assert points(fig, "A", "DFA mean") == pytest.approx([10, 100, 1000, 1e4])
-        assert points(fig, "g", "DFA, λ 0.01 mean") == pytest.approx([1e-2] * 4)
-        assert points(fig, "g", "published floor").tolist() == [PUBLISHED_FLOOR] * 2
+        assert points(fig, "A1", "DFA, λ 0.01 mean") == pytest.approx([1e-2] * 4)
+        assert points(fig, "A1", "published floor").tolist() == [PUBLISHED_FLOOR] * 2
         assert found["median ‖h₄‖, change in orders of magnitude", "DFA"].value.mean == pytest.approx(3)
         assert found["median ‖g₄‖, change in orders of magnitude", "DFA"].value.mean == pytest.approx(-6)
 
@@ -130,6 +130,19 @@ class TestCost:
         frozen = [found["difference of accuracy, pp", f"DFA, λ 0.01 less {rule}, frozen"] for rule in ("DFA", "BP")]
         assert [s.value.mean for s in frozen] == pytest.approx([3, -2])
         assert [s.verdict for s in (change, *frozen)] == ["open", "above 0", "below 0"]
+
+
+def test_titles_are_findings_where_the_data_show_them():
+    def titles(records):
+        return [head(ax)[1] for ax in plot_penalty_rescue(records).axes if head(ax)[0]]
+
+    course, metrics, cost = titles(make_study())
+    assert "not 3.0" in course  # vanilla DFA grows by three orders
+    assert f"{DEEP['strong']:.2f}" in metrics
+    pp = 100 * (ACCURACY["bp"] - ACCURACY["bp strong"]), 100 * (ACCURACY["bp strong"] - ACCURACY["strong"])
+    assert [f"{value:.1f} pp" in cost for value in pp] == [True, True]
+    other = make_study(strong={"taps": {"fresh_cos": 0.5}}, without=("dfa", "bp strong"))
+    assert not [title for title in titles(other) if set("0123456789") & set(title)]
 
 
 class TestGaps:

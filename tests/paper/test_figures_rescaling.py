@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from builders import make_record
+from drawn import head
 from matplotlib.figure import Figure
 from pages import assert_clear
 
@@ -52,6 +53,14 @@ class TestFigure:
         assert drawn["g_noise line"] == pytest.approx([1e-6] * 3)
         assert drawn["limit of g_noise (CS002)"] == pytest.approx([0.1, 0.1])
         assert drawn["published floor"] == pytest.approx([PUBLISHED_FLOOR] * 2)
+
+    def test_titles_are_findings_where_the_data_show_them(self):
+        titles = [head(ax)[1] for ax in plot_rescaling(family()).axes]
+        assert titles[0] == "‖h₄‖ goes with c, ‖g₄‖ with 1/c"
+        assert titles[2].endswith("trustworthy at every c")
+        other = [head(ax)[1] for ax in plot_rescaling(family(taps={"g_norm": 1.0})).axes]
+        assert "1/c" not in other[0]
+        assert "trustworthy" not in other[2]  # no alarm at any c: nothing to tell
 
     def test_statements_are_those_of_the_records(self):
         records = family()

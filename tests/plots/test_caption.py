@@ -68,7 +68,7 @@ def test_markdown_shows_the_picture_and_escapes_bars():
 def test_tex_escapes_what_tex_would_read():
     text = Caption("50 % of a_b & c", "", statements=(Statement("q_1", "g", 1.0),)).tex("name")
     assert r"50 \% of a\_b \& c" in text
-    assert r"\includegraphics[width=\linewidth]{name.pdf}" in text
+    assert r"\includegraphics{name.pdf}" in text
     assert r"q\_1: g 1." in text
 
 

@@ -1,5 +1,6 @@
 """Panels that draw any records, and figures of them. Importing this imports neither torch nor matplotlib."""
 
+from collections.abc import Sequence
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -33,6 +34,8 @@ __all__ = [
     "verdicts",
 ]
 
+FORMATS: dict[str, dict[str, None]] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+"""What a figure is written as, and what is left out there."""
 _HOMES = {
     "_caption": ("Caption", "Statement"),
     "_forest": ("Estimate", "forest"),
@@ -53,10 +56,25 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'creditscope.plots' has no attribute {name!r}")
 
 
-def save_figure(fig: "Figure | Axes", folder: str | Path, name: str, *, caption: "Caption | None" = None) -> list[Path]:
+def check_formats(formats: Sequence[str]) -> None:
+    """Refuse what a figure cannot be written as."""
+    if not formats or not set(formats) <= set(FORMATS):
+        got = ", ".join(map(repr, formats)) or "none"
+        raise CreditscopeError(f"Expected formats among {', '.join(FORMATS)}, but got {got}.")
+
+
+def save_figure(
+    fig: "Figure | Axes",
+    folder: str | Path,
+    name: str,
+    *,
+    caption: "Caption | None" = None,
+    formats: Sequence[str] = ("png", "pdf"),
+) -> list[Path]:
     """Write a figure, or that of a panel, as NAME.png and NAME.pdf: Type-42 fonts, no date, so equal figures are equal.
 
-    With a caption NAME.md and NAME.tex, too, which show the figure above its words and numbers.
+    With a caption NAME.md and NAME.tex, too, which show the figure above its words and numbers. `formats` are among
+    png, pdf and svg.
 
     >>> import creditscope as cs
     >>> from creditscope import plots
@@ -68,12 +86,16 @@ def save_figure(fig: "Figure | Axes", folder: str | Path, name: str, *, caption:
 
     if caption is not None and not hasattr(caption, "markdown"):
         raise CreditscopeError(f"Expected a plots.Caption beside a figure, but got {type(caption).__name__}.")
+    check_formats(formats)
     page: Any = fig.figure  # of a figure itself
     folder, files = Path(folder), dict[Path, str | bytes]()
     with styled():
-        for kind, how in (("png", {}), ("pdf", {"metadata": {"CreationDate": None}})):
-            page.savefig(drawn := BytesIO(), format=kind, **how)
+        for kind in dict.fromkeys(formats):
+            page.savefig(drawn := BytesIO(), format=kind, metadata=FORMATS[kind])
             files[folder / f"{name}.{kind}"] = drawn.getvalue()
     if caption:
-        files |= {folder / f"{name}.md": caption.markdown(name), folder / f"{name}.tex": caption.tex(name)}
+        shown = next((kind for kind in ("png", "svg") if kind in formats), formats[0])
+        printed = next((kind for kind in ("pdf", "png") if kind in formats), formats[0])
+        files[folder / f"{name}.md"] = caption.markdown(name, shown)
+        files[folder / f"{name}.tex"] = caption.tex(name, printed)
     return write_whole(files)

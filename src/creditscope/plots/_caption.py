@@ -125,23 +125,26 @@ class Caption:
         """Plain lines, for a terminal."""
         return "\n".join(map(visible, [self.title, *self.notes(), *self.sentences()]))
 
-    def markdown(self, name: str) -> str:
+    def markdown(self, name: str, kind: str = "png") -> str:
         """The picture, the words and the table."""
         heading, *rows = self.rows()
         table = [heading, ["---"] * len(heading), *rows] if rows else []
         lines = ["| " + " | ".join(markdown(cell).replace("|", "\\|") for cell in row) + " |" for row in table]
         title = markdown(self.title)
         words = " ".join([f"**{title}**", *map(markdown, [self.reading, *self.notes()])])
-        return "\n".join([f"![{title}]({quote(name)}.png)", "", words, "", *lines, ""])
+        return "\n".join([f"![{title}]({quote(name)}.{kind})", "", words, "", *lines, ""])
 
-    def tex(self, name: str) -> str:
-        """A float with the picture and the caption; of many statements each is a comment below, to choose from."""
+    def tex(self, name: str, kind: str = "pdf") -> str:
+        """A float with the picture, as wide as it was drawn, and the caption.
+
+        Of many statements each is a comment below, to choose from.
+        """
         few = len(self.statements) <= FEW
         words = " ".join([self.reading, *self.notes(), *(self.sentences() if few else [])])
         lines = [
             r"\begin{figure}",
             r"  \centering",
-            rf"  \includegraphics[width=\linewidth]{{{name}.pdf}}",
+            rf"  \includegraphics{{{name}.{kind}}}",
             rf"  \caption{{\textbf{{{_tex(self.title)}}} {_tex(words)}}}",
             rf"  \label{{fig:{name}}}",
             r"\end{figure}",

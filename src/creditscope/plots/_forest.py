@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from creditscope.auditing.stats import geometric_interval, t_interval
 from creditscope.errors import CreditscopeError
-from creditscope.plots._panel import SIZE, new_axes, write_note
+from creditscope.plots._panel import SIZE, new_axes, set_log, write_note
 from creditscope.plots._style import BAND, GREY, INK, SMALL, text_width
 from creditscope.text import count, span
 
@@ -62,7 +62,8 @@ def forest(estimates: Sequence[Estimate], *, log: bool = False, ax: Axes | None 
         rows.setdefault(one.row, []).append(one)
     room = max(text_width(row) for row in rows) + max(text_width(one.name) for one in estimates)
     with new_axes(ax, (SIZE[0] + room, 0.6 + ROW * len(estimates))) as ax:
-        ax.set_xscale("log" if log else "linear")
+        if log:
+            set_log(ax, "x")
         ax.set_yticks(range(len(rows)), list(rows))
         ax.set_ylim(len(rows) - 0.5, -0.5)
         ax.tick_params(axis="y", length=0)

@@ -3,21 +3,23 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatterSciNotation, NullFormatter
 
 from creditscope.plots._lines import Line, name_room
 from creditscope.plots._style import BODY, GREY, MARK, SMALL, line_height, styled, text_width, wrap_text
 from creditscope.rule_styles import Look
+from creditscope.text import power
 
 SIZE = (2.9, 2.4)
 """Of a panel that is a figure of its own, without names beside it; inches."""
 MANY = 10
 """Taps beyond which markers are small and bars pale."""
-ENDS, NOTES, POINTS = range(3)
+ENDS, NOTES, HEADS, POINTS = range(4)
 """In which order things are placed: each needs the page with those before."""
 _waiting: dict[Figure, dict[int, list[Callable[[], Any]]]] = {}
 
@@ -40,6 +42,21 @@ def new_axes(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
         fig = Figure(figsize=size, layout="constrained")
         yield fig.add_subplot()
         fig.draw_without_rendering()
+
+
+class Powers(LogFormatterSciNotation):
+    """Powers of ten in plain Unicode: raised by mathematics they would be smaller than the smallest font."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return power(x) if super().__call__(x, pos) else ""
+
+
+def set_log(ax: Axes, axis: Literal["x", "y"] = "y", *, minor: bool = True) -> None:
+    """A log axis; without `minor` it has ticks at powers of ten alone."""
+    (ax.set_xscale if axis == "x" else ax.set_yscale)("log")
+    own = ax.xaxis if axis == "x" else ax.yaxis
+    own.set_major_formatter(Powers())
+    own.set_minor_formatter(Powers() if minor else NullFormatter())
 
 
 def draw_series(
@@ -110,16 +127,21 @@ def write_note(ax: Axes, *parts: str) -> None:
 
 
 def label_ends(ax: Axes, ends: Sequence[tuple[Look, float]]) -> None:
-    """Write each label right of the axes at the height where its line ends, moved apart where they would touch."""
+    """Write each label right of the axes where its line ends, apart from others and not above the axes."""
     ends = sorted((end for end in ends if np.isfinite(end[1])), key=lambda end: end[1])
 
     def place() -> None:
         heights = [ax.transData.transform((0, y))[1] * 72 / ax.figure.dpi for _, y in ends]
-        for (look, y), at, moved in zip(ends, heights, spread(heights, 72 * line_height()), strict=True):
+        gap = 72 * line_height()
+        highest = 72 * ax.bbox.y1 / ax.figure.dpi - gap / 2
+        places = spread(heights, gap)
+        for i in reversed(range(len(places))):  # what stands above the axes is moved down onto them
+            places[i], highest = min(places[i], highest), min(places[i], highest) - gap
+        for (look, y), at, moved in zip(ends, heights, places, strict=True):
             line = {"arrowstyle": "-", "color": look.colour, "lw": 0.5, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
             how = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points", "annotation_clip": False}
             how |= {"color": look.colour, "size": SMALL, "va": "center", "arrowprops": line}
-            ax.annotate(look.label, (1, y), (10, moved - at), **how)
+            ax.annotate(look.label, (1, y), (7, moved - at), **how)
 
     if ends:
         when_laid_out(ax, ENDS, place)

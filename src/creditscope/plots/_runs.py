@@ -11,7 +11,16 @@ from matplotlib.ticker import MaxNLocator
 from creditscope.auditing.methods import accuracies
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.plots._lines import Line, lines_of, say_diverged, say_missing, say_seeds
-from creditscope.plots._panel import POINTS, draw_series, label_ends, label_points, panel, when_laid_out, write_note
+from creditscope.plots._panel import (
+    POINTS,
+    draw_series,
+    label_ends,
+    label_points,
+    panel,
+    set_log,
+    when_laid_out,
+    write_note,
+)
 from creditscope.plots._quantities import HEAD, NotMeasuredError, is_size, mean_and_half, of_taps, title
 from creditscope.plots._style import FAINT, GREY, MARK, SMALL
 from creditscope.record import Facts, Record
@@ -19,6 +28,8 @@ from creditscope.record.table import PER_TAP, SCALARS
 from creditscope.record.timeline import along_axis, axis_of
 
 NAMES = ("gamma", "accuracy")
+MARKS = 5
+"""On a line without a name, about."""
 FEW = 4
 """Methods whose names may find room beside their points."""
 
@@ -126,7 +137,7 @@ def over_epochs(
     shown = [line for line, _ in drawn]
     with panel(ax, shown, labels=labels) as ax:
         if log:
-            ax.set_yscale("log")
+            set_log(ax)
         ends = []
         for line, found in drawn:
             look = {"color": line.look.colour, "marker": line.look.marker}
@@ -135,7 +146,8 @@ def over_epochs(
                 thin = {"lw": 0.5, "alpha": 0.45, "ms": size, "zorder": 2}
                 ax.plot(list(course), list(course.values()), gid=f"{line.look.label} seed", **look, **thin)
             mean = _mean([found[seed] for seed in found if seed not in line.method.diverged], log=log)
-            thick = {"ls": line.dashes, "lw": 1.5, "ms": 3.0 if len(mean) == 1 else 0.0, "zorder": 3}
+            size = 3.0 if len(mean) == 1 or not labels else 0.0  # without a name the marker tells a line in grey, too
+            thick = {"ls": line.dashes, "lw": 1.5, "ms": size, "markevery": 1 + len(mean) // MARKS, "zorder": 3}
             ax.plot(list(mean), list(mean.values()), gid=f"{line.look.label} mean", **look, **thick)
             end = mean or max(found.values(), key=len)
             ends.append((line.look, list(end.values())[-1]))

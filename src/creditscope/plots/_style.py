@@ -13,7 +13,7 @@ from creditscope.text import visible
 WIDTH = 7.2
 """Double-column width, inches."""
 FONT = "DejaVu Sans"  # ships with matplotlib: the same figure everywhere
-BODY, SMALL = 7.0, 6.2
+BODY, SMALL = 7.5, 7.0  # what printed pages are asked for, at the width at which a figure is drawn
 MARK = 6 / 72
 """Width of a point that has a label, inches."""
 INK, GREY, FAINT, BAND = "#222222", "#666666", "#8c8c8c", "#dedede"
@@ -50,6 +50,7 @@ RC = {
     "savefig.dpi": 300,
     "pdf.fonttype": 42,
     "ps.fonttype": 42,
+    "svg.hashsalt": "creditscope",  # the same names in it every time
 }
 
 
@@ -83,12 +84,12 @@ def as_drawn(text: str) -> str:
     return visible(text).replace("$", r"\$")
 
 
-def wrap_text(text: str, *, width: float) -> list[str]:
+def wrap_text(text: str, *, width: float, size: float = SMALL) -> list[str]:
     """Break at spaces into lines of at most `width` inches (a single longer word keeps its own line)."""
     lines: list[str] = []
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines else word
-        if lines and text_width(longer) <= width:
+        if lines and text_width(longer, size=size) <= width:
             lines[-1] = longer
         else:
             lines.append(word)

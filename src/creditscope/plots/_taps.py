@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from creditscope.auditing.stats import NULL_SDS
 from creditscope.errors import CreditscopeError
 from creditscope.plots._lines import Line, lines_of, say_diverged, say_missing, say_seeds
-from creditscope.plots._panel import draw_series, label_ends, last_known, panel, write_note
+from creditscope.plots._panel import draw_series, label_ends, last_known, panel, set_log, write_note
 from creditscope.plots._quantities import (
     NotMeasuredError,
     check_per_tap,
@@ -56,7 +56,9 @@ def credit(records: Any, *, quantity: str = "cos", ax: Axes | None = None, label
         middle, half = null_band(drawn, quantity)
         has_band, hollow = bool(np.isfinite(half).any()), any(line.facts.exact_taps for line in drawn)
         if has_band:
-            ax.bar(np.arange(len(half)), 2 * half, bottom=middle - half, width=1.0, color=BAND, lw=0, zorder=0)
+            ax.bar(
+                np.arange(len(half)), 2 * half, bottom=middle - half, width=1.0, color=BAND, lw=0, zorder=0, gid="null"
+            )
         ax.axhline(0, color=INK, lw=0.7, ls=":", zorder=1)
         found = [mean_and_half(line.per_tap(quantity).T) for line in drawn]
         where = [{"joined": line.facts.gamma_taps, "hollow": line.facts.exact_taps} for line in drawn]
@@ -95,7 +97,7 @@ def sizes(records: Any, quantity: str = "g_norm", *, ax: Axes | None = None, lab
     if not drawn:
         raise NotMeasuredError(quantity, form="values above 0 of")
     with panel(ax, drawn, labels=labels) as ax:
-        ax.set_yscale("log")
+        set_log(ax)
         logs = [mean_sd(take_log(line.per_tap(quantity))) for line in drawn]
         reach = np.concatenate([mean + sign * np.nan_to_num(sd) for mean, sd in logs for sign in (-1, 1)])
         ax.set_ylim(10 ** (np.nanmin(reach) - 0.3), 10 ** (np.nanmax(reach) + 0.3))

@@ -16,12 +16,15 @@ from creditscope.commands._options import (
     RecordsByName,
     Unsealed,
     choose_records,
+    option,
     say,
     with_problems,
 )
 from creditscope.errors import CreditscopeError
+from creditscope.plots import check_formats
 
 if TYPE_CHECKING:
+    from creditscope.paper.figures._layout import Page
     from creditscope.paper.studies import Study
     from creditscope.record import Record
 
@@ -45,7 +48,15 @@ class Figure:
     records: Records = None
     by_name: RecordsByName = None
     out: Folder = Path("out/figures")
-    """NAME.png and NAME.pdf go here, and the caption as NAME.md and NAME.tex."""
+    """The pictures go here, and the caption as NAME.md and NAME.tex."""
+    width: Annotated[float, option("INCHES", "5.5")] = 0.0
+    """As wide as it will be printed, so that letters keep their size: 5.5 is the text of most papers, 3.25 a column."""
+    format: Annotated[str, tyro.conf.arg(metavar="KIND[,KIND]")] = "png,pdf"
+    """What pictures are written as: png, pdf, svg."""
+    panels: Annotated[str, option("A[,B]", "all")] = ""
+    """Only these, by their letters."""
+    captions: bool = False
+    """Write the words of the caption into the picture, too."""
     scale: Annotated[
         str, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the largest that has records, else demo)")
     ] = ""
@@ -57,11 +68,12 @@ class Figure:
     training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
-        source = choose_records(self.records, self.by_name)
+        source, page = choose_records(self.records, self.by_name), self._page()
+        check_formats(split_names(self.format))
         if self.name in LACKING:
             self._draw_what_is_there(source)
             return
-        from creditscope.paper.figures import describe_figure, save_figure
+        from creditscope.paper.figures import draw_figure, save_figure
         from creditscope.paper.studies import collect, resolve_study
         from creditscope.record import load_records
         from creditscope.registry import FIGURES, STUDIES
@@ -71,10 +83,17 @@ class Figure:
         if self.name in STUDIES.names():
             study, how = resolve_study(self.name, self._choose_scales([self.name], records)[self.name]), self.training
             found = collect(study, source, records=records, train=self.train, problems=problems, **how.options())
-        caption = describe_figure(plot, found)
+        fig, caption = draw_figure(plot, found, page=page, caption=self.captions)
         say(caption.text().splitlines() if caption else [])
-        say([f"wrote {path}" for path in save_figure(plot(found), self.out, self.name, caption=caption)])
+        paths = save_figure(fig, self.out, self.name, caption=caption, formats=split_names(self.format))
+        say([f"wrote {path}" for path in paths])
         say([f"note: {problem}" for problem in problems])
+
+    def _page(self) -> "Page | None":
+        """What was asked of the page; None if nothing."""
+        from creditscope.paper.figures._layout import WIDTH, Page
+
+        return Page(self.width or WIDTH, split_names(self.panels.upper())) if self.width or self.panels else None
 
     def _choose_scales(self, names: list[str], records: Sequence["Record"]) -> dict[str, str]:
         """By study, the scale asked for, or else the largest on record, which is said; "": it has none."""
@@ -93,6 +112,11 @@ class Figure:
         from creditscope.paper.studies import resolve_study, studies_at
         from creditscope.record import load_records
 
+        if self.panels or (self.name == "own" and (self.width or self.captions or self.format != "png,pdf")):
+            raise CreditscopeError(
+                f"Expected no --panels of {self.name}, and no --width, --format or --captions of own, but got some. "
+                "Name one figure."
+            )
         if self.name == "all" and self.scale:
             studies_at(self.scale)  # an unknown scale is refused once, not by every figure
         problems: list[str] = []
@@ -101,12 +125,24 @@ class Figure:
             drawn = draw_own(records, self.out)
         else:
             scales = self._choose_scales(drawable(), records)
-            drawn = draw_figures(scales, records, source, self.out, lambda name: resolve_study(name, scales[name]))
+            page = {"page": self._page(), "caption": self.captions, "formats": split_names(self.format)}
+            drawn = draw_figures(
+                scales, records, source, self.out, lambda name: resolve_study(name, scales[name]), **page
+            )
         if not drawn:
             wanted, trains = LACKING[self.name]
             message = f"Expected records of {wanted} under {source}, but got none that can be drawn. {trains} them."
             raise CreditscopeError(with_problems(message, problems))
         say([f"note: {problem}" for problem in problems])
+
+
+def split_names(typed: str) -> tuple[str, ...]:
+    """Names between commas.
+
+    >>> split_names("A, C"), split_names("")
+    (('A', 'C'), ())
+    """
+    return tuple(name for part in typed.split(",") if (name := part.strip()))
 
 
 def draw_own(records: Sequence["Record"], out: Path) -> int:
@@ -137,6 +173,9 @@ def draw_figures(
     find_study: Callable[[str], "Study"],
     *,
     measure: bool = False,
+    page: "Page | None" = None,
+    caption: bool = False,
+    formats: Sequence[str] = ("png", "pdf"),
     **how: Any,
 ) -> int:
     """Draw each figure from those of the records that its study wants; what cannot be drawn is said.
@@ -144,7 +183,7 @@ def draw_figures(
     Nothing is trained; with `measure`, what a study derives from its runs is measured where it is missing. Returns how
     many were drawn.
     """
-    from creditscope.paper.figures import describe_figure, save_figure
+    from creditscope.paper.figures import draw_figure, save_figure
     from creditscope.paper.studies import collect, find_missing
     from creditscope.registry import FIGURES
 
@@ -157,7 +196,8 @@ def draw_figures(
             found = collect(
                 study, root, records=records, train=False, measure=measure and not missing, problems=notes, **how
             )
-            paths = save_figure(plot(found), out, name, caption=describe_figure(plot, found))
+            fig, said = draw_figure(plot, found, page=page, caption=caption)
+            paths = save_figure(fig, out, name, caption=said, formats=formats)
         except CreditscopeError as error:
             say([f"{name}: not drawn. {error}"])
             continue

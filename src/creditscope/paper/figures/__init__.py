@@ -2,19 +2,44 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING
 
+from creditscope.errors import CreditscopeError
 from creditscope.plots import save_figure
 from creditscope.registry import FIGURES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from creditscope.paper.figures._layout import Page
     from creditscope.plots import Caption
     from creditscope.record import Record
 
 
 register_figure = FIGURES.register
+
+
+def draw_figure(
+    plot: Callable[..., "Figure"], records: Sequence["Record"], *, page: "Page | None" = None, caption: bool = False
+) -> tuple["Figure", "Caption | None"]:
+    """A figure and what it states, of the panels that are drawn; `caption` writes its words below the panels, too."""
+    from creditscope.paper.figures._layout import Page
+
+    said = describe_figure(plot, records)
+    if "page" not in signature(plot).parameters:
+        if page or caption:
+            raise CreditscopeError(
+                f"Expected a figure that can be drawn at a width of choice, but {plot.__name__} takes no page. "
+                "Leave out --width, --panels and --captions."
+            )
+        return plot(records), said
+    page = page or Page()
+    if said and page.panels:
+        kept = [s for s in said.statements if len(s.panel) != 1 or s.panel in page.panels]
+        said = replace(said, statements=tuple(kept))
+    return plot(records, page=replace(page, caption=said if caption else None)), said
 
 
 def describe_figure(plot: Callable[..., "Figure"], records: Sequence["Record"]) -> "Caption | None":
@@ -23,4 +48,4 @@ def describe_figure(plot: Callable[..., "Figure"], records: Sequence["Record"]) 
     return describe(records) if describe else None
 
 
-__all__ = ["FIGURES", "describe_figure", "register_figure", "save_figure"]
+__all__ = ["FIGURES", "describe_figure", "draw_figure", "register_figure", "save_figure"]

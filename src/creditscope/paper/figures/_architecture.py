@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from creditscope.plots._style import FAINT, GREY, INK, SMALL, WIDTH
+from creditscope.paper.figures._layout import NARROW
+from creditscope.plots._style import FAINT, GREY, INK, SMALL, text_width
 from creditscope.record import Facts
 from creditscope.text import subscript
 
 FORWARD, LANE, HEADING = 0.55, 0.40, 0.16
 """Heights of the forward pass, of one lane and of the heading, inches."""
-LABELS = 1.95
-"""Room at the left for what a lane is called and does."""
+LABELS = 1.35
+"""Room at the left for what a lane is called and does; on a narrow page for its name alone."""
 MOST_BLOCKS = 5
 """Deeper nets are drawn with their middle left out."""
 DOT = 0.045
@@ -35,11 +36,13 @@ class Lane:
 
 @dataclass(frozen=True)
 class Track:
-    """Where a lane runs: (tap, x) from left to right, x of the error e, and the height."""
+    """Where a lane runs: (tap, x) from left to right, x of the error e, and its height."""
 
     taps: tuple[tuple[int, float], ...]
     error: float
     y: float
+    width: float
+    """Of the page, inches."""
 
 
 def architecture_height(lanes: int) -> float:
@@ -47,19 +50,20 @@ def architecture_height(lanes: int) -> float:
     return HEADING + FORWARD + LANE * lanes
 
 
-def draw_architecture(ax: Axes, facts: Facts, lanes: Sequence[Lane]) -> None:
-    """Draw stem, blocks and head of a net with these taps, and the lanes."""
-    height = architecture_height(len(lanes))
-    ax.set(xlim=(0, WIDTH), ylim=(0, height))
+def draw_architecture(ax: Axes, facts: Facts, lanes: Sequence[Lane], *, width: float) -> None:
+    """Draw stem, blocks and head of a net with these taps, and the lanes, on so many inches."""
+    height, narrow = architecture_height(len(lanes)), width < NARROW
+    ax.set(xlim=(0, width), ylim=(0, height))
     ax.axis("off")
-    ax.text(0, height, "Where each rule sends credit", weight="bold", va="top")
-    ax.text(WIDTH, height, "solid: exact   dashed: fixed random B", size=SMALL, color=GREY, ha="right", va="top")
+    ax.text(0, height, "Where each rule sends credit" if not narrow else "Credit", va="top")
+    ax.text(width, height, "solid: exact   dashed: fixed random B", size=SMALL, color=GREY, ha="right", va="top")
     y = height - HEADING - 0.32
-    positions, error = _draw_forward(ax, shown_taps(len(facts.taps)), stem=facts.stem_tap, y=y)
+    left = max(text_width(lane.label, bold=True) for lane in lanes) + 0.12 if narrow else LABELS
+    positions, error = _draw_forward(ax, shown_taps(len(facts.taps)), stem=facts.stem_tap, y=y, span=(left, width))
     for _, x in positions:
         ax.plot([x, x], [0.03, y - 0.12], color=FAINT, lw=0.5, ls=(0, (1, 2)), zorder=1)
     for i, lane in enumerate(lanes):
-        _draw_lane(ax, lane, Track(positions, error, LANE * (len(lanes) - 0.5 - i)))
+        _draw_lane(ax, lane, Track(positions, error, LANE * (len(lanes) - 0.5 - i), width))
 
 
 def shown_taps(taps: int) -> list[int]:
@@ -71,19 +75,24 @@ def shown_taps(taps: int) -> list[int]:
     return list(range(taps)) if taps <= MOST_BLOCKS + 1 else [0, 1, 2, taps - 3, taps - 2, taps - 1]
 
 
-def _draw_forward(ax: Axes, shown: list[int], *, stem: bool, y: float) -> tuple[tuple[tuple[int, float], ...], float]:
+def _draw_forward(
+    ax: Axes, shown: list[int], *, stem: bool, y: float, span: tuple[float, float]
+) -> tuple[tuple[tuple[int, float], ...], float]:
     """Boxes joined by arrows; gives each tap's place and that of the error."""
     names, after = [], []  # of each box, and the tap behind it: None behind the gap of a deep net
     for previous, tap in zip([-1, *shown], shown, strict=False):
         if tap > previous + 1:
             names, after = [*names, "⋯"], [*after, None]
         names, after = [*names, "stem" if stem and tap == 0 else f"block {tap}"], [*after, tap]
-    pitch = (WIDTH - LABELS - 0.32) / (len(names) + 1)
+    left, right = span
+    pitch = (right - left - 0.32) / (len(names) + 1)
     half = 0.38 * pitch
-    middles = [LABELS + 0.12 + pitch * (i + 0.5) for i in range(len(names) + 1)]
+    if max(map(text_width, names)) > 2 * half:
+        names = [name.removeprefix("block ") for name in names]
+    middles = [left + 0.12 + pitch * (i + 0.5) for i in range(len(names) + 1)]
     error = middles[-1] + 0.5 * pitch + 0.1
-    _draw_arrow(ax, (LABELS + 0.02, y), (middles[0] - half, y), INK)
-    ax.text(LABELS, y, "x", ha="right", va="center", style="italic")
+    _draw_arrow(ax, (left + 0.02, y), (middles[0] - half, y), INK)
+    ax.text(left, y, "x", ha="right", va="center", style="italic")
     for name, x, nearby in zip([*names, "head"], middles, [*middles[1:], error - 0.09 + half], strict=True):
         if name != "⋯":
             box = FancyBboxPatch((x - half, y - 0.12), 2 * half, 0.24, boxstyle="round,pad=0,rounding_size=0.04")
@@ -102,14 +111,27 @@ def _draw_forward(ax: Axes, shown: list[int], *, stem: bool, y: float) -> tuple[
 
 def _draw_lane(ax: Axes, lane: Lane, track: Track) -> None:
     """Tint, name, the rule's own route (else its formula) and words."""
-    ax.add_patch(Rectangle((0, track.y - 0.46 * LANE), WIDTH, 0.92 * LANE, facecolor=lane.colour, alpha=0.07, lw=0))
-    ax.text(0.06, track.y + 0.01, lane.label, color=lane.colour, weight="bold", va="bottom")
+    ax.add_patch(
+        Rectangle((0, track.y - 0.46 * LANE), track.width, 0.92 * LANE, facecolor=lane.colour, alpha=0.07, lw=0)
+    )
+    narrow = track.width < NARROW
+    middle = narrow and not isinstance(lane.facts, str)
+    ax.text(
+        0.06,
+        track.y + 0.01 * (not narrow),
+        lane.label,
+        color=lane.colour,
+        weight="bold",
+        size=SMALL,
+        va="center" if middle else "bottom",
+    )
     if isinstance(lane.facts, str):
         words = lane.facts
     else:
         route, words = _ROUTES.get(lane.facts.rule.name, (_draw_formula, "by its own formula"))
         route(ax, lane.colour, track, lane.facts)
-    ax.text(0.06, track.y - 0.02, words, size=SMALL, color=INK, va="top")
+    if not narrow or isinstance(lane.facts, str):
+        ax.text(0.06, track.y - 0.02, words, size=SMALL, color=INK, va="top")
 
 
 def _draw_ends(ax: Axes, colour: str, track: Track, *, taps: float, error: float) -> None:
@@ -164,8 +186,8 @@ def _draw_arrow(ax: Axes, start: tuple, end: tuple, colour: str, *, dashed: bool
 
 
 _ROUTES: dict[str, tuple[Callable[[Axes, str, Track, Facts], None], str]] = {
-    "bp": (_draw_chain, "exact gradient, back through every block"),
-    "fa": (_draw_chain, "B in place of the weights, in every layer"),
-    "block_fa": (_draw_chain, "exact at the top, then B from block to block"),
-    "dfa": (_draw_direct, "error straight to every tap through B"),
+    "bp": (_draw_chain, "exact, block by block"),
+    "fa": (_draw_chain, "B in every layer"),
+    "block_fa": (_draw_chain, "exact at the top, then B"),
+    "dfa": (_draw_direct, "error straight to each tap"),
 }

@@ -14,14 +14,21 @@ from matplotlib.ticker import MaxNLocator
 from creditscope.auditing.methods import group_methods
 from creditscope.errors import CreditscopeError
 from creditscope.paper.studies.bp_bottleneck import DEPTHS
-from creditscope.plots._style import GREY
+from creditscope.plots._panel import set_log
+from creditscope.plots._style import GREY, SMALL
 from creditscope.record import Record
 from creditscope.record.pick import Cell, Picked, field_of, pick, spec_of
-from creditscope.text import count
+from creditscope.text import count, superscript
 
 DEPTH = "net_options.depth"
-LOOKS = (("#5b8def", "o", 3.2), ("#cc6677", "s", 3.2), ("#882255", "D", 4.6))
+LOOKS = (("#5b8def", "o", 2.8), ("#cc6677", "s", 2.8), ("#882255", "D", 4.0))
 """Colour, marker and its size of each depth; the deepest is drawn first, so that others are seen on it."""
+BACK = 0.7
+"""Share of the deepest net from which on a line's name does not go on to the right."""
+HEADROOM = 0.14
+"""Share of an axis that is left above the data, for names of lines."""
+STEEP = 0.03
+"""Share of an axis by which a line that falls does."""
 TICKS = 6
 """Powers of ten on an axis, at most."""
 
@@ -64,20 +71,40 @@ def look_of(found: Picked, cell: Cell) -> dict[str, Any]:
     return {"color": colour, "marker": marker, "ms": size, "lw": 1.2, "zorder": 4 - 0.1 * place}
 
 
-def depth_keys(found: Picked) -> list[Line2D]:
-    """One for each depth; a gap says so."""
-    labels = [name(cell) if cell else f"{name(cell)}: not on record" for cell in found]
-    return [Line2D([], [], label=label, **look_of(found, cell)) for label, cell in zip(labels, found, strict=True)]
+def depth_keys(found: Picked, *, named: bool) -> list[Line2D]:
+    """One for each depth, or if lines are named for those without any; a gap says so."""
+    labels = {cell.key: name(cell) if cell else f"{name(cell)}: not on record" for cell in found}
+    shown = [cell for cell in found if not named or not cell]
+    return [Line2D([], [], label=labels[cell.key], **look_of(found, cell)) for cell in shown]
 
 
-def draw_by_layer(ax: Axes, found: Picked, values: Callable[[Cell], np.ndarray], *, floor: float = -math.inf) -> None:
+def draw_by_layer(
+    ax: Axes, found: Picked, values: Callable[[Cell], np.ndarray], *, floor: float = -math.inf, labels: bool = True
+) -> None:
     """Median and quartiles over seeds of (seeds, layers), a line per depth; what is below the floor lies on it."""
+    drawn: list[tuple[Cell, np.ndarray]] = []
     for cell in found.drawn:
         low, middle, high = (np.maximum(q, floor) for q in quartiles(values(cell)))
         look = look_of(found, cell)
         ax.fill_between(np.arange(len(low)), low, high, color=look["color"], alpha=0.18, lw=0, zorder=2)
         ax.plot(middle, gid=name(cell), **look)
+        drawn.append((cell, middle))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.margins(x=0.06, y=HEADROOM)
+    deepest = max(len(middle) for _, middle in drawn) - 1
+    for cell, middle in drawn if labels else ():
+        if len(known := np.flatnonzero(np.isfinite(middle))):
+            ends = [(int(at), float(middle[at])) for at in known[-2:]]
+            _name_line(ax, name(cell), ends, look_of(found, cell)["color"], back=known[-1] > BACK * deepest)
+
+
+def _name_line(ax: Axes, text: str, ends: Sequence[tuple[int, float]], colour: str, *, back: bool) -> None:
+    """Beside the last point of a line, within the axes: below it if the line falls there, else above."""
+    heights = (ax.transScale + ax.transLimits).transform(ends)[:, 1]
+    below = heights[-1] < heights[0] - STEEP
+    side: dict[str, Any] = {"ha": "right" if back or below else "left", "va": "top" if below else "bottom"}
+    side["xytext"] = (4 if back else 2, -4 if below else 3)
+    ax.annotate(text, ends[-1], textcoords="offset points", size=SMALL, color=colour, zorder=6, **side)
 
 
 def draw_log_axis(ax: Axes, values: Sequence[np.ndarray]) -> float:
@@ -88,15 +115,17 @@ def draw_log_axis(ax: Axes, values: Sequence[np.ndarray]) -> float:
     first, last = math.floor(low), max(math.ceil(high), math.floor(low) + 1)
     step = next(s for s in (1, 2, 5, 10, 20, 50, 100) if (last - first) / s < TICKS)
     marks = range(-(-first // step) * step, last + 1, step)
-    ax.set_yscale("log")
-    ticks, labels = [10.0**mark for mark in marks], [f"$10^{{{mark}}}$" for mark in marks]
+    set_log(ax)
+    ticks, labels = [10.0**mark for mark in marks], [f"10{superscript(mark)}" for mark in marks]
     floor = 10 ** (first - 0.14 * (last - first))
     if zeros := bool((known == 0).any()):
         ax.axhline(floor, color=GREY, lw=0.7, ls="--", zorder=1, gid="zero")
         ticks, labels = [floor, *ticks], ["0", *labels]
     ax.set_yticks(ticks, labels)
     ax.minorticks_off()
-    ax.set_ylim((floor if zeros else 10.0**first) / 10 ** (0.05 * (last - first)), 10 ** (last + 0.05 * (last - first)))
+    ax.set_ylim(
+        (floor if zeros else 10.0**first) / 10 ** (0.05 * (last - first)), 10 ** (last + HEADROOM * (last - first))
+    )
     return floor
 
 

@@ -2,24 +2,35 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from creditscope.auditing.checks import PUBLISHED
 from creditscope.auditing.judge import first_fired
 from creditscope.auditing.methods import first_epoch
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR
 from creditscope.errors import CreditscopeError
-from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_missing, say_setting
+from creditscope.paper.figures._layout import (
+    Page,
+    Panel,
+    draw_page,
+    grey_key,
+    line_keys,
+    say_missing,
+    say_setting,
+)
 from creditscope.plots import Caption, Statement, over_epochs
-from creditscope.plots._panel import laid_out_once
-from creditscope.plots._quantities import HEAD, take_log, title
-from creditscope.plots._style import GREY, styled
+from creditscope.plots._lines import lines_of
+from creditscope.plots._quantities import HEAD, of_taps, take_log, title
+from creditscope.plots._style import GREY
 from creditscope.record import Facts, Record, RunSpec, Snapshot
 from creditscope.record.pick import Cell, Picked, pick
-from creditscope.text import span, subscript
+from creditscope.text import number, span, subscript
 
 TRACED = ("growth", "floor")
 """Published diagnostics that look at a moment of a run."""
@@ -56,7 +67,7 @@ class OverTraining:
     rules: tuple[str, ...]
     columns: tuple[tuple[str, int | None], ...]
     gradient: tuple[str, int]
-    row_height: float = 1.7
+    row_height: float = 1.15
 
     def select(self, records: Sequence[Record]) -> dict[Net, Picked | None]:
         """The plain runs of every net, on the seeds that its rules share."""
@@ -74,33 +85,80 @@ class OverTraining:
             )
         return found
 
-    def plot(self, records: Sequence[Record]) -> Figure:
+    def plot(self, records: Sequence[Record], page: Page) -> Figure:
         """Draw it; what is missing is a marked gap."""
         found = self.select(records)
-        with styled():
-            height = 0.3 + self.row_height * len(found)
-            fig, axes = make_page(len(found), len(self.columns), height=height, sharey="col")
-            with laid_out_once(fig, notes=False):
-                for letter, (net, picked), row in zip(LETTERS, found.items(), axes, strict=False):
-                    head(row[0], letter if len(found) > 1 else "", net.title)
-                    self._draw_row(row, picked, last=net is self.nets[-1])
-                for column, (quantity, _) in enumerate(self.columns):
-                    _draw_limits(axes[:, column], quantity, found)
-                keys = {"published floor": "--", "chance": ":"}
-                shown = {line.get_gid() for ax in fig.axes for line in ax.lines}
-                draw_key(fig, [grey_key(name, ls=dashes) for name, dashes in keys.items() if name in shown])
-        return fig
+        drawn = {
+            net: [r for cell in own or () for r in (*cell.records, *cell.diverged.values())]
+            for net, own in found.items()
+        }
+        known = next(own[0].facts for own in drawn.values() if own)
+        above = tuple(symbol(known, *column) for column in self.columns)
+        looks = {line.look.label: line.look for own in drawn.values() if own for line in lines_of(own)}
+        limits = self._find_limits(drawn)
 
-    def _draw_row(self, row: Sequence[Axes], picked: Picked | None, *, last: bool) -> None:
-        """One net; runs that diverged are drawn until then."""
-        drawn = [r for cell in picked or () for r in (*cell.records, *cell.diverged.values())]
-        for (quantity, tap), ax in zip(self.columns, row, strict=True):
+        def keys(shown: set[str]) -> list[Line2D]:
+            dashes = {"published floor": "--", "chance": ":"}
+            return [
+                *line_keys(looks.values(), page),
+                *(grey_key(name, ls=own) for name, own in dashes.items() if name in shown),
+            ]
+
+        panels = []
+        for net, picked in found.items():
+            draw = partial(self._draw_row, drawn[net], limits, last=net is self.nets[-1], labels=not page.narrow)
+            shape = (1, len(self.columns))
+            title = self._find_title(net, picked)
+            panels.append(Panel(title, draw, height=self.row_height, shape=shape, above=above))
+        return draw_page(page, panels, keys=keys, share={"y": "col"})
+
+    def _find_title(self, net: Net, picked: Picked | None) -> str:
+        """Under which rules the gradient falls under the published floor in most seeds, by how much; else that none."""
+        if not picked or not picked.drawn:
+            return net.title
+        quantity, tap = self.gradient
+        said, below = symbol(picked.first.facts, quantity, tap).removeprefix("median "), []
+        for cell in picked.drawn:
+            under = [first_epoch(r, lambda s: under_floor(s, tap)) is not None for r in cell.records]
+            if 2 * sum(under) > len(under):
+                values = cell.course(quantity, tap=tap)[1]
+                fall = -float(np.nanmean(take_log(values[:, -1]) - take_log(values[:, 0])))
+                below.append(f"under {cell.first.facts.rule.label} {said} falls by {number(fall, '.1f')} orders")
+        return f"{net.title}: {'; '.join(below) if below else f'{said} stays above the floor'}"
+
+    def _find_limits(self, drawn: dict[Net, list[Record]]) -> dict[int, tuple[float, float]]:
+        """Of every column of sizes, by its number, the least and the largest value that is drawn."""
+        found = {}
+        for column, (quantity, tap) in enumerate(self.columns):
+            if tap is None:
+                continue
+            records = [record for own in drawn.values() for record in own]
+            shots = [(r.facts, snapshot) for r in records for snapshot in r.snapshots]
+            values = np.array([of_taps(facts, snapshot, quantity)[tap] for facts, snapshot in shots], dtype=float)
+            values = values[np.isfinite(values) & (values > 0)]
+            found[column] = (float(values.min()), float(values.max())) if values.size else (1.0, 1.0)
+        return found
+
+    def _draw_row(
+        self, drawn: Sequence[Record], limits: dict[int, tuple[float, float]], *row: Axes, last: bool, labels: bool
+    ) -> None:
+        """One net; runs that diverged are drawn until then. Sizes have one range in all rows, with room around it."""
+        for column, ((quantity, tap), ax) in enumerate(zip(self.columns, row, strict=True)):
             if drawn:
-                over_epochs(drawn, quantity, tap=tap, ax=ax)
-                ax.set_ylabel(symbol(drawn[0].facts, quantity, tap))
+                over_epochs(drawn, quantity, tap=tap, ax=ax, labels=labels)
             else:
                 say_missing(ax)
-            ax.set_xlabel("epoch" if last else "")
+            ax.set(xlabel="epoch" if last else "", ylabel="")
+            ax.xaxis.set_major_locator(MaxNLocator(4 if labels else 2, integer=True, min_n_ticks=1))
+            if column in limits:
+                least, most = limits[column]
+                ax.set_autoscaley_on(False)  # of one value there is no range
+                ax.set_ylim(least / ROOM, most * ROOM)
+                ax.minorticks_off()
+                if quantity.endswith("g_norm") and least < NEAR * PUBLISHED_FLOOR:
+                    ax.axhline(PUBLISHED_FLOOR, color=GREY, lw=0.8, ls="--", zorder=1, gid="published floor")
+            elif drawn and drawn[0].facts.chance is not None:
+                ax.axhline(drawn[0].facts.chance, color=GREY, lw=0.8, ls=":", zorder=1, gid="chance")
 
     def describe(self, records: Sequence[Record]) -> Caption:
         """Changes over training, when published limits are crossed, accuracy and rounding noise, by net and rule."""
@@ -145,21 +203,6 @@ def symbol(facts: Facts, quantity: str, tap: int | None) -> str:
 
 def _is_plain(spec: RunSpec) -> bool:
     return not spec.frozen and spec.train_last == -1 and all(getattr(spec, name) == v for name, v in PLAIN.items())
-
-
-def _draw_limits(column: np.ndarray, quantity: str, found: dict[Net, Picked | None]) -> None:
-    """The published floor where the data come near it, or chance; sizes that are all equal have a range, too."""
-    values = np.concatenate([line.get_ydata() for ax in column for line in ax.lines] or [np.array([1.0])])
-    least, most = np.nanmin(values), np.nanmax(values)
-    if quantity != "accuracy":
-        for ax in column:
-            ax.set_autoscaley_on(False)
-        column[0].set_ylim(least / ROOM, most * ROOM)
-    for ax, picked in zip(column, found.values(), strict=True):
-        if quantity == "accuracy" and picked and picked.first.facts.chance is not None:
-            ax.axhline(picked.first.facts.chance, color=GREY, lw=0.8, ls=":", zorder=1, gid="chance")
-        elif quantity.endswith("g_norm") and least < NEAR * PUBLISHED_FLOOR:
-            ax.axhline(PUBLISHED_FLOOR, color=GREY, lw=0.8, ls="--", zorder=1, gid="published floor")
 
 
 def under_floor(snapshot: Snapshot, tap: int) -> bool:

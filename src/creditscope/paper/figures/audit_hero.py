@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
@@ -15,16 +16,17 @@ from creditscope.auditing import audit
 from creditscope.auditing.checks import Outcome
 from creditscope.auditing.checks.cs010_at_chance import AtChance
 from creditscope.auditing.methods import Moment
+from creditscope.auditing.stats import Interval
 from creditscope.auditing.tap_credit import judge_taps
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._architecture import Lane, architecture_height, draw_architecture
-from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, say_missing, say_setting
+from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page, grey_key, say_missing, say_setting
 from creditscope.plots import Caption, Statement, credit, pair, sizes
 from creditscope.plots._lines import lines_of
-from creditscope.plots._panel import laid_out_once
+from creditscope.plots._panel import HEADS, when_laid_out
 from creditscope.plots._quantities import NotMeasuredError, take_log
-from creditscope.plots._style import BAND, FAINT, GREY, SMALL, WIDTH, styled
+from creditscope.plots._style import BAND, FAINT, GREY, SMALL, text_width
 from creditscope.record import Record
 from creditscope.record.pick import Cell, Picked, pick, spec_of
 from creditscope.rule_styles import rule_looks
@@ -32,8 +34,9 @@ from creditscope.text import number, subscript
 
 RULES = ("bp", "block_fa", "dfa")
 REFERENCE = "bp"
-PANELS = 2.5
-"""Height of the row of panels, inches."""
+COSINE = "cosine at "
+ORDERS = 1.0
+"""Orders of magnitude from which on a gradient is said to be smaller."""
 TITLE = "Accuracy and Γ beside what every tap is told, and the size of the gradient that it is held against."
 READING = (
     "Above: where each rule sends credit. A: every seed, and their mean; regions by Γ above 0 and by the accuracy from "
@@ -44,34 +47,73 @@ READING = (
 
 
 @register_figure("audit_hero")
-def plot_audit_hero(records: Sequence[Record], *, rules: Sequence[str] = RULES) -> Figure:
+def plot_audit_hero(records: Sequence[Record], *, rules: Sequence[str] = RULES, page: Page = PAGE) -> Figure:
     """Draw the figure from trained, unpenalised records of `rules` on one task and net; Γ beside the layers.
 
     BP comes first. A rule without records is a marked gap; only seeds that all rules have are drawn.
     """
     found = select(records, rules)
-    panels: dict[str, Callable[..., Any]] = {
-        "The standard reporting pair": partial(_draw_pair, found),
-        "Credit against gradient, per tap": credit,
-        "Reference gradient, per tap": sizes,
+    lanes, titles = _make_lanes(found), find_titles(found)
+    draws = (partial(_draw_pair, found), credit, sizes)
+
+    def draw(panel: Callable[..., Any], ax: Axes) -> None:
+        try:
+            panel(found.records, ax=ax)
+        except NotMeasuredError:
+            say_missing(ax, "not measured")
+        if panel is sizes:
+            ax.set_ylabel("median ‖gₗ‖")
+        elif panel is draws[0]:
+            ax.set_xlabel("Γ, mean cosine")
+
+    def keys(drawn: set[str]) -> list[Artist]:
+        band = Patch(color=BAND, label="random orientation of one run, 95 %")
+        hollow = grey_key("exact credit", marker="o", ls="", mfc="white")
+        marks = {" seeds": grey_key("a seed", marker="o", ls="", ms=2.6), " hollow": hollow}
+        kept = [key for end, key in marks.items() if any(gid.endswith(end) for gid in drawn)]
+        return [*kept, *[band] * ("null" in drawn)]
+
+    route = partial(draw_architecture, facts=found.first.facts, lanes=lanes, width=page.width)
+    panels = [Panel(title, partial(draw, own), height=1.75) for title, own in zip(titles, draws, strict=True)]
+    return draw_page(page, panels, keys=keys, top=Panel("", route, height=architecture_height(len(lanes))))
+
+
+def find_titles(found: Picked) -> tuple[str, str, str]:
+    """What the panels show, where the data say it; else what they are of."""
+    limits, reference, level = Thresholds(), found[REFERENCE], chance_level(found)
+    said = {cell.first.facts.rule.label: _state(cell, reference, limits) for cell in found.drawn}
+    pair = [(float(np.mean(cell.values("gamma"))), float(np.mean(cell.values("accuracy")))) for cell in found.drawn]
+    alike = level is not None and len(pair) > 1 and all(gamma > 0 and accuracy > level for gamma, accuracy in pair)
+    cosines = {rule: [s for s in own if s.quantity.startswith(COSINE)] for rule, own in said.items()}
+    below = {rule: [tap for tap, s in enumerate(own) if s.verdict == "below"] for rule, own in cosines.items()}
+    worst = max(below, key=lambda rule: len(below[rule]), default="")
+    orders = {
+        rule: (s.quantity.partition(" ")[0], s.value)
+        for rule, own in said.items()
+        for s in own
+        if s.quantity.endswith("orders of magnitude") and isinstance(s.value, Interval) and s.value.mean < -ORDERS
     }
-    with styled():
-        drawing = architecture_height(len(found.cells))
-        fig = Figure(figsize=(WIDTH, drawing + PANELS), layout="constrained")
-        above, below = fig.subfigures(2, height_ratios=(drawing, PANELS))  # pyright: ignore[reportGeneralTypeIssues]
-        with laid_out_once(fig, notes=False):
-            draw_architecture(above.add_subplot(label="architecture"), found.first.facts, _make_lanes(found))
-            axes = below.subplots(1, len(panels), width_ratios=(1.1, 1, 1))
-            for letter, ax, (title, draw) in zip(LETTERS, axes, panels.items(), strict=False):
-                head(ax, letter, title)
-                try:
-                    draw(found.records, ax=ax)
-                except NotMeasuredError:
-                    say_missing(ax, "not measured")
-            band = Patch(color=BAND, label="random orientation of one run, 95 %")
-            hollow = grey_key("exact credit", marker="o", ls="", mfc="white")
-            draw_key(below, [grey_key("a seed", marker="o", ls="", ms=2.6), band, hollow])
-    return fig
+    least = min(orders, key=lambda rule: orders[rule][1].mean, default="")
+    return (
+        f"By the pair all {len(pair)} rules look like learning" if alike else "The standard reporting pair",
+        f"{worst}: {name_taps(below[worst])} get less than {number(limits.alignment, 'g')}"
+        if worst and below[worst]
+        else "Credit against gradient, per tap",
+        f"{least}: {orders[least][0]} {number(-orders[least][1].mean, '.1f')} orders below {REFERENCE.upper()}"
+        if least
+        else "Reference gradient, per tap",
+    )
+
+
+def name_taps(taps: Sequence[int]) -> str:
+    """Those in a row as the first and the last.
+
+    >>> name_taps([2, 3, 4]), name_taps([1, 3]), name_taps([4])
+    ('h₂–h₄', 'h₁, h₃', 'h₄')
+    """
+    names = [subscript("h", tap) for tap in taps]
+    in_a_row = len(taps) > 2 and list(taps) == list(range(taps[0], taps[-1] + 1))
+    return f"{names[0]}–{names[-1]}" if in_a_row else ", ".join(names)
 
 
 def describe(records: Sequence[Record], *, rules: Sequence[str] = RULES) -> Caption:
@@ -127,7 +169,7 @@ def _state(cell: Cell, reference: Cell, limits: Thresholds) -> list[Statement]:
         said, told = [*said, Statement("CS005", group, told, "not judged", panel="B")], []
     answers = dict.fromkeys(facts.exact_taps, "exact") | {a.tap: a.answer for a in told}
     for tap, cos in enumerate(cell.values("cos").T):
-        said.append(over(f"cosine at {subscript('h', tap)}", values=cos, verdict=answers.get(tap, ""), panel="B"))
+        said.append(over(f"{COSINE}{subscript('h', tap)}", values=cos, verdict=answers.get(tap, ""), panel="B"))
     if bounds := [a.under.high for a in told if a.answer == "below"]:
         said.append(Statement("upper bound of taps below δ", group, max(bounds), panel="B"))
     size, noise = cell.values("g_norm", tap=-1), cell.values("g_noise")
@@ -165,12 +207,31 @@ def _draw_pair(found: Picked, records: Sequence[Record], *, ax: Axes) -> None:
     for i, j, tint in ((1, 1, "#e3f2e1"), (0, 0, "#f9e0de"), (0, 1, "#f1f1f1"), (1, 0, "#f1f1f1")):
         size = across[i + 1] - across[i], up[j + 1] - up[j]
         ax.add_patch(Rectangle((across[i], up[j]), *size, facecolor=tint, lw=0, zorder=0))
-    raised, lowered = top - 0.03 * (top - bottom), bottom + 0.1 * room
-    for x, y, text, colour, ha, va in (
-        (right - 0.03, raised, "looks like learning", "#2f7d32", "right", "top"),
-        (left + 0.03, lowered, "neither", "#a8322a", "left", "center"),
-        (left / 2, raised, "accuracy\nonly", GREY, "center", "top"),
-        (0.05, lowered, "Γ only", GREY, "left", "center"),
-        (right - 0.03, lowered, f"chance: < {number(chance, '.3g')}", GREY, "right", "center"),
-    ):
-        ax.text(x, y, text, color=colour, size=SMALL, ha=ha, va=va, zorder=1)
+    raised, lowered = top - 0.03 * (top - bottom), (bottom + chance) / 2
+    words = [
+        (
+            right - 0.03,
+            chance + 0.03 * room,
+            "looks like\nlearning",
+            {"color": "#2f7d32", "ha": "right", "va": "bottom"},
+            right,
+        ),
+        (left / 2, raised, "accuracy only", {"color": GREY, "ha": "center", "va": "top", "rotation": 90}, right),
+        (left / 2, lowered, "neither", {"color": "#a8322a", "ha": "center", "va": "center"}, -left),
+        (0.03, lowered, "Γ only", {"color": GREY, "ha": "left", "va": "center"}, right / 2),
+        (
+            right - 0.03,
+            lowered,
+            f"< {number(chance, '.3g')}",
+            {"color": GREY, "ha": "right", "va": "center"},
+            right / 2,
+        ),
+    ]
+
+    def place() -> None:
+        inches = ax.get_window_extent().width / ax.figure.dpi / (right - left)
+        for x, y, text, how, free in words:
+            if max(map(text_width, text.split("\n"))) < free * inches:
+                ax.text(x, y, text, size=SMALL, zorder=1, **how)
+
+    when_laid_out(ax, HEADS, place)

@@ -5,23 +5,22 @@ Per depth a row for each control, and which removes the collapse; what "removes"
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from creditscope.auditing.stats import Interval, t_bounds, t_interval
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._depths import decay_ratios
-from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_setting
+from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page, grey_key, say_setting
 from creditscope.paper.studies.bottleneck_controls import BASELINE, CONTROLS, FIELDS, NET, Control
 from creditscope.plots import Caption, Estimate, Statement, forest
-from creditscope.plots._panel import laid_out_once
-from creditscope.plots._style import AMBER, GREY, INK, styled
+from creditscope.plots._style import AMBER, GREY, INK
 from creditscope.record import Facts, Record, RunSpec
 from creditscope.record.pick import Cell, Picked, pick
 from creditscope.rule_styles import LOOKS as RULES
@@ -65,7 +64,7 @@ class ControlRow:
 
     def count_zeros(self, kind: str) -> tuple[int, int]:
         """Weight gradients that are zero in a way of `ZEROS`, of all layers and seeds, and how many there are."""
-        quantity, is_zero, *_ = ZEROS[kind]
+        quantity, is_zero = ZEROS[kind]
         values = self.values(quantity)
         return int(is_zero(values).sum()), int((~np.isnan(values)).sum())
 
@@ -157,11 +156,13 @@ LOOKS = {
 }
 """Marker, colour and meaning by answer; what has none of these is an open circle."""
 FLOAT32 = "float32 norm 0"
-ZEROS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray], str, float]] = {
-    FLOAT32: ("weights.exact_float32", lambda norms: norms == 0, "#9ecae1", 0.62),
-    "every element 0": ("weights.exact_all_zero", lambda flags: flags > 0, "#08519c", 0.3),
+ZEROS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
+    FLOAT32: ("weights.exact_float32", lambda norms: norms == 0),
+    "every element 0": ("weights.exact_all_zero", lambda flags: flags > 0),
 }
-"""The two kinds of zero gradients: where they are read and what is zero there, and colour and height of a bar."""
+"""The two kinds of zero gradients: where they are read and what is zero there."""
+LEAST, ROWS = 3.0, 2.1
+"""Width of a panel that has names, and height of its rows, inches."""
 SIZES: dict[str, Callable[[ControlRow], np.ndarray]] = {
     "output error ‖∂L/∂Z‖": lambda row: row.values("layers.z_grad")[..., -1:],
     "probe accuracy": lambda row: row.values("layers.probe")[..., 1:-1],  # of the middle layers H_1..H_{L−1}
@@ -171,39 +172,47 @@ SIZES: dict[str, Callable[[ControlRow], np.ndarray]] = {
 """Of which the median is told, over layers and seeds."""
 TITLE = "Backprop in deep GCNs by one recipe, with one thing changed at a time."
 READING = (
-    "Two panels for each depth L, a row for each change. Left: mean accuracy with its 95 % t interval over seeds, each "
-    "seed a tick. Right: the share of weight gradients, over layers and seeds, that are 0. A seed has collapsed if it "
+    "A panel for each depth L, a row for each change: mean accuracy with its 95 % t interval over seeds, each seed a "
+    "tick. In the table: weight gradients that are 0, over layers and seeds. A seed has collapsed if it "
     f"is not above the majority class by {100 * MARGIN:g} pp. A change is judged where every seed of the baseline has, "
     f"PairNorm where every seed of the row-normalised Â has. It learns if the lower {100 * CONFIDENCE:g} % t bounds of "
     f"its accuracy over the majority class and of its paired gain are above {100 * MARGIN:g} pp; it fails if all its "
-    "seeds have collapsed, too (zeros gone: but no float32 norm is 0); else it is undecided. In the table: probe, "
+    "seeds have collapsed, too (zeros gone: but no float32 norm is 0); else it is undecided. In the table, too: probe, "
     "median over hidden layers; spread, RMS about the mean node over RMS in the last hidden layer; decay term and "
     "gradient, weight decay · ‖W‖ and ‖∂L/∂W‖ before training, median over layers; all medians over seeds."
 )
 
 
 @register_figure("bottleneck_controls")
-def plot_bottleneck_controls(records: Sequence[Record]) -> Figure:
+def plot_bottleneck_controls(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw the figure from the records of study `bottleneck_controls`: BP under every control at every depth."""
     blocks, _ = select_controls(records)
-    with styled():
-        page: dict[str, Any] = {"height": 3.4, "sharey": True, "width_ratios": (5, 2) * len(blocks)}
-        fig, axes = make_page(1, 2 * len(blocks), **page)
-        pairs = axes.reshape(-1, 2)
-        with laid_out_once(fig, notes=False):
-            for letter, block, (left, right) in zip(LETTERS, blocks, pairs, strict=False):
-                _draw_accuracies(left, block)
-                _draw_zeros(right, block)
-                head(left, letter, f"L = {block.depth}")
-                left.tick_params(axis="y", labelleft=left is axes[0, 0])
-        reach = max(ax.get_xlim()[1] for ax in pairs[:, 0])
-        for ax in pairs[:, 0]:
-            ax.set_xlim(0, reach)
-        draw_key(fig, _keys(blocks))
-    return fig
+    reach = max([a for block in blocks for row in block.rows for a in row.accuracies().values()], default=1.0)
+    least = LEAST if page.narrow else page.width / len(blocks)
+    panels = [
+        Panel(
+            find_title(block),
+            partial(_draw_accuracies, block, reach, first=block is blocks[0] or page.narrow),
+            least,
+            ROWS,
+        )
+        for block in blocks
+    ]
+    return draw_page(page, panels, keys=lambda _: _keys(blocks), share={"y": "all"})
 
 
-def _draw_accuracies(ax: Axes, block: Block) -> None:
+def find_title(block: Block) -> str:
+    """How many changes bring learning back, or that the baseline has not collapsed."""
+    judged = [row.answer for row in block.rows if row.answer in LOOKS]
+    if judged:
+        return f"L = {block.depth}: {judged.count('learns')} of {len(judged)} changes bring learning back"
+    collapsed, seeds = block.rows[0].count_collapsed(block.majority)
+    return (
+        f"L = {block.depth}: {f'{seeds - collapsed} of {seeds} seeds of the baseline learn' if seeds else 'baseline'}"
+    )
+
+
+def _draw_accuracies(block: Block, reach: float, ax: Axes, *, first: bool) -> None:
     estimates = []
     for row in block.rows:
         marker, colour, _ = LOOKS.get(row.answer, ("o", INK, ""))
@@ -215,22 +224,12 @@ def _draw_accuracies(ax: Axes, block: Block) -> None:
     for value, dashes, name in levels:
         if value is not None:
             ax.axvline(value, color=GREY, lw=0.7, ls=dashes, zorder=1, gid=name)
-    ax.set_xlabel("accuracy")
+    ax.set(xlabel="accuracy", xlim=(0, 1.03 * reach))
     ax.xaxis.set_major_formatter("{x:g}")
+    ax.tick_params(axis="y", labelleft=first)
 
 
-def _draw_zeros(ax: Axes, block: Block) -> None:
-    for y, row in enumerate(block.rows):
-        for kind, (*_, colour, height) in ZEROS.items():
-            zeros, total = row.count_zeros(kind)
-            if total:
-                ax.barh(y, zeros / total, height, color=colour, lw=0, zorder=2, gid=f"{row.control.name} {kind}")
-    ax.set(xlim=(0, 1), xlabel="zero\ngradients")
-    ax.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
-    ax.tick_params(axis="y", length=0, labelleft=False)
-
-
-def _keys(blocks: Sequence[Block]) -> list[Line2D | Patch]:
+def _keys(blocks: Sequence[Block]) -> list[Line2D]:
     used = {row.answer for block in blocks for row in block.rows}
     dots = {answer: look for answer, look in LOOKS.items() if answer in used}
     return [
@@ -240,7 +239,6 @@ def _keys(blocks: Sequence[Block]) -> list[Line2D | Patch]:
         grey_key("each seed", marker="|", ls=""),
         grey_key("majority class", ls="--"),
         grey_key("chance", ls=":"),
-        *(Patch(facecolor=colour, label=f"share with {kind}") for kind, (*_, colour, _) in ZEROS.items()),
     ]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from creditscope.paper.figures import register_figure
+from creditscope.paper.figures._layout import PAGE, Page
 from creditscope.paper.figures._over_training import ACCURACY, STREAM, TOP_GRADIENT, Net, OverTraining
 from creditscope.record import Record
 
@@ -18,12 +19,12 @@ FIGURE = OverTraining(
     rules=("bp", "fa", "dfa"),
     columns=(STREAM, TOP_GRADIENT, ACCURACY),
     gradient=TOP_GRADIENT,
-    row_height=1.45,
+    row_height=1.0,
 )
 describe = FIGURE.describe
 
 
 @register_figure("cross_architecture")
-def plot_cross_architecture(records: Sequence[Record]) -> Figure:
+def plot_cross_architecture(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw the figure from the plain runs of BP, FA and DFA on three nets; what is missing is a marked gap."""
-    return FIGURE.plot(records)
+    return FIGURE.plot(records, page)

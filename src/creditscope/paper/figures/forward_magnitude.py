@@ -3,19 +3,22 @@
 Every number comes from the last snapshots of the records of study `bp_bottleneck`.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from creditscope.paper.figures import _depths, register_figure
-from creditscope.paper.figures._layout import draw_key, head, make_page
+from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page
 from creditscope.plots import Caption, Statement
-from creditscope.plots._style import styled
 from creditscope.record import Record
-from creditscope.record.pick import Cell
-from creditscope.text import subscript
+from creditscope.record.pick import Cell, Picked
+from creditscope.text import number, subscript
 
+DIFFER = 0.1
+"""Least D/M at which nodes are said to differ."""
 TITLE = "Size of the states of deep GCNs, and how much of it differs between nodes."
 READING = (
     "A: medians and, as bands, quartiles over seeds, after training, of M, the root mean square of the entries of a "
@@ -25,20 +28,35 @@ READING = (
 
 
 @register_figure("forward_magnitude")
-def plot_forward_magnitude(records: Sequence[Record]) -> Figure:
+def plot_forward_magnitude(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw M and D/M of every state, a line per depth, from the records of study `bp_bottleneck`."""
     found = _depths.pick_depths(records)
-    with styled():
-        fig, ((sizes, shares),) = make_page(1, 2, height=2.6, sharex=True)
-        floor = _depths.draw_log_axis(sizes, [magnitude(cell) for cell in found.drawn])
-        _depths.draw_by_layer(sizes, found, magnitude, floor=floor)
-        _depths.draw_by_layer(shares, found, dispersion)
-        head(sizes, "A", "Magnitude of each state")
-        head(shares, "B", "Share of it that differs between nodes")
-        sizes.set(xlabel="state $H_l$", ylabel="M")
-        shares.set(xlabel="state $H_l$", ylabel="D/M", ylim=(0, 1.04))
-        draw_key(fig, _depths.depth_keys(found))
-    return fig
+
+    def draw_sizes(ax: Axes) -> None:
+        floor = _depths.draw_log_axis(ax, [magnitude(cell) for cell in found.drawn])
+        _depths.draw_by_layer(ax, found, magnitude, floor=floor, labels=not page.narrow)
+        ax.set(xlabel="state Hₗ", ylabel="M")
+
+    def draw_shares(ax: Axes) -> None:
+        _depths.draw_by_layer(ax, found, dispersion, labels=not page.narrow)
+        ax.set(xlabel="state Hₗ", ylabel="D/M", ylim=(0, 1.04))
+
+    titles = find_titles(found)
+    panels = [Panel(title, draw, least=1.6) for title, draw in zip(titles, (draw_sizes, draw_shares), strict=True)]
+    return draw_page(page, panels, keys=lambda _: _depths.depth_keys(found, named=not page.narrow), share={"x": "all"})
+
+
+def find_titles(found: Picked) -> tuple[str, str]:
+    """From where on states are exactly 0, and the least share that differs between nodes; else what is drawn."""
+    zeros = {_depths.name(cell): np.flatnonzero(_depths.quartiles(magnitude(cell))[1] == 0) for cell in found.drawn}
+    gone = [f"{depth}: exactly 0 from {subscript('H', int(own[0]))} on" for depth, own in zeros.items() if len(own)]
+    least = np.nanmin([np.nanmin(np.append(dispersion(cell)[0, 1:], np.inf)) for cell in found.drawn])
+    return (
+        "; ".join(gone) or "Magnitude of each state",
+        f"Nodes keep differing: D/M is {number(math.floor(100 * least) / 100, '.2f')} or more"
+        if DIFFER <= least < np.inf
+        else "Share of it that differs between nodes",
+    )
 
 
 def describe(records: Sequence[Record]) -> Caption:

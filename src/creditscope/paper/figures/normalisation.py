@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from creditscope.auditing import audit
 from creditscope.auditing.depth import DepthUse, paired_interval, use_of_depth
@@ -17,16 +19,15 @@ from creditscope.auditing.stats import known_mean
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import register_figure
-from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_setting
+from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page, grey_key, say_setting
 from creditscope.plots import Caption, Estimate, Statement, forest
-from creditscope.plots._panel import laid_out_once
-from creditscope.plots._style import FAINT, GREY, INK, styled
+from creditscope.plots._style import FAINT, GREY, INK
 from creditscope.record import Record, RunSpec
 from creditscope.record.pick import Cell, Key, Picked, pick, spec_of
 from creditscope.record.spec import COMPARED_NORMS
 from creditscope.record.table import largest_growth
 from creditscope.rule_styles import LOOKS
-from creditscope.text import power
+from creditscope.text import number, power
 
 OPTIMISERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD"}
 TERMINAL = {True: "terminal LayerNorm", False: "no terminal norm"}
@@ -53,6 +54,8 @@ class Column:
     """A measure: where it is neutral, and the check that judges it with its threshold."""
 
     title: str
+    short: str
+    """Over a narrow panel."""
     neutral: float | None = None
     code: str = ""
     limit: float | None = None
@@ -60,10 +63,10 @@ class Column:
 
 
 COLUMNS = (
-    Column("accuracy"),
-    Column("use of depth, pp", 0, "CS004", 100 * Thresholds().depth_gain),
-    Column("deep cosine", 0),
-    Column("largest growth over a block", 1, "CS001", Thresholds().growth, log=True),
+    Column("accuracy", "accuracy"),
+    Column("use of depth, pp", "depth, pp", 0, "CS004", 100 * Thresholds().depth_gain),
+    Column("deep cosine", "deep cosine", 0),
+    Column("largest growth over a block", "growth", 1, "CS001", Thresholds().growth, log=True),
 )
 
 
@@ -124,7 +127,7 @@ def _key_of(method: Method) -> Key:
 
 
 @register_figure("normalisation")
-def plot_normalisation(records: Sequence[Record]) -> Figure:
+def plot_normalisation(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw the figure from the records of study `normalisation`: DFA in every condition, frozen and BP references."""
     found = select(records)
     uses = {_key_of(method): use_of_depth(method) for method in group_methods(found.records)}
@@ -132,38 +135,58 @@ def plot_normalisation(records: Sequence[Record]) -> Figure:
     penalties = sorted({cell.key[3] for cell in found if cell.key[1] == "DFA"})
     faces = (FACES[0], FACES[3]) if len(penalties) == 2 else FACES
     looks = {penalty: faces[i % len(faces)] for i, penalty in enumerate(penalties)}
-    height = 0.25 + min(0.13 * len(COMPARED_NORMS) * (len(penalties) + 1), 1.6)
-    with styled():
-        page = {"height": 0.8 + height * len(settings), "sharex": "col", "sharey": True}
-        fig, axes = make_page(len(settings), len(COLUMNS), **page)
-        with laid_out_once(fig, notes=False):
-            for letter, setting, row in zip(LETTERS, settings, axes, strict=False):
-                cells = [cell for cell in found if cell.key[:2] == (setting, "DFA")]
-                columns = zip(*(measure(cell, uses.get(cell.key)) for cell in cells), strict=True)
-                for column, values, ax in zip(COLUMNS, columns, row, strict=True):
-                    estimates = []
-                    for cell, own in zip(cells, values, strict=True):
-                        marker, face = looks[cell.key[3]]
-                        lost = "" if cell else "not on record"
-                        lost = f"{len(cell.diverged)}/{len(found.seeds)} diverged" if cell.diverged else lost
-                        look = {"marker": marker, "face": face, "note": lost * (column is COLUMNS[0])}
-                        estimates.append(Estimate(cell.key[2], own, f"λ = {power(cell.key[3])}", **look))
-                    forest(estimates, log=column.log, ax=ax, labels=False)
-                    ax.tick_params(axis="y", labelleft=column is COLUMNS[0])
-                    ax.set_xlabel(column.title if setting == settings[-1] else "")
-                    for value, line in ((column.neutral, {"color": FAINT}), (column.limit, {"color": GREY, "ls": ":"})):
-                        if value is not None:
-                            ax.axvline(value, lw=0.7, zorder=1, **line)
-                _draw_references(row[0], found, setting)
-                row[0].set_ylabel("credit norm")
-                head(row[0], letter, setting)
+
+    def draw(setting: str, *row: Axes) -> None:
+        cells = [cell for cell in found if cell.key[:2] == (setting, "DFA")]
+        columns = zip(*(measure(cell, uses.get(cell.key)) for cell in cells), strict=True)
+        for column, values, ax in zip(COLUMNS, columns, row, strict=True):
+            estimates = []
+            for cell, own in zip(cells, values, strict=True):
+                marker, face = looks[cell.key[3]]
+                lost = "" if cell else "not on record"
+                lost = f"{len(cell.diverged)}/{len(found.seeds)} diverged" if cell.diverged else lost
+                look = {"marker": marker, "face": face, "note": lost * (column is COLUMNS[0])}
+                estimates.append(Estimate(cell.key[2], own, f"λ = {power(cell.key[3])}", **look))
+            forest(estimates, log=column.log, ax=ax, labels=False)
+            ax.tick_params(axis="y", labelleft=column is COLUMNS[0])
+            for value, colour, dashes in ((column.neutral, FAINT, "-"), (column.limit, GREY, ":")):
+                if value is not None:
+                    ax.axvline(value, lw=0.7, zorder=1, color=colour, ls=dashes)
+            if not column.log:
+                ax.xaxis.set_major_locator(MaxNLocator(2 if page.narrow else 3))
+        _draw_references(row[0], found, setting)
+        row[0].set_ylabel("credit norm")
+
+    def keys(drawn: set[str]) -> list[Line2D]:
         dot = {"mec": INK, "mew": 0.6, "ms": 4.5, "ls": ""}
-        keys = [Line2D([], [], marker=m, mfc=face, label=f"λ = {power(p)}", **dot) for p, (m, face) in looks.items()]
-        keys += [Line2D([], [], **look) for look in REFERENCES.values()]
-        keys += [grey_key("mean, 95 % t interval over seeds", marker="o", mfc="white")]
+        marks = [Line2D([], [], marker=m, mfc=face, label=f"λ = {power(p)}", **dot) for p, (m, face) in looks.items()]
+        marks += [Line2D([], [], **look) for look in REFERENCES.values()]
         limits = " and ".join(f"{column.limit:g} ({column.code})" for column in COLUMNS if column.limit)
-        draw_key(fig, [*keys, grey_key("each seed", marker="|", ls=""), grey_key(f"thresholds: {limits}", ls=":")])
-    return fig
+        marks += [grey_key("mean, 95 % t interval", marker="o", mfc="white"), grey_key("each seed", marker="|", ls="")]
+        return [*marks, grey_key(f"thresholds: {limits}", ls=":")]
+
+    above = tuple(column.short for column in COLUMNS)
+    height = 0.1 + min(0.14 * len(COMPARED_NORMS) * (len(penalties) + 1), 1.6)
+    titles = {setting: find_title(found, setting) for setting in settings}
+    shape = 1, len(COLUMNS)
+    panels = [Panel(titles[own], partial(draw, own), height=height, shape=shape, above=above) for own in settings]
+    return draw_page(page, panels, keys=keys, share={"x": "col", "y": "all"})
+
+
+def find_title(found: Picked, setting: str) -> str:
+    """Which normalisation costs most accuracy at the largest λ, where its interval is above 0; else the setting."""
+    penalty = max(cell.key[3] for cell in found if cell.key[1] == "DFA")
+    plain, costs = found[setting, "DFA", "none", penalty].by_seed("accuracy"), {}
+    for norm in COMPARED_NORMS:
+        own = found[setting, "DFA", norm, penalty].by_seed("accuracy")
+        cost = paired_interval(plain, own)
+        if cost and cost.low is not None and cost.low > 0:
+            costs[norm] = cost.mean
+    if not costs:
+        return setting
+    worst = max(costs, key=costs.__getitem__)
+    pp = number(100 * costs[worst], ".1f")
+    return f"{setting}: norm '{worst}' costs {pp} pp" + (f" at λ = {power(penalty)}" if penalty else "")
 
 
 def _draw_references(ax: Axes, found: Picked, setting: str) -> None:

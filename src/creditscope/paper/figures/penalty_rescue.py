@@ -3,27 +3,30 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from creditscope.auditing.methods import first_epoch
 from creditscope.auditing.stats import NULL_SDS, Interval
 from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import register_figure
-from creditscope.paper.figures._layout import draw_key, grey_key, head, say_missing, say_setting
+from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page, grey_key, say_missing, say_setting
 from creditscope.paper.figures._over_training import symbol, under_floor, when
 from creditscope.paper.studies.penalty_rescue import EARLY_UNTIL, STRONG, WEAK, find_early
 from creditscope.plots import Caption, Statement, over_epochs
 from creditscope.plots._lines import lines_of
-from creditscope.plots._panel import label_ends, laid_out_once, last_known
+from creditscope.plots._panel import label_ends, last_known
 from creditscope.plots._quantities import mean_and_half, mean_sd, take_log, title
-from creditscope.plots._style import BAND, GREY, INK, SMALL, WIDTH, styled
+from creditscope.plots._style import BAND, GREY, INK, SMALL
 from creditscope.record import Record, Snapshot
 from creditscope.record.pick import Cell, Picked, pick, spec_of
 from creditscope.record.schema import DESCENT_ROWS, FRESH_MOVES
@@ -37,6 +40,7 @@ TRAINED = {PLAIN: ("dfa", 0.0), WEAKLY: ("dfa", WEAK), STRONGLY: ("dfa", STRONG)
 TRAINED |= {BP: ("bp", 0.0), PENALISED: ("bp", STRONG)}
 FROZEN = {FROZEN_DFA: ("dfa", 0.0), FROZEN_BP: ("bp", 0.0)}
 """Rule and penalty of every condition; early DFA is the run of DFA that was measured in full over its first epochs."""
+LAMBDA = {PLAIN: "λ = 0", STRONGLY: f"λ = {STRONG:g}"}
 TRACED, JUDGED = (PLAIN, STRONGLY), (EARLY, WEAKLY, STRONGLY)
 COMPARED = {PENALISED: (BP, STRONGLY), STRONGLY: (PLAIN, FROZEN_DFA, FROZEN_BP), BP: (STRONGLY,)}
 METRICS = {
@@ -60,7 +64,7 @@ READING = (
 
 
 @register_figure("penalty_rescue")
-def plot_penalty_rescue(records: Sequence[Record], *, credit_norm: str = "none") -> Figure:
+def plot_penalty_rescue(records: Sequence[Record], *, credit_norm: str = "none", page: Page = PAGE) -> Figure:
     """Draw the figure from the records of study `penalty_rescue` under one normalisation of credit.
 
     A condition without records is a marked gap; only seeds that all conditions have are drawn.
@@ -69,28 +73,57 @@ def plot_penalty_rescue(records: Sequence[Record], *, credit_norm: str = "none")
     looks = {name: LOOKS[rule] for name, (rule, _) in (TRAINED | FROZEN).items()}
     looks |= {EARLY: LOOKS["dfa"], EXACT: LOOKS["bp"]}
     looks |= {line.look.label: line.look for line in lines_of([r for name in TRAINED for r in found[name].records])}
-    with styled():
-        fig = Figure(figsize=(WIDTH, 3.1), layout="constrained")
-        axes = fig.subplot_mosaic([["A", "B", "C"], ["g", "B", "C"]], width_ratios=(1, 1.1, 1))
-        with laid_out_once(fig, notes=False):
-            _draw_courses(found, axes["A"], axes["g"])
-            _draw_metrics(found, looks, axes["B"])
-            _draw_cost(found, looks, axes["C"])
-            for letter, words in {"A": "Stream and gradient", "B": "Credit of deep taps", "C": "Accuracy"}.items():
-                head(axes[letter], letter, words)
-            keys = [
-                Line2D([], [], ls="", ms=4, label=name, color=looks[name].colour, marker=looks[name].marker)
-                for name in (*JUDGED, EXACT)
-            ]
-            keys[-1].set_markerfacecolor("white")
-            null, floor = Patch(color=BAND, label="fresh feedback, 95 %"), grey_key("published floor", ls="--")
-            draw_key(fig, [*keys, null, floor], columns=6)
-    return fig
+
+    def keys(drawn: set[str]) -> list[Artist]:
+        marks: list[Artist] = []
+        for name in (*JUDGED, EXACT) if EXACT in drawn else ():
+            look: dict[str, Any] = {"color": looks[name].colour, "marker": looks[name].marker}
+            look["mfc"] = "white" if name == EXACT else looks[name].colour
+            marks.append(Line2D([], [], ls="", ms=4, label=name, **look))
+        null, floor = Patch(color=BAND, label="fresh feedback, 95 %"), grey_key("published floor", ls="--")
+        return [*marks, *[null] * bool(marks), *[floor] * ("published floor" in drawn)]
+
+    course, metrics, cost = find_titles(_say(found))
+    panels = [
+        Panel(course, partial(_draw_courses, found, looks), height=2.1, least=1.75, shape=(2, 1)),
+        Panel(metrics, partial(_draw_metrics, found, looks), height=1.9, least=1.9),
+        Panel(cost, partial(_draw_cost, found, looks), height=1.9, least=1.85),
+    ]
+    return draw_page(page, panels, keys=keys)
+
+
+def find_titles(said: Sequence[Statement]) -> tuple[str, str, str]:
+    """By how much the stream grows, what credit deep taps get, and what the penalty costs BP; else what is drawn."""
+    means = {(s.quantity, s.group): s.value.mean for s in said if isinstance(s.value, Interval)}
+    grown = [
+        (q, means[q, STRONGLY], means[q, PLAIN]) for q, group in means if group == PLAIN and (q, STRONGLY) in means
+    ]
+    stream = next((own for own in grown if "‖h" in own[0]), None)
+    told = next((s for s in said if (s.quantity, s.group) == ("deep cosine over fresh feedback", STRONGLY)), None)
+    cost = means.get(("difference of accuracy, pp", f"{PENALISED} less {BP}"))
+    left = means.get(("difference of accuracy, pp", f"{PENALISED} less {STRONGLY}"))
+    return (
+        f"Penalty: {stream[0].partition(',')[0].removeprefix('median ')} grows {number(stream[1], '.1f')} orders, "
+        f"not {number(stream[2], '.1f')}"
+        if stream and 0 <= stream[1] < stream[2]
+        else "Stream and gradient",
+        f"Penalty: deep cosine {number(means['deep cosine', STRONGLY], '.2f')}, above fresh feedback"
+        if told and told.verdict == "above 0"
+        else "Credit of deep taps",
+        f"Penalty costs BP {number(-cost, '.1f')} pp; {number(left, '.1f')} pp to DFA remain"
+        if cost is not None and left is not None and cost < 0 < left
+        else "Accuracy",
+    )
 
 
 def describe(records: Sequence[Record], *, credit_norm: str = "none") -> Caption:
     """Changes over training, deep credit against fresh feedback, accuracy and its differences."""
     found = select(records, credit_norm)
+    setting = f"{say_setting(found)}; credit norm {credit_norm}; {count(found.first.last.rows, 'test row')}"
+    return Caption(TITLE, READING, setting, tuple(_say(found)), found.gaps)
+
+
+def _say(found: Picked) -> list[Statement]:
     said = [s for name in TRACED if found[name] for s in _state_course(name, found[name])]
     said += [s for name in JUDGED if found[name] for s in _state_credit(name, found[name])]
     accuracies = {name: cell.values("accuracy") for (name,), cell in found.cells.items() if cell and name != EARLY}
@@ -99,8 +132,7 @@ def describe(records: Sequence[Record], *, credit_norm: str = "none") -> Caption
         if found[above] and found[below]:
             gain = 100 * (accuracies[above] - accuracies[below])
             said.append(_state_difference("difference of accuracy, pp", f"{above} less {below}", gain, "C"))
-    setting = f"{say_setting(found)}; credit norm {credit_norm}; {count(found.first.last.rows, 'test row')}"
-    return Caption(TITLE, READING, setting, tuple(said), found.gaps)
+    return said
 
 
 def select(records: Sequence[Record], credit_norm: str) -> Picked:
@@ -199,12 +231,18 @@ def _state_difference(quantity: str, group: str, values: np.ndarray, panel: str)
     return replace(said, verdict="above 0" if said.value.low > 0 else "below 0" if said.value.high < 0 else "open")
 
 
-def _draw_courses(found: Picked, above: Axes, below: Axes) -> None:
+def _draw_courses(found: Picked, looks: dict[str, Look], above: Axes, below: Axes) -> None:
+    """‖h‖ above ‖g‖ on one time axis; lines are named by their λ."""
     drawn = [record for name in TRACED for record in found[name].records]
     for ax, quantity in ((above, "h_norm"), (below, "g_norm")):
         if drawn:
-            over_epochs(drawn, quantity, tap=-1, ax=ax)
-            ax.set_ylabel(symbol(found.first.facts, quantity, -1))
+            over_epochs(drawn, quantity, tap=-1, ax=ax, labels=False)
+            means = {line.get_gid(): np.asarray(line.get_ydata()) for line in ax.lines}
+            ends = {name: means.get(f"{name} mean", np.array([])) for name in TRACED}
+            label_ends(ax, [(replace(looks[name], label=LAMBDA[name]), last_known(y)) for name, y in ends.items()])
+            ax.set_ylabel(symbol(found.first.facts, quantity, -1).removeprefix("median "))
+            ax.minorticks_off()
+            ax.xaxis.set_major_locator(MaxNLocator(3, integer=True, min_n_ticks=1))
         else:
             say_missing(ax)
     below.axhline(PUBLISHED_FLOOR, color=GREY, lw=0.8, ls="--", zorder=1, gid="published floor")

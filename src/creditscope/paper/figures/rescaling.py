@@ -1,8 +1,10 @@
 """A change of units is no finding: a trained net whose stream is multiplied by c, and what two protocols say of it."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,13 +19,13 @@ from creditscope.auditing.thresholds import PUBLISHED_FLOOR, PUBLISHED_ROWS, Thr
 from creditscope.auditing.verdict import Verdict
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import register_figure
-from creditscope.paper.figures._layout import LETTERS, draw_key, grey_key, head, make_page, say_setting
+from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page, grey_key, say_setting
 from creditscope.paper.studies.rescaling import DerivedRecord
 from creditscope.plots import Caption, Statement
 from creditscope.plots._lines import Line
-from creditscope.plots._panel import draw_series, label_ends, last_known
+from creditscope.plots._panel import draw_series, label_ends, last_known, set_log
 from creditscope.plots._quantities import mean_sd, take_log
-from creditscope.plots._style import AMBER, BAND, GREY, INK, SMALL, styled
+from creditscope.plots._style import AMBER, BAND, GREY, INK, SMALL
 from creditscope.record import Record
 from creditscope.record.pick import Cell, Picked, pick
 from creditscope.rule_styles import LOOKS, Look
@@ -35,6 +37,8 @@ CONSTANT = {"g_rel": (BLUE, "D", "-"), "accuracy": (INK, "o", "--"), "g_noise": 
 """Colour, marker and line of what goes with c, and of what does not."""
 QUIET, ALARM, MIXED = ("o", BLUE), ("X", RED), ("v", AMBER)
 MEANINGS = {QUIET: "no alarm; trustworthy", ALARM: "alarm; walk back", MIXED: "some seeds; undecided or not measured"}
+NEAR = 0.05
+"""How far from 1 an exponent may be that is said to be 1."""
 BLOCKS = "CS011"
 """Not asked: no block of a rescaled net was put back."""
 TITLE = "One trained net in other units: its stream multiplied by c."
@@ -61,6 +65,11 @@ class Rescaled:
     def values(self, quantity: str, tap: int | None = None) -> np.ndarray:
         """(seeds, factors), or (seeds, factors, taps)."""
         return np.stack([cell.values(quantity, tap=tap) for cell in self.picked], axis=1)
+
+    def exponents(self, name: str) -> np.ndarray:
+        """x in ‖h_L‖ ∝ cˣ, or of g, by seed; NaN if there is one c."""
+        logs, span = take_log(self.values(f"{name}_norm", -1)), np.ptp(np.log10(self.factors)) or np.nan
+        return (logs[:, -1] - logs[:, 0]) / span
 
     def worst_noise(self) -> np.ndarray:
         """The largest over taps, (seeds, factors); −∞ where it was not measured."""
@@ -114,40 +123,76 @@ def select(records: Sequence[Record]) -> Rescaled:
 
 
 @register_figure("rescaling")
-def plot_rescaling(records: Sequence[Record]) -> Figure:
+def plot_rescaling(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw the figure from the records of study `rescaling`: rescaled runs and their frozen baselines."""
     found = select(records)
     sizes = {found.at_last_tap(f"‖{n}_L‖"): (found.values(f"{n}_norm", -1), look) for n, look in SIZES.items()}
     free = (found.values("g_rel", -1), found.values("accuracy"), found.worst_noise())
     constant = {name: (values, CONSTANT[name]) for name, values in zip(CONSTANT, free, strict=True)}
-    with styled():
-        fig, ((left, middle, right),) = make_page(1, 3, height=2.5)
-        titles = {"What the units change": left, "What they do not": middle, "What is concluded": right}
-        for letter, (title, ax) in zip(LETTERS, titles.items(), strict=False):
-            head(ax, letter, title)
-            ax.set(xscale="log", xlabel="factor c on the stream")
-            ax.minorticks_off()
-        marks = _draw_verdicts(right, found)
-        left.set_ylabel("per sample, median")
-        middle.set_ylabel("without units")
-        _draw_limit(left, PUBLISHED_FLOOR, "published floor")
-        _draw_limit(middle, Thresholds().noise, "limit of g_noise (CS002)")
-        keys = [Line2D([], [], marker=m[0], color=m[1], ls="", ms=4.5, label=said) for m, said in marks.items()]
-        draw_key(fig, [grey_key("mean ± sd of log10 over seeds", marker="|"), *keys])
-        _draw_curves(left, found, sizes)
-        _draw_curves(middle, found, constant)
-    return fig
+    marks: dict[tuple[str, str], str] = {}
+
+    def draw_sizes(ax: Axes) -> None:
+        _draw_curves(ax, found, sizes)
+        _draw_limit(ax, PUBLISHED_FLOOR, "published\nfloor", above=True)
+        ax.set_ylabel("per sample, median")
+
+    def draw_constant(ax: Axes) -> None:
+        _draw_curves(ax, found, constant)
+        _draw_limit(ax, Thresholds().noise, "limit of g_noise (CS002)")
+        ax.set_ylabel("without units")
+
+    def keys(drawn: set[str]) -> list[Line2D]:
+        dots = [Line2D([], [], marker=m[0], color=m[1], ls="", ms=4.5, label=said) for m, said in marks.items()]
+        lines = [grey_key("mean ± sd of log10 over seeds", marker="|")] * any(gid.endswith(" line") for gid in drawn)
+        return [*lines, *dots]
+
+    draws = (draw_sizes, draw_constant, lambda ax: marks.update(_draw_verdicts(ax, found)))
+    panels = [
+        Panel(title, partial(_draw_by_factor, own), least)
+        for title, own, least in zip(find_titles(found), draws, (1.7, 1.8, 2.0), strict=True)
+    ]
+    return draw_page(page, panels, keys=keys)
 
 
-def _draw_limit(ax: Axes, limit: float, said: str) -> None:
-    ax.axhline(limit, color=GREY, lw=0.8, ls="--", zorder=1, gid=said)
-    where = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points", "va": "top"}
-    ax.annotate(said, (0, limit), (3, -3), size=SMALL, color=GREY, **where)
+def find_titles(found: Rescaled) -> tuple[str, str, str]:
+    """How ‖g‖ goes with c, that no answer changes, and whether the verdict does; else what is drawn."""
+    words = list(dict.fromkeys(found.judge(cell)[1].word for cell in found.picked))
+    alarms = [any(found.judge(cell)[0].values()) for cell in found.picked]
+    same = len(words) == 1 and len(set(alarms)) > 1
+    names = [found.at_last_tap(f"‖{name}_L‖") for name in SIZES]
+    powers = [float(np.mean(found.exponents(name))) for name in SIZES]
+    return (
+        f"{names[0]} goes with c, {names[1]} with 1/c"
+        if np.allclose(powers, (1, -1), atol=NEAR)
+        else "What the units change",
+        "No test row is answered differently" if found.count_flipped() == 0 else "What they do not",
+        f"Alarms come with c; {words[0]} at every c" if same else "What is concluded",
+    )
+
+
+def _draw_by_factor(draw: Callable[[Axes], None], ax: Axes) -> None:
+    set_log(ax, "x", minor=False)
+    draw(ax)
+    ax.set_xlabel("factor c")
+    ax.minorticks_off()
+
+
+def _draw_limit(ax: Axes, limit: float, said: str, *, above: bool = False) -> None:
+    """A dashed line with its name below it at the left, or above it at the right."""
+    ax.axhline(limit, color=GREY, lw=0.8, ls="--", zorder=1, gid=said.replace("\n", " "))
+    how: dict[str, Any] = {
+        "xycoords": ax.get_yaxis_transform(),
+        "textcoords": "offset points",
+        "size": SMALL,
+        "color": GREY,
+    }
+    how |= {"ha": "right", "va": "bottom"} if above else {"ha": "left", "va": "top"}
+    ax.annotate(said, (int(above), limit), (0, 2) if above else (3, -3), **how)
 
 
 def _draw_curves(ax: Axes, found: Rescaled, curves: Mapping[str, tuple[np.ndarray, tuple[str, str, str]]]) -> None:
     """10^(mean ± sd of log10 over seeds) of each, named at its end."""
-    ax.set_yscale("log")
+    set_log(ax)
     ax.minorticks_off()
     method, ends = group_methods([found.picked.first])[0], []
     for name, (values, (colour, marker, dashes)) in curves.items():
@@ -181,11 +226,10 @@ def _draw_verdicts(ax: Axes, found: Rescaled) -> dict[tuple[str, str], str]:
 def describe(records: Sequence[Record]) -> Caption:
     """How norms go with c, the largest changes of what has no units, and what is concluded at every c."""
     found = select(records)
-    first, span, said = found.picked.first, np.ptp(np.log10(found.factors)) or np.nan, []
+    first, said = found.picked.first, []
     for name in SIZES:
-        logs = take_log(found.values(f"{name}_norm", -1))
         quantity = found.at_last_tap(f"exponent of c in ‖{name}_L‖")
-        said.append(Statement.over(quantity, "BP", (logs[:, -1] - logs[:, 0]) / span, panel="A"))
+        said.append(Statement.over(quantity, "BP", found.exponents(name), panel="A"))
     accuracy, g_rel, noise = found.values("accuracy"), found.values("g_rel", -1), found.worst_noise()
     changes = {
         "largest change of accuracy, pp": 100 * np.abs(accuracy - accuracy[:, :1]),

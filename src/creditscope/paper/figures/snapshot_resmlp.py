@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from creditscope.paper.figures import register_figure
+from creditscope.paper.figures._layout import PAGE, Page
 from creditscope.paper.figures._over_training import SECOND_GRADIENT, STREAM, Net, OverTraining
 from creditscope.record import Record
 
@@ -22,6 +23,6 @@ describe = FIGURE.describe
 
 
 @register_figure("snapshot_resmlp")
-def plot_snapshot_resmlp(records: Sequence[Record]) -> Figure:
+def plot_snapshot_resmlp(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw the figure from the plain runs of BP and DFA on ResMLP; what is missing is a marked gap."""
-    return FIGURE.plot(records)
+    return FIGURE.plot(records, page)
