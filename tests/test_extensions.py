@@ -94,7 +94,7 @@ def test_a_rule_that_cannot_be_imported_is_listed_with_the_reason(extended):
 def test_without_the_paper_its_commands_are_not_offered_and_the_others_work(tmp_path):
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "paper"))
     alone = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(tmp_path / "src")}}
-    assert "{run,audit,report,bundle,cancel,export,status,list,doctor}" in run_python(
+    assert "{run,audit,report,bundle,cancel,clinic,export,status,list,doctor}" in run_python(
         "-m", "creditscope", "--help", **alone
     )
     for words in (

@@ -161,7 +161,7 @@ class TestUse:
     def test_watch(self, use, home, tmp_path):
         file, _ = use("python", "-c", WATCH).splitlines()
         assert Path(file).is_relative_to(home)
-        assert "watched model" in use("creditscope", "audit", "mine")
+        assert "network mine" in use("creditscope", "audit", "mine")
 
     def test_shipped_records_are_fetched_judged_and_drawn(self, use, tmp_path):
         use("creditscope", "fetch", "demo", "--from", ROOT / "results")

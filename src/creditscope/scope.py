@@ -153,6 +153,11 @@ class Scope:
         target = check_tensors(target, mask)
         if len(target) < 2:
             raise CreditscopeError(f"Expected at least 2 rows to measure, but got {len(target)}.")
+        if not any(p.requires_grad for p in self._net.parameters()):
+            raise CreditscopeError(
+                "Expected a model with a parameter that is trained, but none requires a gradient. "
+                "Call requires_grad_() of what is to be trained."
+            )
         taken_before = len(self.snapshots)
         look_again = tier != "quick" or taken_before & (taken_before - 1) == 0  # at snapshots 1, 2, 3, 5, 9, …
         known = self._application
@@ -394,6 +399,8 @@ def watch(
     >>> len(taken.taps.cos), taken.untrained, taken.taps.rewind == (None, taken.accuracy)
     (2, True, True)
     """
+    if not isinstance(model, nn.Module):
+        raise CreditscopeError(f"Expected a model, a torch.nn.Module, but got a {type(model).__name__}.")
     inner, prefix = unwrap(model)
     if initial is not None:
         initial = without_prefix(initial, prefix)

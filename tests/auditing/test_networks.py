@@ -331,3 +331,41 @@ def test_what_came_before_a_step_is_not_what_came_after_it():
         scope.snapshot(torch.randn(20, 4), torch.arange(20) % 3, step=step, tier="quick")
     (record,) = scope.records
     assert [s.step for s in Moment.of(record, record.snapshots[1]).history] == [0, 5]
+
+
+def train_blocks(parameters: Callable, *, sign: float = 1.0, lr: float = 1e-2) -> cs.Audit:
+    """A net of four blocks whose optimiser holds what it is given, at five moments of training."""
+    torch.manual_seed(0)
+    blocks = [nn.Sequential(nn.Linear(32, 32), nn.ReLU()) for _ in range(4)]
+    model = nn.Sequential(nn.Linear(20, 32), *blocks, nn.Linear(32, 3))
+    x = torch.randn(200, 20)
+    y = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
+    scope, optimiser = cs.watch(model), torch.optim.SGD(parameters(model), lr=lr)
+    scope.snapshot(x, y, step=0, tier="quick")
+    for step in range(1, 81):
+        optimiser.zero_grad()
+        (sign * functional.cross_entropy(model(x), y)).backward()
+        optimiser.step()
+        if step % 20 == 0:
+            scope.snapshot(x, y, step=step, tier="quick")
+    return scope.audit()
+
+
+def test_an_optimiser_that_holds_the_head_alone_is_named():
+    """Most weights stand still, so their median update is zero: that of the one that moves decides."""
+    (judged,) = train_blocks(lambda model: model[-1].parameters(), lr=0.1).methods
+    assert (judged.verdict.word, judged.verdict.codes[0]) == ("ill", "CS109")
+    assert {f.code: f.where for f in judged.findings}["CS109"] == "0"
+
+
+def test_a_loss_of_the_wrong_sign_is_named():
+    (judged,) = train_blocks(lambda model: model.parameters(), sign=-1.0, lr=0.03).methods
+    assert (judged.verdict.word, judged.verdict.codes[0]) == ("ill", "CS110")
+
+
+def test_what_cannot_be_watched_is_refused_in_words():
+    with pytest.raises(cs.CreditscopeError, match="a model"):
+        cs.watch(lambda x: x)
+    frozen = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).requires_grad_(False)
+    with pytest.raises(cs.CreditscopeError, match="requires_grad_"):
+        cs.watch(frozen, taps="1").snapshot(torch.randn(4, 4), torch.arange(4) % 3)

@@ -63,7 +63,8 @@ def spread_over_layers(snapshot: Snapshot) -> dict[str, list[float]]:
 def word_verdict(audit: Audit) -> str:
     """The verdict of every method with its reason, and what to do, a line each."""
     lines = [f"{PREFIX}: {m.verdict}. {explain(m)}" for m in audit.methods]
-    return "\n".join([*lines, *what_to_do(f for m in audit.methods for f in m.findings)])
+    told = (f for m in audit.methods for f in m.findings if f.is_issue or not m.network)
+    return "\n".join([*lines, *what_to_do(told)])
 
 
 def name_scalars(scope: "Scope") -> Mapping[str, float]:

@@ -1,7 +1,11 @@
 """CS109, weights do not move as they should: none, some never, or all towards zero, from snapshot to snapshot."""
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+
 from creditscope.auditing.checks import Finding, Thresholds, register_check
-from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, SeenWeight, shrinking, travelled
+from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, SeenWeight, shrinking
 from creditscope.text import amount, first_few
 
 NAMED = 3
@@ -31,7 +35,7 @@ class Updates(NetworkCheck):
             return self.issue(f"no weight changed since {net.start.when}")
         largest = max((w.relative or 0.0 for w in net.weights), default=0.0)
         still = [w for w in net.weights if w.fact.name not in moved and _should_move(w, largest)]
-        if still and not net.is_fitted and (travelled(net) or 0) > limits.update_least:
+        if still and not net.is_fitted and _farthest(steps) > limits.update_least:
             names = first_few([w.fact.name for w in still], NAMED)
             said = f"{names} never changed since {net.start.when}, although a gradient gets there"
             return self.issue(said, where=still[0].module or still[0].fact.name)
@@ -40,6 +44,14 @@ class Updates(NetworkCheck):
             said = f"weights shrank to {amount(shrunk)} of their size since {net.start.when}"
             return self.issue(said, where=net.layers[0][0] if net.layers else "")
         return self.passed(f"{len(moved)} of {len(net.weights)} weights moved")
+
+
+def _farthest(steps: Sequence[Sequence[SeenWeight]]) -> float:
+    """Over all snapshots, the sum of the updates of the matrix that moved most: one alone may be in the optimiser."""
+    sums: Counter[str] = Counter()
+    for weight in chain(*steps):
+        sums[weight.fact.name] += (weight.update or 0.0) * weight.is_matrix
+    return max(sums.values(), default=0.0)
 
 
 def _should_move(weight: SeenWeight, largest: float) -> bool:

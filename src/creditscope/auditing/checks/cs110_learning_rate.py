@@ -1,5 +1,7 @@
 """CS110, learning rate too low or too high: told from how far weights moved and where the loss went, together."""
 
+from itertools import pairwise
+
 from creditscope.auditing.checks import Finding, Thresholds, register_check
 from creditscope.auditing.checks._network import (
     NetworkCheck,
@@ -26,7 +28,7 @@ class LearningRate(NetworkCheck):
     why = "A net that does not move cannot learn, and one that is thrown about forgets what it learnt."
     remedy = (
         "Too low: raise it by 10 until the loss falls. Too high: lower it by 10, warm it up, clip gradients. Usual "
-        "updates are about 1e-3 of a weight per step."
+        "updates are about 1e-3 of a weight per step. A loss that rises from the first step on may have the wrong sign."
     )
     order = 70
 
@@ -59,6 +61,9 @@ class LearningRate(NetworkCheck):
             return self.issue(
                 f"too high: weights moved by up to {amount(largest)} of their size a step", value=moved, rank=42
             )
+        if lost and _keeps_rising(net) and not _is_accurate(net, limits):
+            text = f"{losses}, higher at every snapshot: too high, or the sign of the loss is wrong (maximize)"
+            return self.issue(text, value=moved, rank=42)
         if far and _was_destroyed(net, limits):
             return self.issue(f"too high: {said}, and units died or rows became the same", value=moved, rank=42)
         slow = moved < limits.update_low * steps if steps > 0 else moved < limits.update_least
@@ -76,6 +81,12 @@ def _was_destroyed(net: NetworkMoment, limits: Thresholds) -> bool:
     known = [(old.dispersion, new.dispersion) for old, new in pairs if old.dispersion and new.dispersion is not None]
     alike = bool(known) and known[-1][0] > limits.dispersion > known[-1][1]
     return alike or 2 * sum(died) > len(died)
+
+
+def _keeps_rising(net: NetworkMoment) -> bool:
+    """Whether the loss is higher at each of several snapshots than at the one before."""
+    losses = [s.loss for s in net.history]
+    return len(losses) > 2 and all(a is not None and b is not None and b > a for a, b in pairwise(losses))
 
 
 def _is_accurate(net: NetworkMoment, limits: Thresholds) -> bool:
