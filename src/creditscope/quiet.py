@@ -50,9 +50,11 @@ def silent_hooks(modules: Iterable[nn.Module]) -> Iterator[None]:
                     del hooks[key]
         yield
     finally:
-        for hooks, own in before:
+        for hooks, own in before:  # what a pass itself took away (a lazy layer's hook) or added stays so
+            left = dict(hooks)
             hooks.clear()
-            hooks.update(own)
+            hooks.update({key: hook for key, hook in own.items() if key in left or not _home(hook).startswith(MAKERS)})
+            hooks.update({key: hook for key, hook in left.items() if key not in own})
 
 
 def _home(hook: Any) -> str:

@@ -40,11 +40,11 @@ class Watching:
 
     def is_due(self, step: int) -> bool:
         """Whether so many steps have passed since the last try; the first is always due."""
-        return self._tried is None or step - self._tried >= self.every
+        return self._tried is None or not 0 <= step - self._tried < self.every
 
     def take(self, model: nn.Module, step: int) -> None:
         """Measure, and hand it on. What fails at first is an error; later it is a warning, and training goes on."""
-        if self.scope is None:
+        if self.scope is None or step < (self._tried or 0):  # another training has begun
             self.scope = watch(model, **self.options)
             self.rows = place_rows(self.rows, model)
         self._tried = step

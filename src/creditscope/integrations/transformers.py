@@ -27,7 +27,7 @@ class ScopeCallback(Watching, TrainerCallback):
         if not state.is_world_process_zero:
             return
         if self.rows is None:
-            self.rows = choose_rows(kwargs["train_dataloader"], args.train_batch_size)
+            self.rows = choose_rows(kwargs["train_dataloader"], max(args.train_batch_size, 2))
         if "tensorboard" in args.report_to:
             from creditscope.integrations.tensorboard import TensorBoardWriter
 

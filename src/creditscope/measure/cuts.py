@@ -88,12 +88,12 @@ class CutFinder(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if func in DETACHED:
-            source = args[0]
+            source = args[0] if args else next(iter(kwargs.values()))
             if source.requires_grad and source.grad_fn is not None:
                 self.cuts.detached.append((self.running[-1], source.grad_fn))
                 self.sources[id(result)] = (result, source.grad_fn)
         elif self.sources and func in JOINS:
-            self._look_at_join(args)
+            self._look_at_join((*args, *(kwargs or {}).values()))
         return result
 
     def _look_at_join(self, args: Any) -> None:

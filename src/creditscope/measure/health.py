@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -107,6 +107,8 @@ class _Hooks:
         """States that were measured as some module's output, or as what another one reads."""
         self.axis = -1
         """Where the last module with a weight has its units."""
+        self.axes: dict[int, int] = {}
+        """The same of states of so many dimensions, by the last layer that gave one: images may have them last."""
         self.owner: dict[int, int] = {}
         """Number of units → place of the last module with parameters that has so many."""
 
@@ -118,17 +120,17 @@ class _Hooks:
     def _look(self, name: str, module: nn.Module, args: Any, output: Any) -> None:
         state, _ = split_state(output)
         call = self.calls[name] = self.calls.get(name, -1) + 1
-        if not isinstance(state, Tensor) or not state.is_floating_point() or state.ndim < 2 or call >= CALLS:
+        if not _is_dense(state) or not state.is_floating_point() or state.ndim < 2 or call >= CALLS:
             return
         own = next(module.parameters(recurse=False), None) is not None
         hands_on = next(module.children(), None) is not None and state in self.looked_at
         if state.numel() == 0 or (hands_on and not own and name not in self.taps):
             return
         if _has_matrix(module):
-            self.axis = _unit_axis(module)
+            self.axis = self.axes[state.ndim] = _unit_axis(module) if state.ndim > 2 else -1
             self._look_at_input(args)
         kind = type(module).__name__
-        axis = self.axis if state.ndim == 3 else 1 if state.ndim > 3 else -1
+        axis = self.axes.get(state.ndim, 1 if state.ndim > 3 else -1)
         units = state.shape[axis]
         owner = name if own else self._owner(units, name)
         fact = ModuleFact(name=name, kind=kind, call=call, units=units, owner=owner, source=self._source(args))
@@ -151,12 +153,12 @@ class _Hooks:
         return otherwise if place is None else self.seen.facts[place].name
 
     def _source(self, args: Any) -> int:
-        state = next((a for a in args if isinstance(a, Tensor)), None)
+        state = next(filter(_is_dense, args), None)
         return 0 if state is None else self.sources.add(state)
 
     def _look_at_input(self, args: Any) -> None:
         """What a function made of the units of a module before; data carry no gradient and are left alone."""
-        state = next((a for a in args if isinstance(a, Tensor)), None)
+        state = next(filter(_is_dense, args), None)
         if state is None or not state.requires_grad or not state.is_floating_point() or state.ndim < 2:
             return
         place = self.owner.get(state.shape[self.axis])
@@ -190,6 +192,11 @@ class _States:
     def _address(state: Tensor) -> tuple[int, int]:
         """Of what it holds now: another after a change in place."""
         return state.data_ptr(), state._version
+
+
+def _is_dense(value: Any) -> TypeGuard[Tensor]:
+    """Whether it is a tensor with a place in memory, as a sparse one has not."""
+    return isinstance(value, Tensor) and value.layout is torch.strided
 
 
 def _has_matrix(module: nn.Module) -> bool:

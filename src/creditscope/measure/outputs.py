@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from creditscope.losses import RowErrors
+from creditscope.losses import OverPlaces, RowErrors
 
 SURE = 0.999
 """Probability of the first class at which a row counts as sure."""
@@ -24,8 +24,8 @@ def measure_output(errors: RowErrors) -> dict[str, Tensor]:
     """The fields of `OutputMeasures`."""
     output, target = errors.output.float(), errors.target
     found = {"rms": output.square().mean().sqrt(), "dispersion": _dispersion(output)}
-    axis = _class_axis(output, target)
-    if axis is None:
+    axis, given = _class_axis(output, target), not isinstance(errors.loss_function, OverPlaces | None)
+    if axis is None or (given and output.shape[axis] == 1):
         return found | _of_numbers(output, target, errors)
     logits, labels = output.movedim(axis, -1).flatten(0, -2), target.flatten()
     used = (labels >= 0) & (labels < logits.shape[-1])
@@ -33,11 +33,14 @@ def measure_output(errors: RowErrors) -> dict[str, Tensor]:
         used = used & errors.mask.reshape(-1, *[1] * (target.ndim - 1)).expand(target.shape).flatten()
     told = errors.error.float().movedim(axis, -1).flatten(0, -2)
     labels = torch.where(used, labels, 0)
-    return (
-        found
-        | _of_classes(logits, labels, told, used)
-        | {"best_constant_loss": _best_class(errors, labels, used, axis)}
-    )
+    found |= _of_classes(logits, labels, told, used)
+    best = _best_class(errors, labels, used, axis)
+    if given:  # of another loss it is not known what a constant answer would be
+        best = torch.where(found["loss_has_softmax"] | found["loss_is_likelihood"], best, torch.nan)
+    else:  # known, and not to be told from errors that are rounding
+        found["loss_has_softmax"] = torch.ones_like(found["loss_has_softmax"])
+        found["loss_is_likelihood"] = torch.zeros_like(found["loss_is_likelihood"])
+    return found | {"best_constant_loss": best}
 
 
 def _class_axis(output: Tensor, target: Tensor) -> int | None:
@@ -80,13 +83,17 @@ def _of_numbers(output: Tensor, target: Tensor, errors: RowErrors) -> dict[str, 
     """Of targets that are numbers, as many as the output has; else nothing can be said."""
     if target.numel() != output.numel():
         return {}
-    wanted = target.reshape(output.shape).float()
+    wanted, kept = target.reshape(output.shape).float(), torch.ones_like(output, dtype=torch.bool)
+    if errors.mask is not None:  # a row without a target may hold anything
+        kept = errors.mask.reshape(-1, *[1] * (output.ndim - 1)).expand(output.shape)
+        wanted = torch.where(kept, wanted, 0.0)
+    spread = torch.where(kept, wanted, -torch.inf).amax(0) != torch.where(kept, wanted, torch.inf).amin(0)
     found = {
         "loss_has_sigmoid": _cosine(errors.error.float(), output.sigmoid() - wanted) > EXACTLY,
         "bounded": ((output >= 0) & (output <= 1)).all() & (output != output[:1]).any(),
-        "targets_differ": (wanted != wanted[:1]).any(),
+        "targets_differ": spread.any(),
     }
-    mean = wanted.mean(0, keepdim=True)
+    mean = wanted.sum(0, keepdim=True) / kept.sum(0, keepdim=True).clamp(min=1)
     inside = ((wanted >= 0) & (wanted <= 1)).all()
     constants = [mean, torch.where(inside, mean.clamp(1e-4, 1 - 1e-4).logit(), mean)]
     losses = [errors.at(c.expand_as(output).to(errors.output.dtype).contiguous()).mean_loss for c in constants]

@@ -165,7 +165,7 @@ class NetworkMoment:
         """Whether, before training, a weight at or after this module is zero: nothing comes down by design."""
         places = {m.name: m.place for m in self.modules}
         after = [w for w in self.weights if places.get(w.module, 0) >= places.get(name, 0)]
-        return self.snapshot.untrained and any(w.size == 0 for w in after if _scales(w))
+        return (self.snapshot.untrained or len(self.history) == 1) and any(w.size == 0 for w in after if _scales(w))
 
     @cached_property
     def layers(self) -> list[tuple[str, float]]:

@@ -35,7 +35,7 @@ class LabelsDoNotFit(NetworkCheck):
         if said := _misfit(output, net.modules[-1].fact.kind if net.modules else ""):
             return self.issue(said, where=_head(net))
         classes, largest = output.classes, output.largest_label
-        if classes is None or largest is None:
+        if classes is None or largest is None or not _asks_for_classes(output):
             return self.passed("outputs, targets and loss fit")
         used = (int(largest) + 1) / classes
         if used <= limits.used_classes and used**net.snapshot.rows_covered < RARE and classes > 2:
@@ -48,7 +48,7 @@ def _misfit(output: OutputMeasures, last: str) -> str:
     """What does not fit, in words; `last` is the kind of the last module."""
     squashed = bool(output.bounded) and (last in SQUASHERS or (output.classes or 0) >= FEWEST_CLASSES)
     probabilities = (output.probabilities or 0) > 0.99
-    if not output.targets_differ:
+    if not output.targets_differ and (output.classes is None or _asks_for_classes(output)):
         return "every row has the same target"
     if output.classes == 1:
         return "one output for class labels: its softmax is 1 whatever it is, and so the loss is always 0"
@@ -63,6 +63,11 @@ def _misfit(output: OutputMeasures, last: str) -> str:
     if output.loss_is_likelihood and (output.log_probabilities or 0) < 0.5:
         return "the loss is a negative log-likelihood, but the output is no log-probabilities: it can fall for ever"
     return ""
+
+
+def _asks_for_classes(output: OutputMeasures) -> bool:
+    """Whether the loss compares classes; targets that are whole numbers may be ages, counts or partners as well."""
+    return bool(output.loss_has_softmax or output.loss_is_likelihood or output.classes == 1)
 
 
 def _head(net: NetworkMoment) -> str:

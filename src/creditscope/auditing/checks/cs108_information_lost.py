@@ -1,6 +1,7 @@
 """CS108, information lost with depth: rows, or the tokens of a row, become one and the same before the output."""
 
 from collections.abc import Sequence
+from math import prod
 
 from creditscope.auditing.checks import Finding, Thresholds, register_check
 from creditscope.auditing.checks._network import NetworkCheck, NetworkMoment, SeenModule, SeenWeight, quoted
@@ -66,12 +67,14 @@ def _lost_from(known: Sequence[tuple[SeenModule, float]], limit: float) -> int |
 
 
 def _is_alike(weight: SeenWeight) -> bool:
-    return weight.unit_spread is not None and weight.unit_spread < ALIKE
+    """Of matrices: what scales units one by one may well begin with the same numbers."""
+    many = prod(weight.fact.shape[1:]) > 1 and "weight" in weight.fact.name.rpartition(".")[2]
+    return many and weight.unit_spread is not None and weight.unit_spread < ALIKE
 
 
 def _narrowed(net: NetworkMoment, limits: Thresholds) -> tuple[str, str, int] | None:
     """What lets hardly anything through: units that are all alike, a dropout of nearly all."""
-    order = [m.name for m in net.modules]
+    order = [m.name for m in net.modules if "Norm" not in m.fact.kind]
     began = {w.fact.name for w in net.weights_at(net.start) if _is_alike(w)}  # what training made alike is no cause
     alike = [w for w in net.weights if _is_alike(w) and w.fact.name in began and w.module in order]
     if alike:

@@ -1,6 +1,6 @@
 """CS109, weights do not move as they should: none, some never, or all towards zero, from snapshot to snapshot."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain
 
@@ -48,7 +48,7 @@ class Updates(NetworkCheck):
 
 def _farthest(steps: Sequence[Sequence[SeenWeight]]) -> float:
     """Over all snapshots, the sum of the updates of the matrix that moved most: one alone may be in the optimiser."""
-    sums: Counter[str] = Counter()
+    sums: dict[str, float] = defaultdict(float)
     for weight in chain(*steps):
         sums[weight.fact.name] += (weight.update or 0.0) * weight.is_matrix
     return max(sums.values(), default=0.0)
