@@ -28,7 +28,8 @@ class LearningRate(NetworkCheck):
     why = "A net that does not move cannot learn, and one that is thrown about forgets what it learnt."
     remedy = (
         "Too low: raise it by 10 until the loss falls. Too high: lower it by 10, warm it up, clip gradients. Usual "
-        "updates are about 1e-3 of a weight per step. A loss that rises from the first step on may have the wrong sign."
+        "updates are about 1e-3 of a weight per step. A loss that rises from the first step on may have the "
+        "wrong sign; on rows that are not trained on, the net may learn the others by heart: take training rows."
     )
     order = 70
 
