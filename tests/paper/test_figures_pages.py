@@ -127,7 +127,9 @@ class TestCommand:
         assert "(forward_magnitude.svg)" in (tmp_path / "forward_magnitude.md").read_text(encoding="utf-8")
         wide, sizes = font_sizes((tmp_path / "forward_magnitude.pdf").read_bytes())
         assert wide == pytest.approx(3.25)
-        assert any("quartiles" in text for text in sizes)
+        words = " ".join(sizes)
+        assert "by that of" in words
+        assert "quartiles" not in words  # that is A's
         assert min(sizes.values()) >= LEAST - 0.01
         first = (tmp_path / "forward_magnitude.svg").read_bytes()
         FigureCommand("forward_magnitude", SHIPPED, out=tmp_path, **how).run()
@@ -141,6 +143,8 @@ class TestCommand:
         assert {s.panel for s in some.statements} == {"A"}
         assert len(fig.axes) == 1
         assert some.reading[:60] in texts(fig)
+        assert [letter for letter in "ABC" if f" {letter}: " in all_.reading] == ["A", "B", "C"]
+        assert [letter for letter in "ABC" if f" {letter}: " in some.reading] == ["A"]
         assert_clear(fig)
 
     @pytest.mark.parametrize(

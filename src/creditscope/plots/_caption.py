@@ -1,7 +1,8 @@
 """What a figure states, as data, and its one writer each for text, Markdown, TeX and tables."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -33,6 +34,8 @@ NIL = 1e-9
 """A spread below this share of the mean is what rounding leaves of equal values."""
 FEW = 16
 """Statements that a caption in TeX holds, at most."""
+OF_ONE = re.compile(r"(?:^|(?<=\. ))(?=(?:Above|[A-J]): )")
+"""Where the reading of a panel begins; it goes on to the next, and what is true of all comes before the first."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,18 @@ class Caption:
     statements: tuple[Statement, ...] = ()
     gaps: tuple[str, ...] = ()
     """What is missing."""
+
+    def of_panels(self, letters: Collection[str]) -> "Caption":
+        """What is left of it where only these panels are drawn.
+
+        >>> from creditscope import plots
+        >>> plots.Caption("Two rules.", "Dots are seeds. A: of BP. As measured. B: of DFA.").of_panels("A").reading
+        'Dots are seeds. A: of BP. As measured.'
+        """
+        parts = OF_ONE.split(self.reading)
+        kept = [part for part in parts if not OF_ONE.match(part) or part.partition(":")[0] in letters]
+        said = [s for s in self.statements if len(s.panel) != 1 or s.panel in letters]
+        return replace(self, reading="".join(kept).strip(), statements=tuple(said))
 
     def sentences(self) -> list[str]:
         """One for each quantity of a panel: its groups with their numbers."""

@@ -37,8 +37,7 @@ def draw_figure(
         return plot(records), said
     page = page or Page()
     if said and page.panels:
-        kept = [s for s in said.statements if len(s.panel) != 1 or s.panel in page.panels]
-        said = replace(said, statements=tuple(kept))
+        said = said.of_panels(page.panels)
     return plot(records, page=replace(page, caption=said if caption else None)), said
 
 

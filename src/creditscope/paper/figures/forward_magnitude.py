@@ -21,9 +21,9 @@ DIFFER = 0.1
 """Least D/M at which nodes are said to differ."""
 TITLE = "Size of the states of deep GCNs, and how much of it differs between nodes."
 READING = (
-    "A: medians and, as bands, quartiles over seeds, after training, of M, the root mean square of the entries of a "
-    "state; 0 is exactly 0. B: the median of D, the same of the state minus its mean over nodes, by that of M. H₀ is "
-    "the input, the last state the output."
+    "H₀ is the input, the last state the output. A: medians and, as bands, quartiles over seeds, after training, of M, "
+    "the root mean square of the entries of a state; 0 is exactly 0. B: the median of D, the same of the state minus "
+    "its mean over nodes, by that of M."
 )
 
 

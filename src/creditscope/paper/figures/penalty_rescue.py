@@ -53,13 +53,13 @@ DEEP = 2
 """The first of the deep taps, which go up to L."""
 TITLE = "Stream and gradient of DFA with and without a penalty on what blocks add, credit of deep taps, and accuracy."
 READING = (
-    f"A: thin lines are seeds, thick ones their geometric mean; dashed the published floor, {PUBLISHED_FLOOR:g} per "
-    f"sample (1e-7 for a mean over {PUBLISHED_ROWS} rows). B: mean over taps {DEEP} to L, with 95 % t interval over "
-    f"seeds; early DFA at the last snapshot before growth (CS001) or the floor gives alarm, at latest epoch "
-    f"{EARLY_UNTIL}, the others at the end; grey: 95 % of fresh feedback at the same snapshots, over draws (ρ and "
-    f"descent: {FRESH_MOVES}) and seeds; hollow: the gradient itself, 1 by definition but for ρ; descent is on at most "
-    f"{DESCENT_ROWS} rows. C: dots are seeds, with mean and 95 % t interval. Differences are paired over seeds; they "
-    "are above or below 0 if their 95 % t interval is. A cross: no value."
+    "A cross: no value. A: thin lines are seeds, thick ones their geometric mean; dashed the published floor, "
+    f"{PUBLISHED_FLOOR:g} per sample (1e-7 for a mean over {PUBLISHED_ROWS} rows). B: mean over taps {DEEP} to L, with"
+    " 95 % t interval over seeds; early DFA at the last snapshot before growth (CS001) or the floor gives alarm, at "
+    f"latest epoch {EARLY_UNTIL}, the others at the end; grey: 95 % of fresh feedback at the same snapshots, over "
+    f"draws (ρ and descent: {FRESH_MOVES}) and seeds; hollow: the gradient itself, 1 by definition but for ρ; descent "
+    f"is on at most {DESCENT_ROWS} rows. C: dots are seeds, with mean and 95 % t interval. Differences are paired over"
+    " seeds; they are above or below 0 if their 95 % t interval is."
 )
 
 

@@ -43,10 +43,10 @@ BLOCKS = "CS011"
 """Not asked: no block of a rescaled net was put back."""
 TITLE = "One trained net in other units: its stream multiplied by c."
 READING = (
-    "After training the stem and the last weights and biases of every block are multiplied by c. A: norms at the last "
-    "tap, medians over test rows, with the published floor of ‖g‖ per sample, which was stated for a mean over "
-    f"{PUBLISHED_ROWS} rows. B: g_rel = ‖g‖·‖h‖ / ‖e‖ at that tap, accuracy, and g_noise, the share of g that float64 "
-    "changes, at the worst tap, with its limit. Points are means and bars ± sd of log10 over seeds. C: whether "
+    "After training the stem and the last weights and biases of every block are multiplied by c. Points are means and"
+    " bars ± sd of log10 over seeds. A: norms at the last tap, medians over test rows, with the published floor of "
+    f"‖g‖ per sample, which was stated for a mean over {PUBLISHED_ROWS} rows. B: g_rel = ‖g‖·‖h‖ / ‖e‖ at that tap, "
+    "accuracy, and g_noise, the share of g that float64 changes, at the worst tap, with its limit. C: whether "
     f"published thresholds and CS002 raise an alarm, and the verdict, without {BLOCKS}: no block is put back."
 )
 
