@@ -2,9 +2,11 @@
 
 import statistics
 
+import pytest
 import torch
 
 
+@pytest.mark.slow
 def test_a_quick_snapshot_is_at_most_two_steps(bench):
     cost = bench("watch_cost")
     torch.manual_seed(0)

@@ -31,6 +31,7 @@ def folder(tmp_path):
     return write_records(tmp_path / "records", several_settings())
 
 
+@pytest.mark.slow
 def test_what_it_says_is_the_same(folder):
     stored, read = audit(folder), audit(load_records(folder))
     assert stored.to_dict() == read.to_dict()
@@ -54,6 +55,7 @@ def test_records_stay_on_disk_and_can_be_looked_at(folder):
         assert ([s.epoch for s in record.snapshots], record.last.epoch) == ([0, 1], 1)
 
 
+@pytest.mark.slow
 def test_snapshots_of_one_setting_are_in_memory_at_a_time(folder, monkeypatch):
     alive, made = [], MethodAudit.__init__
 

@@ -10,6 +10,7 @@ RECORDS = make_family(seeds=(1,))[:3]
 
 
 @pytest.mark.parametrize("kind", ["folder", "bundle"])
+@pytest.mark.slow
 def test_an_altered_record_is_refused_or_as_it_was(bench, kind):
     tool = bench("fuzz_records")
     counted = tool.fuzz(RECORDS, 1200, kind=kind, seed=1)
@@ -19,6 +20,7 @@ def test_an_altered_record_is_refused_or_as_it_was(bench, kind):
 
 
 @pytest.mark.parametrize("kind", ["folder", "bundle"])
+@pytest.mark.slow
 def test_what_is_read_all_the_same_can_be_judged_and_drawn(bench, kind):
     """Without their digests alterations that keep the form are taken."""
     counted = bench("fuzz_records").fuzz(RECORDS, 150, kind=kind, seed=2, unsealed=True)

@@ -183,6 +183,7 @@ class ForTokens(Broadcast):
 
 
 @pytest.mark.parametrize("rule", [Broadcast, Learns, Noisy, SaysSo])
+@pytest.mark.slow
 def test_rules_that_keep_their_promises(rule):
     assert_rule(rule)
     assert_rule(rule())
@@ -253,5 +254,6 @@ def test_a_spoilt_rule_for_graphs_is_refused():
     ],
     ids=str,
 )
+@pytest.mark.slow
 def test_options_keep_the_promises_too(rule, options):
     assert_rule(make_rule(rule, options))

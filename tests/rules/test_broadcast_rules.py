@@ -146,6 +146,7 @@ def mean_feedback(applied: AppliedRule, x: Tensor, steps: int, warm: int) -> lis
 
 
 @pytest.mark.parametrize("tokens", [False, True], ids=["vectors", "tokens"])
+@pytest.mark.slow
 def test_in_a_linear_net_fdfa_becomes_the_product_of_the_weights_and_the_gradient(tokens):
     """B_l → (W_out W_L … W_{l+1})ᵀ, for tokens over their number, whose mean the head reads."""
     net, x, y = stream(linear=True, std=0.3)

@@ -67,6 +67,7 @@ def test_one_step_is_the_running_mean_of_noise_times_pushed_noise():
         np.testing.assert_allclose(applied.feedback["B"][tap], wanted, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_in_a_linear_net_feedback_ends_at_the_transposed_jacobian_with_the_spread_of_its_running_mean():
     """E‖B − Jᵀ‖²/‖J‖² = ρ/(2 − ρ) · (d + 1)/n, as for the mean of Wishart matrices; and credit is as far from g."""
     net, rate, n = linear_net(), 0.3, 64
@@ -87,6 +88,7 @@ def test_in_a_linear_net_feedback_ends_at_the_transposed_jacobian_with_the_sprea
     assert off < 3 * math.sqrt(rate / (2 - rate) * (SIZES[2] + 1) / n) < 0.4
 
 
+@pytest.mark.slow
 def test_with_many_rows_the_credit_of_a_linear_net_is_the_gradient():
     net = linear_net()
     x, y = rows(4000, SIZES[0])
@@ -149,6 +151,7 @@ def test_the_slope_of_the_learned_net_is_that_of_the_loss():
 
 
 @pytest.mark.parametrize("skip", [True, False])
+@pytest.mark.slow
 def test_a_learned_net_ends_at_the_transposed_jacobian_of_linear_stages(monkeypatch, skip):
     """G made linear, so that it can: J_G = W_2 W_1 (+ I) → J_Fᵀ, and credit → g."""
     monkeypatch.setattr(ldrl, "mlp", functools.partial(ldrl.mlp, act=lambda x: x))

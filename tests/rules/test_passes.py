@@ -165,6 +165,7 @@ def trained(seeds: tuple[int, ...], rule: str, options: dict, broken: int | None
 
 
 @pytest.mark.parametrize("name", ["pc settled", "forward gradient, joint", "pepita", "fdfa", "drtp", "dkp"])
+@pytest.mark.slow
 def test_a_seed_that_diverges_leaves_the_others_as_they_are_alone(name):
     rule, options = (RULES | PLAIN)[name]
     run = trained((1, 2, 3), rule, options, broken=2)

@@ -75,6 +75,7 @@ def test_one_step_on_a_graph_gives_the_gradient_of_all_nodes():
     ("shape", "beta", "steps", "rate"),
     [("vectors", 0.3, 600, 0.1), ("images", 0.6, 150, 0.3), ("tokens", 0.3, 200, 0.2)],
 )
+@pytest.mark.slow
 def test_at_equilibrium_the_error_is_the_gradient_of_the_settled_net(shape, beta, steps, rate):
     net, x, y, taps = SHAPES[shape]()
     seen = observe(net, at_work("pc", net, x, taps, beta=beta, steps=steps, rate=rate, inputs="settled"), x, y)
@@ -87,6 +88,7 @@ def test_at_equilibrium_the_error_is_the_gradient_of_the_settled_net(shape, beta
         close(s, handed)
 
 
+@pytest.mark.slow
 def test_states_and_errors_settle_at_the_same_point():
     """s ← s − η ∂E/∂s of E = ½ Σ‖s_l − F_l(s_{l−1})‖² + βℓ from the forward's states, and ε_l = s_l − F_l(s_{l−1})."""
     beta, (net, x, y) = 0.8, stream(std=0.3, skip=False)
@@ -187,6 +189,7 @@ def test_every_step_in_a_linear_net_is_as_the_closed_form_says(rule, steps):
         close(a, v @ J, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_equilibria_of_a_linear_net_are_as_the_closed_form_says():
     """a_l = J_lᵀ (I + βK)⁻¹ e for predictive coding, J_lᵀ (I − β²K²)⁻¹ e for centred nudging."""
     net, x, target, jacobians, e = linear_with_squared_loss()

@@ -60,6 +60,7 @@ class ClaimsExactness(SignDFA):
 
 
 @pytest.mark.parametrize("rule", ["bp", "dfa", "block_fa", "fa", "grape", SignDFA, SignDFA()])
+@pytest.mark.slow
 def test_good_rules_pass(rule):
     assert_rule(rule)
 
@@ -177,6 +178,7 @@ class TestRunWithAClass:
     def forget(self, monkeypatch):
         monkeypatch.setattr(RULES, "_registered", dict(RULES._registered))
 
+    @pytest.mark.slow
     def test_it_is_trained_and_reused(self, tmp_path):
         rule = typed("TypedForTest")
         first = cs.run(rule=rule, seeds=2, tier="quick", out=tmp_path, **FEW)

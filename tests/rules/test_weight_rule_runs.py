@@ -25,6 +25,7 @@ def spec_of(name: str, **fields):
 
 
 @pytest.mark.parametrize("name", RULES)
+@pytest.mark.slow
 def test_a_run_ends_with_the_same_bits_audited_or_not(name):
     spec = spec_of(name, tier="full" if name in ("br", "wm") else "quick")
     audited, plain, untouched = (build_run(spec) for _ in range(3))
@@ -46,6 +47,7 @@ def test_a_run_ends_with_the_same_bits_audited_or_not(name):
 
 
 @pytest.mark.parametrize("name", RULES)
+@pytest.mark.slow
 def test_a_stack_of_runs_ends_as_each_alone(name):
     specs = [spec_of(name, precision="float64", seed=seed) for seed in (1, 2)]
     stack = stack_runs([build_run(spec) for spec in specs])

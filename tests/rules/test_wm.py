@@ -46,6 +46,7 @@ LAYERS = {
 @pytest.mark.usefixtures("own_stream")
 @pytest.mark.parametrize("rate", [0.02, 0.05, 0.3])
 @pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.slow
 def test_angle_at_constant_weights_in_closed_form(name, rate):
     make, shape, d_in = LAYERS[name]
     settle = math.ceil(6 / rate)
