@@ -32,6 +32,12 @@ class Row:
     penalties: tuple[float, ...] = (0.0,)
     credit_norm: str = "none"
 
+    def names(self) -> tuple[str, ...]:
+        """What `record.table.method_name` calls its runs, one name a penalty."""
+        plain = [self.rule, *(f"{name} {value}" for name, value in self.options.items())]
+        plain += [f"norm {self.credit_norm}"] if self.credit_norm != "none" else []
+        return tuple(", ".join([*plain, f"λ {p:g}"] if p else plain) for p in self.penalties)
+
     def fields(self, penalty: float) -> dict[str, Any]:
         """Those of its runs at one of its penalties."""
         named = {"rule": self.rule, "rule_options": self.options, "penalty": penalty}
@@ -47,11 +53,16 @@ class Block:
     seeds: Sequence[int]
     twins: bool = True
 
+    @property
+    def all_rows(self) -> tuple[Row, ...]:
+        """BP first, at every penalty that a row has."""
+        penalties = dict.fromkeys((0.0, *(p for row in self.rows for p in row.penalties)))
+        return Row("bp", penalties=tuple(penalties)), *self.rows
+
     def plan(self, seeds: Sequence[int] = ()) -> tuple[dict[str, Any], ...]:
         """The wanted runs, on its own seeds or others."""
-        penalties = tuple(dict.fromkeys((0.0, *(p for row in self.rows for p in row.penalties))))
         conditions = []
-        for row in (Row("bp", penalties=penalties), *self.rows):
+        for row in self.all_rows:
             for penalty in row.penalties:
                 trained = {**self.recipe, **row.fields(penalty)}
                 # nothing reaches the stem of what other rules' penalty asks of frozen blocks: one twin serves every λ

@@ -43,7 +43,7 @@ ON_TOKENS = (
     *base("forward_gradient", joint=True),
     Row("pc", {"steps": 5, "rate": 0.001}),
 )
-ON_IMAGES = tuple(Row(rule) for rule in ("fa", "sign_fa", "kp", "wm", "dfa", "dkp", "drtp", "ldrl", "local"))
+ON_IMAGES = tuple(Row(rule) for rule in ("fa", "sign_fa", "kp", "wm", "dfa", "dkp", "drtp", "local"))
 ON_IMAGES += (Row("sign_fa", {"variant": "fr"}), Row("kp", {"decay": 0.01}))
 ON_GRAPHS = tuple(Row(rule) for rule in ("fa", "sign_fa", "kp", "wm", "dfa", "dfa_gnn", "grape", "fdfa", "kaft"))
 ON_GRAPHS += (Row("dkp"), Row("drtp"), Row("ldrl"), Row("local"), Row("kp", {"decay": 0.01}))
