@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.options import declared_options
@@ -23,13 +23,15 @@ from creditscope.registry import STUDIES, TASKS
 if TYPE_CHECKING:
     from creditscope.train.events import Event
 
+Chosen = TypeVar("Chosen")
+
 register_study = STUDIES.register
 NOT_ASKED = ("data_version", "net_source", "rule_source", *MEASURING_FIELDS)
 DEFAULTS = {f.name: f.default for f in fields(RunSpec) if f.default is not MISSING}
 ASKED = tuple(name for name in DEFAULTS if name not in NOT_ASKED)
 VARIED = re.compile(r"(?:^|, )([^\W\d]\w*)(?= )")
 """Names of the options in a rule's variant, "head exact, scale unit"."""
-LARGEST_FIRST = ("paper", "demo")
+LARGEST_FIRST = ("paper", "league", "demo")
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ def drop_served(specs: Sequence[RunSpec]) -> list[RunSpec]:
     return [spec for together in alike.values() for spec in together]
 
 
-def choose_scale(scales: Mapping[str, dict[str, Any]], name: str) -> dict[str, Any]:
+def choose_scale(scales: Mapping[str, Chosen], name: str) -> Chosen:
     """The fields that all runs of a study share at the scale called `name`.
 
     >>> from creditscope.paper.studies import choose_scale
