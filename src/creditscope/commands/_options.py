@@ -33,6 +33,9 @@ RecordsByName = Annotated[
     Path | None, tyro.conf.arg(name="records"), option("DIR", DEFAULT_RECORDS, "The same as DIR, by name.")
 ]
 Unsealed = Annotated[bool, tyro.conf.arg(help="Read records, too, that were altered since they were written.")]
+Verbose = Annotated[
+    bool, tyro.conf.arg(aliases=["-v"], help="Print all that was found, the numbers behind it, and tips, too.")
+]
 Limits = Annotated[
     tuple[str, ...], option("[NAME=VALUE ...]", "as listed", "Other thresholds (creditscope list thresholds).")
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from creditscope.commands import register_command
-from creditscope.commands._options import Folder, HowToTrain, say
+from creditscope.commands._options import Folder, HowToTrain, Verbose, say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,6 +28,7 @@ class Demo:
     """Records, figures and the report go here; records that are there are reused."""
     shipped: Folder = Path("results/paper")
     """Records of the published scale; if they are there, all their figures are drawn too, into OUT/figures/paper."""
+    verbose: Verbose = False
     training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
@@ -39,7 +40,7 @@ class Demo:
 
         problems: list[str] = []
         records = collect(demo(), self.out / "records", train=True, problems=problems, **self.training.options())
-        audit(records).show()
+        audit(records).show(verbose=self.verbose)
         say([f"wrote {path}" for path in save_figure(plot_demo(records), self.out / "figures", "audit_hero")])
         page = self.out / "report.html"
         write_report(judge_records(records, str(self.out / "records"), Thresholds(), problems), page)
