@@ -1,6 +1,7 @@
 """What everything that is printed is made of. Tables never cut a number: they come in as many parts as it takes."""
 
 import io
+import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -34,10 +35,10 @@ Cell = str | Text
 
 
 def make_console() -> Console:
-    """A console that is wide enough for the tables when it is not a terminal."""
+    """A console as wide as the terminal, or else as COLUMNS says, or as the tables need."""
     make = partial(Console, highlight=False, markup=False, emoji=False)
     console = make()
-    return console if console.is_terminal else make(width=PLAIN_WIDTH)
+    return console if console.is_terminal else make(width=shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns)
 
 
 def render_plain(draw: Callable[[int], RenderableType]) -> str:
