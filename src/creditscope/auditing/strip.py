@@ -281,11 +281,13 @@ def short(interval: Interval | None) -> str:
 def short_number(value: float | None, form: str) -> str:
     """Without the zero before the point, or those behind a whole cosine.
 
-    >>> short_number(0.1, "+.2f"), short_number(-0.25, "+.2f"), short_number(0.9999, "+.2f")
-    ('+.10', '−.25', '+1')
+    >>> [short_number(value, "+.2f") for value in (0.1, -0.25, 0.9999, -0.001)]
+    ['+.10', '−.25', '+1', '.00']
     """
     text = number(value, form)
     if text in ("+1.00", "−1.00"):
         return text[:2]
+    if not text.strip("+−0."):
+        text = text.lstrip("+−")  # no side of zero is seen
     sign, digits = (text[0], text[1:]) if text[:1] in "+−" else ("", text)
     return sign + (digits[1:] if digits.startswith("0.") else digits)
