@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny nets lose seconds to threads that wait for shared cores
+os.environ.pop("COLUMNS", None)  # parallel workers have one, and what is printed would be as wide as they are
 settings.register_profile("repeatable", derandomize=True, deadline=None)  # the same cases on every machine
 settings.load_profile("repeatable")
 

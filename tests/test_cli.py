@@ -14,6 +14,7 @@ import pytest
 from builders import make_family, make_record, make_wanted, run_python, write_record, write_records
 from documents import ROOT
 
+from creditscope.commands import doctor
 from creditscope.commands.list import List
 from creditscope.errors import CreditscopeError, UnknownNameError
 from creditscope.paper.studies.audit_hero import audit_hero
@@ -121,13 +122,32 @@ class TestAsking:
         assert re.fullmatch(r"creditscope \d+\.\d+\.\d+\n", told("--version"))
 
     @pytest.mark.parametrize(
-        "words", [("list", "nonsense"), ("run", "--wat", "1"), ("run", "--epochs", "x"), ("figure",)]
+        ("words", "facts"),
+        [
+            ("list rule", ["'rule'", "Nearest: rules."]),
+            ("list nonsense", ["'nonsense'"]),
+            ("rn --rule dfa", ["'rn'", "Nearest: run."]),
+            ("run --taks=digits", ["'--taks'", "Nearest: --task."]),
+            ("run --zzz 1", ["'--zzz'"]),
+            ("run --weight_decay 0 --epohcs 3", ["'--epohcs'", "Nearest: --epochs."]),  # an underscore is no mistake
+            ("run --epochs x", ["--epochs", "INT", "'x'"]),
+            ("run --set net.depth=-1 --lr x", ["--lr", "FLOAT", "'x'"]),
+            ("run --optimiser adamm", ["--optimiser", "'adamm'", "Nearest: adam."]),
+            ("run digits", ["'digits'"]),
+            ("audit a b c", ["'b'"]),
+            ("audit --only", ["--only", "none"]),
+            ("figure", ["NAME", "none"]),
+            ("", ["demo", "doctor"]),
+            ("run --\x1b[31m", [r"--\x1b[31m"]),
+        ],
     )
-    def test_what_cannot_be_read_is_refused_in_the_same_voice(self, refused, words):
-        err = refused(*words)
-        assert err.startswith("creditscope: ")
+    def test_what_cannot_be_read_is_refused_in_a_line_with_what_comes_nearest(self, refused, words, facts):
+        err = refused(*words.split())
+        assert (err.startswith("creditscope: Expected "), err.count("\n")) == (True, 1)
         assert not set(err) & set("│─╭╰")
-        assert "--help" in err.splitlines()[-1]
+        assert err.endswith("--help tells more.\n")
+        assert [fact for fact in facts if fact not in err] == []
+        assert ("Nearest" in err) == any("Nearest" in fact for fact in facts)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("command", ["audit", "report", "pack", "reproduction", "figure own"])
@@ -231,7 +251,7 @@ class TestAudit:
         assert [m["verdict"]["word"] for m in methods] == ["trustworthy", "trustworthy"]
         dfa = json.loads(told(*words[20], "--json", "--mute", "CS005", "CS006"))["methods"][1]
         assert (dfa["verdict"]["codes"], dfa["verdict"]["muted"]) == (["CS001"], ["CS005", "CS006"])
-        assert "walk back (CS001)" in told(*words[20])
+        assert "walk back (CS001)" in told(*words[20], "-v")
 
     def test_only_and_explain(self, told, tmp_path):
         write_records(tmp_path, [make_record(epochs=epochs) for epochs in (1, 2)])
@@ -242,7 +262,7 @@ class TestAudit:
 
     def test_strict_fails_with_the_reason(self, call, records):
         code, out, err = call("audit", records, "--strict")
-        assert (code, "walk back (CS001)" in out) == (1, True)
+        assert (code, "WALK BACK" in out) == (1, True)
         for words in ("DFA (mnist1d · resmlp · 1 epoch)", "walk back", "CS001 issue", "audit --explain CS001"):
             assert words in err
 
@@ -307,11 +327,36 @@ def test_list(told):
     assert (out.split()[0], "  resmlp" in out, "dfa" in out) == ("nets", True, False)
 
 
-def test_doctor(told):
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_list_is_as_wide_as_the_terminal_and_keeps_its_words(told, monkeypatch, width):
+    """For a pipe there is a line each."""
+    whole = told("list", "checks")
+    assert whole.count("\n") == 1 + len(json.loads(told("list", "checks", "--json"))["checks"])
+    monkeypatch.setenv("COLUMNS", str(width))
+    broken = told("list", "checks")
+    assert max(map(len, broken.splitlines())) <= width
+    assert broken.split() == whole.split()
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_columns_is_obeyed_by_what_is_piped(told, monkeypatch, tmp_path, width):
+    records = write_records(tmp_path, make_family())
+    assert 100 < max(map(len, told("audit", records).splitlines())) <= 150
+    monkeypatch.setenv("COLUMNS", str(width))
+    for words in ((), ("-v",), ("--table",)):
+        assert max(map(len, told("audit", records, *words).splitlines())) <= width
+
+
+def test_doctor(told, monkeypatch):
     found = json.loads(told("doctor", "--json"))
     assert found["numpy"] == np.__version__
     assert {"creditscope", "python", "torch", "devices", "cores", "data folder"} <= set(found)
-    assert told("doctor").split()[0] == "creditscope"
+    lines = told("doctor").splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("✗")] == [name.split()[0] for name in found["to do"]]
+    monkeypatch.setattr(doctor, "list_libraries", lambda: ["numpy>=1.0", "numpy_", "torch>=99.1"])
+    signs = [tuple(line.split()[:2]) for line in told("doctor").splitlines()]
+    assert {("✓", "numpy"), ("✗", "numpy_"), ("✗", "torch")} <= set(signs)
+    assert "pip install 'torch>=99.1'" in told("doctor")
 
 
 class TestFigures:

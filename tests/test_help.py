@@ -96,7 +96,7 @@ def test_options_are_read_off_the_boxes(help_of):
     }
     assert options["--weight-decay FLOAT"].endswith("(default: 0.01)")
     own = {field.name for part in (Run, Recipe, HowToTrain) for field in fields(part)} - {"recipe", "training"}
-    assert {re.sub(r"--(no-)?| .*", "", option).replace("-", "_") for option in options} == own
+    assert {re.sub(r"^-\w, |--(no-)?| \[?[A-Z{].*", "", option).replace("-", "_") for option in options} == own
     assert next(iter(read_options(help_of("figure")))) == "NAME"
     assert "What to list. (default: all)" in read_options(help_of("list")).values()
 

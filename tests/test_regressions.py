@@ -98,10 +98,10 @@ def test_one_mistake_is_said_once(tmp_path):
 @pytest.mark.parametrize("width", [80, 150])
 def test_tables_fit_their_width(width):
     text = io.StringIO()
-    audit(make_family("dfa")).show(Console(file=text, width=width, highlight=False))
+    audit(make_family("dfa")).show(Console(file=text, width=width, highlight=False), verbose=True)
     lines = text.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     flat = " ".join(text.getvalue().split())
     assert "…" not in flat
-    for word in ("accuracy", "frozen, BP stem", "growth", "verdict", "CS010"):
+    for word in ("accuracy", "frozen, BP stem", "growth", "CS010"):
         assert word in flat

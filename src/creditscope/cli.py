@@ -12,6 +12,7 @@ import tyro
 
 import creditscope
 from creditscope.errors import CreditscopeError
+from creditscope.mistyped import explain_mistake, list_options
 from creditscope.registry import COMMANDS
 from creditscope.text import visible
 
@@ -41,10 +42,12 @@ def parse(words: Sequence[str]) -> Any:
     try:
         with contextlib.redirect_stderr(said):
             return tyro.cli(command, prog=prog, description=about, args=words, config=HOW)
-    except SystemExit:
-        if lines := unbox(said.getvalue()).splitlines():
-            print("creditscope:", "\n".join(map(visible, lines)), file=sys.stderr)
-        raise
+    except SystemExit as ended:
+        if not ended.code:
+            raise
+        first = unbox(said.getvalue()).partition("\nFor full helptext")[0].replace("\n", " ")
+        options = list_options(command, HOW) if prog != "creditscope" else []
+        end(2, explain_mistake(words, known, first, prog, options))
 
 
 def _any_of(names: Sequence[str]) -> Any:

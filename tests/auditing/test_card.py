@@ -10,6 +10,7 @@ from markdown_it import MarkdownIt
 
 from creditscope.auditing import Thresholds, audit
 from creditscope.auditing.card import Card, write_cards
+from creditscope.auditing.strip import write_markdown
 from creditscope.record import RuleFacts
 from creditscope.report import judge_records, write_report
 from creditscope.text import visible
@@ -69,7 +70,7 @@ def read_table(text: str, first: str) -> list[dict[str, str]]:
 
 def test_the_markdown_holds_the_numbers(card):
     text = card.to_markdown()
-    assert text.startswith(f"# DFA · {card.setting}\n\n**walk back (CS005)**")
+    assert text.startswith(f"# DFA · {card.setting}\n\n{write_markdown([card.strip])}\n\n**walk back (CS005)**")
     (tap,) = [row for row in read_table(text, "tap") if row["tap"] == "2 blocks.1"]
     assert tap | {
         "cos": "+0.010 ± 0.000",

@@ -4,6 +4,7 @@ import io
 import json
 import re
 from dataclasses import fields, replace
+from functools import partial
 
 import pytest
 from builders import QUICK, make_facts, make_family, make_record, make_snapshot
@@ -15,6 +16,9 @@ from creditscope.auditing import Audit, MethodAudit, Thresholds, audit
 from creditscope.auditing.checks import Finding
 from creditscope.auditing.columns import BRIEF_TAPS, FINDINGS, METHODS, OF_OUTCOME, RUNGS, TAPS, Column
 from creditscope.auditing.per_tap import TapAudit
+from creditscope.auditing.printing import render_plain
+from creditscope.auditing.show import list_reasons
+from creditscope.auditing.strip import make_strip, write_strips
 from creditscope.auditing.verdict import explain
 from creditscope.commands._options import print_json
 from creditscope.errors import CreditscopeError
@@ -44,6 +48,17 @@ def cells(columns: dict[str, Column], *rows: object) -> dict[str, list[str]]:
 
 def flat(text: object) -> str:
     return " ".join(str(text).split())
+
+
+def in_full(found: Audit) -> str:
+    return render_plain(partial(found.draw, verbose=True))
+
+
+def screen(found: Audit, width: int, **how: bool) -> list[str]:
+    """The lines on a terminal of this width."""
+    console = Console(width=width, file=io.StringIO(), force_terminal=False, highlight=False)
+    found.show(console, **how)
+    return console.file.getvalue().splitlines()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class TestColumns:
@@ -99,98 +114,151 @@ class TestColumns:
         assert METHODS["frozen_own"].cell(dfa).endswith("(n = 2)")
 
 
-class TestPrinted:
+class TestOneScreen:
+    """Strips, a line a reason, what to do, and strips again."""
+
+    def test_strips_come_first_and_last(self, found):
+        for width in (60, 80, 100, 150):
+            lines, strips = screen(found, width), write_strips(found.methods, width)
+            assert lines[1 : len(strips) + 1] == strips == lines[-len(strips) :]
+
+    def test_every_reason_has_its_line(self, found):
+        lines = screen(found, 200)
+        bp, dfa = ([" ".join(said[:2]) for said in list_reasons(m)] for m in found.methods)
+        assert [said[2:7] for said in dfa] == ["CS001", "CS005", "CS006"]
+        beside = [line.removeprefix("DFA").removeprefix("BP").strip() for line in lines]
+        assert [said for said in (*bp, *dfa) if beside.count(said) != 1] == []
+
+    def test_what_was_not_measured_is_no_pass_and_says_what_measures_it(self):
+        (m,) = audit([make_record(taps=QUICK)]).methods
+        skipped = {f.code: f.message for f in m.findings if f.outcome == "skipped"}
+        said = {words[1][:5]: words[-1] for words in list_reasons(m) if words[0] == "○"}
+        assert set(said) == set(skipped) > {"CS004"}
+        assert "--baselines" in said["CS004"]
+
+    def test_what_was_muted_is_named(self):
+        muted = audit(make_family(taps=OVERWRITTEN), mute=["CS001"])
+        assert any(line.endswith("◌ muted: CS001") for line in screen(muted, 80))
+
+    def test_two_methods_with_much_to_say_fit_on_a_screen(self):
+        """Of results/paper, no pair of methods takes more either; a deep net, long names, a long setting."""
+        sick = {**OVERWRITTEN, "cos": (0.06, 0.06, 0.03, -0.05, 0.06), "descent": (0.0,) * 5, "g_norm": (1e-9,) * 5}
+        two = [r for rule in ("dfa", "fa") for r in make_family(rule, accuracy=0.12, taps=sick)]
+        judged = audit(two)
+        named = [replace(m, method=f"{m.method}, norm sample") for m in judged.methods if m.method != "BP"]
+        crowd = replace(judged, methods=tuple(named))
+        assert len([said for m in crowd.methods for said in list_reasons(m)]) >= 8
+        lines = screen(replace(crowd, problems=("a record could not be read " * 6,)), 80)
+        assert (len(lines) <= 40, max(map(len, lines)) <= 80) == (True, True)
+
+    @pytest.mark.parametrize("width", [40, 60, 80, 100, 150])
+    def test_no_line_is_wider_than_the_screen_and_no_number_is_cut(self, found, width):
+        lines = screen(found, width)
+        assert max(map(len, lines)) <= width
+        assert not [line for line in lines if re.search(r"\d…", line)]
+
+    def test_one_line_each_for_what_to_do(self, found):
+        lines = screen(found, 80)
+        start = lines.index("What to do")
+        assert [line.split()[0] for line in lines[start + 1 : start + 4]] == ["CS001", "CS005", "CS006"]
+        assert "What to do" not in screen(audit(make_family()), 80)
+
+
+class TestInFull:
+    """With -v."""
+
     def test_all_cells_of_the_numbers_taps_and_checks(self, found):
-        text = flat(found)
+        text = flat(in_full(found))
         names = ("accuracy", "frozen_own", "frozen_bp", "gamma", "growth", "g_top", "gain", "gain_share", "verdict")
         wanted = {METHODS[name].cell(m) for name in names for m in found.methods}
         wanted |= {BRIEF_TAPS[n].cell(t) for n in ("cos", "acquired", "descent") for t in found.methods[1].per_tap}
-        wanted |= {METHODS[name].heading for name in names}
+        wanted |= {METHODS[name].heading for name in names[:-1]}
         wanted |= {f"tap {i} {name}" for i, name in enumerate(found.methods[0].taps)}
         assert {cell for cell in wanted if cell not in text} == set()
         assert "4 of 4 blocks (BP 4)" in text
 
     def test_verdicts_then_questions_then_numbers_then_checks(self, found):
-        text = str(found)
-        order = ("because", "Is the reference", "frozen, own stem", "use of depth", "cos(a_l", "CS001 a block")
-        places = [text.index(word) for word in order]
-        assert places == sorted(places)
-        assert explain(found.methods[0]) in row(text, "BP")
-        assert explain(found.methods[1], brief=True)[:-1] in row(text, "DFA")
+        text = in_full(found)
+        order = ("credit", "Is the reference", "frozen, own stem", "use of depth", "cos(a_l", "CS001 a block")
+        place = 0
+        for word in order:
+            place = text.index(word, place)
+        assert explain(found.methods[0]) in row(text, "BP", 1)
 
     def test_outcomes_and_limits_of_checks(self, found):
-        text = str(found)
+        text = in_full(found)
         assert "growth 50" in row(text, "CS001")
         # BP, then DFA; the published limit fires
         assert row(text, "CS001").split()[-5:] == ["✓", "passed", "✗", "issue", "†"]
         assert row(text, "CS007").split()[-4:] == ["✓", "passed"] * 2
-        assert "growth 400" in row(str(audit([make_record()], limits=Thresholds(growth=400))), "CS001")
+        assert "growth 400" in row(in_full(audit([make_record()], limits=Thresholds(growth=400))), "CS001")
         assert all(f"{sign} {outcome}" in flat(text) for outcome, sign in OF_OUTCOME.items())  # the legend
 
     def test_the_depth_ladder(self):
         rungs = [make_record(seed=s, accuracy=0.4 + 0.1 * k, train_last=k) for k in (1, 2) for s in (1, 2, 3)]
-        text = str(audit([*make_family(accuracy=0.694), *rungs]))
+        text = in_full(audit([*make_family(accuracy=0.694), *rungs]))
         head = row(text, "use of")
         assert [c for c in ("none trained", "last 1 trained", "last 2 trained", "all trained") if c not in head] == []
-        assert "0.500 (+19.8 ± 0.5)" in row(text, "DFA", 2)
-        assert "last 1" not in row(str(audit(make_family())), "use of")
+        assert "0.500 (+19.8 ± 0.5)" in row(text[text.index("use of ") :], "DFA")
+        assert "last 1" not in row(in_full(audit(make_family())), "use of")
 
     def test_what_was_not_measured_has_no_table(self):
-        text = str(audit([make_record(taps={**QUICK, "rewind": (), "skip_one": ()})]))
+        text = in_full(audit([make_record(taps={**QUICK, "rewind": (), "skip_one": ()})]))
         titles = [line.split("  ")[0].strip() for line in text.splitlines()]
         assert not {"use of depth", "block put back", "acquired", "descent"} & set(titles)
 
     def test_what_so_many_seeds_can_see(self, found):
         seen = (stats.norm.isf(0.01) + stats.norm.isf(0.2)) * 0.05 / 3**0.5  # the null of the mean over three seeds
-        assert f"power: {seen:.3f}" in flat(found)
+        assert f"power: {seen:.3f}" in flat(in_full(found))
 
     @pytest.mark.parametrize(("kind", "sign"), [("t", "± 95 %"), ("bootstrap", "[95 %")])
     def test_the_caption_says_which_interval(self, kind, sign):
         seeds = [make_record(seed=s, taps={"cos": 0.1 * s}) for s in (1, 2, 3)]
-        assert f"mean {sign}" in flat(audit(seeds, interval=kind))
+        assert f"mean {sign}" in flat(in_full(audit(seeds, interval=kind)))
         with pytest.raises(CreditscopeError, match="guess"):
             audit(seeds, interval="guess")
 
     def test_a_deep_net_keeps_all_its_taps(self):
         """A mean over layers is never shown without the layers."""
         cos = [round(0.11 + 0.01 * i, 2) for i in range(13)]
-        text = str(audit([make_record(facts={"depth": 12}, taps={"cos": cos})]))
+        text = in_full(audit([make_record(facts={"depth": 12}, taps={"cos": cos})]))
         assert [i for i in range(13) if f"{cos[i]:+.2f} (+0.50)" not in text] == []
         assert [i for i in range(13) if f"tap {i} " not in text] == []
 
     def test_where_all_credit_is_exact_sizes_are_shown(self):
         """A cosine of 1 says nothing; a gradient that shrinks on its way down does."""
         taps = {"g_norm": (1e-6, 1e-4, 0.01, 0.1, 1), "h_norm": (1, 2, 3, 4, 5), "h_rms": (1, 2, 4, 8, 16)}
-        text = str(audit([make_record(rule="bp", taps=taps)]))
+        text = in_full(audit([make_record(rule="bp", taps=taps)]))
         assert flat(row(text, "tap")) == "tap 0 stem 1 – 1e-6"
         assert flat(row(text, "tap", 4)) == "tap 4 blocks.3 5 2 1"
         assert "cos(a_l" not in text
         plain = make_record(rule="bp", taps=taps, facts={"residual": (False,) * 5})
-        assert flat(row(str(audit([plain])), "tap", 1)) == "tap 1 blocks.0 2 0.0001"
+        assert flat(row(in_full(audit([plain])), "tap", 1)) == "tap 1 blocks.0 2 0.0001"
 
     def test_the_answers_with_codes_and_epochs(self, found):
-        text, verdict = flat(found), found.methods[1].verdict
+        text, verdict = flat(in_full(found)), found.methods[1].verdict
         assert all(f"{line.question} {line.answer}. {line.reason}" in text for line in verdict.lines)
         assert text.count(verdict.meaning) == 1
         assert [text.count(f"{code} at {epoch}") for code, epoch in verdict.fired.items()] == [1] * len(verdict.fired)
 
     def test_each_seed_alone_once_a_verdict(self, found):
-        assert "CS011): all trustworthy" in flat(found)
+        assert "CS011): all trustworthy" in flat(in_full(found))
         mixed = [make_record(seed=s, taps=OVERWRITTEN if s == 2 else None) for s in (1, 2, 3)]
-        assert "trustworthy: 1, 3; walk back (CS001): 2" in flat(audit(mixed))
+        assert "trustworthy: 1, 3; walk back (CS001): 2" in flat(in_full(audit(mixed)))
 
     def test_what_to_do_once_a_code(self, found):
-        text = flat(found)
+        text = flat(in_full(found))
         for check in (CHECKS[code] for code in ("CS001", "CS005", "CS006")):
             assert text.count(f"{check.code} {check.title}: {check.remedy}") == 1
         assert CHECKS["CS007"].remedy not in text
-        assert not [c for c in CHECKS.values() if c.remedy in flat(audit(make_family()))]
+        assert not [c for c in CHECKS.values() if c.remedy in flat(in_full(audit(make_family())))]
 
     def test_seeds_that_differ_by_method_are_said_by_row(self):
-        text = str(audit([*make_family(), make_record(rule="fa", seed=1)]))
+        text = in_full(audit([*make_family(), make_record(rule="fa", seed=1)]))
         assert text.splitlines()[0].endswith("· 1 to 3 seeds")
-        assert [row(text, name).split()[1] for name in ("BP", "DFA", "FA")] == ["3", "3", "1"]
-        assert "seeds " not in row(str(audit(make_family())), "method")
+        numbers = text[text.index("method ") :]
+        assert [row(numbers, name).split()[1] for name in ("BP", "DFA", "FA")] == ["3", "3", "1"]
+        assert "seeds " not in row(in_full(audit(make_family())), "method")
 
     def test_show_prints_the_same(self, found, capsys):
         found.show()
@@ -211,14 +279,15 @@ class TestManySettings:
         assert text.splitlines()[0] == "8 methods in 4 settings: 4 trustworthy, 4 walk back"
         dfa = [line for line in text.splitlines() if line.strip().startswith("DFA ")]
         assert len(dfa) == 4
-        assert all("walk back (CS001)" in line and explain(many.methods[1], brief=True) in line for line in dfa)
-        assert "Is the reference" not in text
-        assert "--only" in text.splitlines()[-2] + text.splitlines()[-1]
+        assert all(line.endswith("│ WALK BACK CS001") for line in dfa)
+        assert text.splitlines()[-1] == text.splitlines()[0]
+        assert "What to do" in text
+        assert "--only" in text
 
     def test_only_shows_what_is_asked_for(self, many):
         few = many.only("LR 0.2, walk back")
         assert [(m.method, m.setting.rpartition(" ")[2]) for m in few.methods] == [("BP", "0.2"), ("DFA", "0.2")]
-        assert "Is the reference" in str(few)
+        assert [m.method for m in few.methods if f"{make_strip(m).name} " not in str(few)] == []
         assert [group.label for group in few.groups] == ["BP", "DFA"]
         with pytest.raises(CreditscopeError, match="lr 7"):
             many.only("lr 7")
@@ -229,7 +298,7 @@ class TestDivergence:
         found = audit([make_record(seed=s, diverged=s) for s in (1, 2)])
         (method,) = found.methods
         assert (str(method.verdict), method.verdict.codes) == ("not measured (diverged)", ())
-        assert str(found).count(method.verdict.diverged) == 2  # in the table, and once below
+        assert [said for _, *said in list_reasons(method)] == [[f"diverged: {method.verdict.diverged}"]]
         assert "CS0" not in str(found)
         alike = [make_record(seed=s, diverged=1) for s in (1, 2)]
         assert audit(alike).methods[0].verdict.diverged == "all seeds, at epoch 1"
@@ -244,13 +313,14 @@ class TestDivergence:
             said = found.methods[0].verdict.diverged
             assert where in said
             assert said.endswith(f"epoch {later[0].epoch}")
-            assert flat(found).index(f"Diverged: {said}") < flat(found).index("CS001")
+            text = flat(in_full(found))
+            assert text.index(f"diverged: {said}") < text.index("CS0")
         recovered = make_record(snapshots=(lost, make_snapshot(epoch=4)))
         assert audit([recovered]).methods[0].verdict.diverged == ""
 
     def test_divergence_and_problems_are_said(self):
         found = audit([make_record(diverged=3), make_record(seed=5), make_record(seed=7, snapshots=[])])
-        assert "Diverged: seed 42 at epoch 3" in flat(found)
+        assert "diverged: seed 42 at epoch 3" in flat(found)
         assert re.search(r"note: Record mnist1d-resmlp-dfa-s7-\w+", flat(found))
 
 
@@ -318,7 +388,7 @@ def test_so_are_names_of_nets_tasks_and_taps_and_what_is_noted():
     facts = make_facts(taps=("[/stem]", *(f"blocks.{i}" for i in range(4))))
     records = [make_record(seed=s, net="[net]", task="[/task]", snapshots=[make_snapshot(facts)]) for s in (1, 2)]
     records = [replace(r, provenance=replace(r.provenance, facts=facts)) for r in records]
-    text = str(replace(audit(records), notes=("a [/note]",)))
+    text = in_full(replace(audit(records), notes=("a [/note]",)))
     assert all(word in text for word in ("[net]", "[/task]", "tap 0 [/stem]", "note: a [/note]"))
 
 

@@ -139,8 +139,30 @@ class TestTwoRuns:
         self.told(LiveBar())
         said = capsys.readouterr().err
         assert facts_of(said) == ["3", "2", "2", "8", "here"]
-        assert "5/5 epochs," in " ".join(said.split())
+        assert "5/5 epochs" in " ".join(said.split())
+        assert "100 %" in said
         assert (said.count("diverged"), "complete" in said) == (1, False)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_a_narrow_bar_keeps_percent_bar_and_time_left(columns, clock, capsys, tmp_path, monkeypatch):
+    """A third of a run that takes hours, with a long name, on a terminal of this width."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    bar, runs = LiveBar(), specs(3)
+    bar.begin(runs, 0, tmp_path)
+    for epoch in range(1, EPOCHS + 1):
+        clock[0] += 100
+        bar.epoch(runs[0], epoch, 1.0)
+    bar.close()
+    frames = re.split(r"\x1b\[(?=[^m]*[A-Za-ln-z])|\r|\n", capsys.readouterr().err)
+    *_, line = [re.sub(r"\x1b\[[\d;]*m", "", frame) for frame in frames if "%" in frame]
+    line = line[line.index("33") :] if "33" in line else line
+    assert len(line.rstrip()) <= columns
+    assert line.split()[0] == "33"
+    assert sum(line.count(sign) for sign in "━╸╺") >= 15
+    assert "5 h 33 min left" in line
 
 
 def test_who_wants_to_hear_nothing_does_not(capsys):

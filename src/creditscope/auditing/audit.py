@@ -33,6 +33,8 @@ from creditscope.record.load import collection_paused
 from creditscope.record.table import largest_growth
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from creditscope.auditing.card import Card
     from creditscope.auditing.decisions import Decisions
     from creditscope.auditing.sensitivity import Sensitivity
@@ -104,11 +106,15 @@ class Audit(Shown):
     """The records behind the methods, in the same order; those of a folder stay on disk (`by_setting` reads them)."""
     mute: tuple[str, ...] = field(default=())
 
-    def draw(self, width: int):
-        """Verdicts with their reasons; of at most three settings also the answers, numbers and checks."""
+    def draw(self, width: int, *, verbose: bool = False):
+        """A strip a method, and of at most three settings the reasons; if `verbose`, answers, numbers and checks."""
         from creditscope.auditing.show import draw_audit
 
-        return draw_audit(self, width)
+        return draw_audit(self, width, verbose=verbose)
+
+    def show(self, console: "Console | None" = None, *, verbose: bool = False) -> None:
+        """Print it to the terminal, or to another console; if `verbose`, with all that lies behind it."""
+        self._show(console, partial(self.draw, verbose=verbose))
 
     def _repr_html_(self) -> str:
         from creditscope.report.notebook import show_audit

@@ -16,6 +16,7 @@ from creditscope.auditing.methods import read_methods
 from creditscope.auditing.modules import ModuleRow
 from creditscope.auditing.per_tap import TapAudit
 from creditscope.auditing.stats import DRAWS, Interval, t_interval, write_interval
+from creditscope.auditing.strip import Strip, make_strip, write_markdown
 from creditscope.auditing.thresholds import Thresholds, table
 from creditscope.auditing.verdict import Verdict
 from creditscope.files import write_whole
@@ -51,6 +52,8 @@ class Card:
 
     method: str
     setting: str
+    strip: Strip
+    """What to see first."""
     about: dict[str, str]
     """Rule, credit formula, feedback, net, terminal norm, task, seeds, recipe, versions."""
     results: dict[str, Interval | None]
@@ -85,6 +88,7 @@ class Card:
         remedies = what_to_do(self.findings)
         return [
             f"# {markdown(f'Network · {self.setting}')}",
+            write_markdown([self.strip]),
             f"**{markdown(str(self.verdict))}**: {self.verdict.meaning}.",
             _bullets(f"{line.question} **{line.answer}**. {markdown(line.reason)}" for line in self.verdict.lines),
             *(["## What to do, first things first", _bullets(map(markdown, remedies))] if remedies else []),
@@ -104,6 +108,7 @@ class Card:
         untested = f"; not tested: {', '.join(quiet)}" if quiet and verdict.word == "trustworthy" else ""
         parts = [
             f"# {markdown(f'{self.method} · {self.setting}')}",
+            write_markdown([self.strip]),
             f"**{markdown(str(verdict))}**: {verdict.meaning}{untested}.",
             _bullets(f"{line.question} **{line.answer}**. {markdown(line.reason)}" for line in verdict.lines),
             "## What was trained",
@@ -134,6 +139,7 @@ def make_card(audit: "Audit", index: int) -> Card:
     stem = " (tap 0 is the stem and not in it)" if method.facts.stem_tap else ""
     return Card(
         **copied,
+        strip=make_strip(found),
         about=_about_network(method) if found.network else _about(method),
         results={}
         if found.network

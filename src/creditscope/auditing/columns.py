@@ -48,19 +48,22 @@ class Shown:
 
     def show(self, console: "Console | None" = None) -> None:
         """Print it to the terminal, or to another console."""
+        self._show(console, self.draw)
+
+    def _show(self, console: "Console | None", draw: "Callable[[int], RenderableType]") -> None:
         if console is None and not _has_rich():
             print(self)
             return
-        from creditscope.auditing.show import make_console
+        from creditscope.auditing.printing import make_console
 
         console = console or make_console()
         with collection_paused():
-            console.print(self.draw(console.width))
+            console.print(draw(console.width))
 
     def __str__(self) -> str:
         if not _has_rich():
             return self.without_rich()
-        from creditscope.auditing.show import render_plain
+        from creditscope.auditing.printing import render_plain
 
         return render_plain(self.draw)
 

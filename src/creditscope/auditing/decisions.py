@@ -87,7 +87,7 @@ class Decisions(ShownRows):
         """One row per method and seed, one mark per criterion."""
         from rich.console import Group
 
-        from creditscope.auditing.show import fit_tables, note, printed, warn
+        from creditscope.auditing.printing import fit_tables, note, printed, warn
 
         def cell(row: Decision):
             said = row.said if row.criterion == PROTOCOL else f"{mark(row)} {row.fired}".rstrip()

@@ -56,7 +56,7 @@ class Sensitivity(ShownRows):
         """From where to where each threshold may lie, and what changes beyond."""
         from rich.console import Group
 
-        from creditscope.auditing.show import WIDE, flowing_table, note
+        from creditscope.auditing.printing import WIDE, flowing_table, note
 
         columns = [column for column in RANGES.values() if width >= WIDE or column.name != "checks"]
         return Group(flowing_table(columns, self), note(ABOUT))

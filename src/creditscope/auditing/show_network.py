@@ -10,7 +10,7 @@ from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.checks import Finding, Outcome, all_checks, in_order
 from creditscope.auditing.columns import ABOUT_MODULES, MODULES, OF_WORD
 from creditscope.auditing.modules import ModuleRow
-from creditscope.auditing.show import STYLES, fit_tables, note, printed
+from creditscope.auditing.printing import STYLES, fit_tables, note, printed
 from creditscope.text import DASH, number
 
 MOST_ROWS = 40

@@ -4,6 +4,7 @@ DFA  .337 ± .010  Γ +.10 │ ✓ resolved  ✗ credit ▅▁▁▁  ✗ depth 
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -28,13 +29,12 @@ FEWEST_SIGNS = 4
 """Of a sparkline; where there are more taps than room, a sign is the lowest of several."""
 BAR = 20
 """Cells of the bar of accuracy, 0 to 1."""
-GAPS = ("  ", " ")
-"""Between parts, the wider first."""
+INDENT = 4
+"""Of what stands under a long name; a shorter one stands before it."""
 KEY = (
-    "accuracy ± 95 % over seeds (┿ the better frozen baseline) · Γ mean cosine of the block taps │ is the reference "
-    "gradient resolved · does credit carry information: a sign per block tap, higher for a larger cosine, ▁ chance or "
-    "below δ, = exact, ↓ against the gradient · is depth used: pp over frozen blocks │ the verdict · ✓ yes, ✗ no, "
-    "? the seeds allow both, ○ not measured, – no question here"
+    "accuracy ± 95 % over seeds (┿ frozen blocks) · Γ mean cosine of block taps │ reference gradient resolved? · "
+    "credit informative? a sign per block tap: ▁ chance or below δ, ▂ to █ its cosine, = exact, ↓ against · depth "
+    "used? pp over frozen blocks │ ✓ yes, ✗ no, ? open, ○ not measured, – not asked"
 )
 """What stands in a strip, said once."""
 
@@ -111,7 +111,7 @@ def make_strip(found: "MethodAudit") -> Strip:
         name=found.method if not found.network else found.setting,
         accuracy=found.accuracy,
         frozen=max(baselines, default=None),
-        gamma=found.gamma,
+        gamma=None if found.network else found.gamma,
         taps=() if found.network else tuple(_mark(tap) for tap in found.per_tap[1:]),
         answers=tuple(_answer(KEYS[line.question], line.answer, found) for line in found.verdict.lines),
         word=found.verdict.word,
@@ -164,22 +164,70 @@ class Piece(NamedTuple):
 
 def write_strips(found: Sequence["MethodAudit"], width: int = 80) -> list[str]:
     """The strips of some methods as lines of text, one under the other."""
-    return ["".join(piece.text for piece in line).rstrip() for line in lay_out(list(map(make_strip, found)), width)]
+    return write_lines([make_strip(m) for m in found], width)
 
 
-def lay_out(strips: Sequence[Strip], width: int) -> list[list[Piece]]:
-    """Lines of pieces, a line a strip where it has room, with a bar of accuracy where there is more; else two."""
-    longest = max((len(strip.taps) for strip in strips), default=0)
-    fewest = min(longest, FEWEST_SIGNS)
-    for bar, gap in ((True, GAPS[0]), (False, GAPS[0]), (False, GAPS[1])):
-        rows = _pad([_pieces(strip, fewest, bar=bar) for strip in strips])
-        room = width - max((sum(len(piece.text) for piece in _join(row, gap)) for row in rows), default=0)
+def write_lines(strips: Sequence[Strip], width: int = 80) -> list[str]:
+    """Strips as lines of text."""
+    return ["".join(piece.text for piece in line) for lines in lay_out(strips, width) for line in lines]
+
+
+def write_markdown(strips: Sequence[Strip], width: int = 100) -> str:
+    """Strips as a block of code, so that columns stay under each other; no name in them ends it."""
+    lines = write_lines(strips, width)
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([fence, *lines, fence])
+
+
+class Layout(NamedTuple):
+    """How strips are laid out; later ones of `LAYOUTS` need less width."""
+
+    gap: str = " "
+    """Between parts."""
+    bar: bool = False
+    """Whether accuracy is drawn, too."""
+    above: bool = False
+    """Whether a long name has a line of its own."""
+    split: bool = False
+    """Whether answers have a line of their own."""
+
+
+LAYOUTS = (
+    *(Layout("  ", bar=True), Layout("  "), Layout(), Layout(above=True)),
+    *(Layout("  ", split=True), Layout(split=True, above=True)),
+)
+
+
+def lay_out(strips: Sequence[Strip], width: int) -> list[list[list[Piece]]]:
+    """Of each strip its lines: one where there is room."""
+    fewest, drawn = min(max((len(strip.taps) for strip in strips), default=0), FEWEST_SIGNS), []
+    for layout in LAYOUTS:
+        drawn = _draw(strips, layout, fewest)
+        numbers = [line for lines in drawn for line in lines if len(line) > 1]
+        room = width - max((sum(len(piece.text) for piece in line) for line in numbers), default=0)
         if room >= 0:
-            return [_join(row, gap) for row in _pad([_pieces(strip, fewest + room, bar=bar) for strip in strips])]
-    rows = [_pieces(strip, fewest) for strip in strips]
+            return _draw(strips, layout, fewest + room)
+    return drawn
+
+
+def _draw(strips: Sequence[Strip], layout: Layout, signs: int) -> list[list[list[Piece]]]:
+    rows = [_pieces(strip, signs, bar=layout.bar) for strip in strips]
+    names: list[list[list[Piece]]] = [[] for _ in rows]
+    if layout.above:
+        short = INDENT - len(layout.gap)
+        names = [[[row[0]]] if len(row[0].text) > short else [] for row in rows]
+        rows = [
+            [Piece(("" if name else row[0].text).ljust(short)), *row[1:]] for row, name in zip(rows, names, strict=True)
+        ]
+    if not layout.split:
+        return [[*name, _join(row, layout.gap)] for name, row in zip(names, _pad(rows), strict=True)]
     heads, answers = _pad([[*row[:4], row[-1]] for row in rows]), _pad([row[4:-2] for row in rows])
-    pairs = zip(heads, answers, strict=True)
-    return [line for head, rest in pairs for line in (_join(head), [Piece("    "), *_join(rest)])]
+    under = Piece(" " * INDENT)
+    return [
+        [*name, _join(head, layout.gap), [under, *_join(said, layout.gap)]]
+        for name, head, said in zip(names, heads, answers, strict=True)
+    ]
 
 
 def _pieces(strip: Strip, room: int, *, bar: bool = False) -> list[Piece]:
@@ -201,12 +249,12 @@ def _pad(rows: Sequence[Sequence[Piece]]) -> list[list[Piece]]:
     return [[Piece(p.text.ljust(w), p.sign) for p, w in zip(row, widths, strict=True) if w] for row in rows]
 
 
-def _join(row: Sequence[Piece], gap: str = GAPS[0]) -> list[Piece]:
-    """With one space beside a rule, and a gap elsewhere."""
+def _join(row: Sequence[Piece], gap: str) -> list[Piece]:
+    """With one space beside a rule, a gap elsewhere, and none at the end."""
     line = list(row[:1])
     for before, piece in pairwise(row):
         line += [Piece(" " if "│" in (before.text, piece.text) else gap), piece]
-    return line
+    return [*line[:-1], Piece(line[-1].text.rstrip(), line[-1].sign)]
 
 
 def draw_bar(strip: Strip) -> str:
@@ -233,11 +281,13 @@ def short(interval: Interval | None) -> str:
 def short_number(value: float | None, form: str) -> str:
     """Without the zero before the point, or those behind a whole cosine.
 
-    >>> short_number(0.1, "+.2f"), short_number(-0.25, "+.2f"), short_number(0.9999, "+.2f")
-    ('+.10', '−.25', '+1')
+    >>> [short_number(value, "+.2f") for value in (0.1, -0.25, 0.9999, -0.001)]
+    ['+.10', '−.25', '+1', '.00']
     """
     text = number(value, form)
     if text in ("+1.00", "−1.00"):
         return text[:2]
+    if not text.strip("+−0."):
+        text = text.lstrip("+−")  # no side of zero is seen
     sign, digits = (text[0], text[1:]) if text[:1] in "+−" else ("", text)
     return sign + (digits[1:] if digits.startswith("0.") else digits)

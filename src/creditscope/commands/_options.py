@@ -1,7 +1,9 @@
 """What several commands share: options, how typed words are read, and how a command speaks."""
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from creditscope.auditing import Thresholds
 
 DEFAULT_RECORDS = Path("out/records")
+FEWEST, INDENT = 20, 4
+"""Letters that a text needs beside a name; and where it begins under one."""
 
 
 def option(metavar: str, default: object, help: str | None = None) -> Any:
@@ -33,6 +37,9 @@ RecordsByName = Annotated[
     Path | None, tyro.conf.arg(name="records"), option("DIR", DEFAULT_RECORDS, "The same as DIR, by name.")
 ]
 Unsealed = Annotated[bool, tyro.conf.arg(help="Read records, too, that were altered since they were written.")]
+Verbose = Annotated[
+    bool, tyro.conf.arg(aliases=["-v"], help="Print all that was found, the numbers behind it, and tips, too.")
+]
 Limits = Annotated[
     tuple[str, ...], option("[NAME=VALUE ...]", "as listed", "Other thresholds (creditscope list thresholds).")
 ]
@@ -75,6 +82,18 @@ def say(lines: Iterable[str], *, on_error: bool = False) -> None:
     """Plain lines on standard output, or standard error, at once."""
     for line in lines:
         print(visible(line), file=sys.stderr if on_error else sys.stdout, flush=True)
+
+
+def hang(first: str, text: str) -> list[str]:
+    """Text beside what it belongs to, in as many lines as the terminal, or COLUMNS, asks for; in one for a pipe."""
+    width = shutil.get_terminal_size((0, 24)).columns
+    if not width:
+        return [f"{first}{text}"]
+    beside = width - len(first) >= FEWEST
+    under = " " * (len(first) if beside else INDENT)
+    lines = textwrap.wrap(text, max(width - len(under), FEWEST), break_long_words=False) or [""]
+    lines = [f"{under}{line}" for line in lines]
+    return [f"{first}{lines[0].strip()}", *lines[1:]] if beside else [first.rstrip(), *lines]
 
 
 def print_json(data: Any) -> None:

@@ -10,6 +10,7 @@ from creditscope.commands._options import (
     Records,
     RecordsByName,
     Unsealed,
+    Verbose,
     choose_records,
     option,
     print_json,
@@ -46,6 +47,7 @@ class Audit:
     explain: Annotated[tuple[str, ...] | None, option("[CODE ...]", "judge")] = None
     """Judge nothing; print how these checks, or all, decide, why they matter and what to do."""
     unsealed: Unsealed = False
+    verbose: Verbose = False
     json: bool = False
     """Print JSON: methods, per-tap intervals and decisions; with --sensitivity the ranges too."""
 
@@ -77,5 +79,7 @@ class Audit:
             print_json(found.to_dict() | ranges)
             return
         asked = [found.decisions] * self.table + [found.sensitivity] * self.sensitivity
-        for shown in [one() for one in asked] or [found]:
-            shown.show()
+        for one in asked:
+            one().show()
+        if not asked:
+            found.show(verbose=self.verbose)

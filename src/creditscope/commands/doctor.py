@@ -6,17 +6,26 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
+from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 import creditscope
 from creditscope.commands import register_command
-from creditscope.commands._options import DEFAULT_RECORDS, Records, print_json, say
+from creditscope.commands._options import DEFAULT_RECORDS, Records, hang, print_json, say
+
+
+class Sign(NamedTuple):
+    """What was found, and what to do about it if it is not well."""
+
+    value: str
+    remedy: str = ""
 
 
 @register_command("doctor")
 @dataclass(frozen=True)
 class Doctor:
-    """Versions, devices, threads, where data would be looked for, and whether a folder for records has locks.
+    """Whether libraries, devices and folders are as they should be (✓), or not (✗), and what to do then.
 
     Example: creditscope doctor
     """
@@ -28,43 +37,60 @@ class Doctor:
     def run(self) -> None:
         found = examine_machine(self.dir or DEFAULT_RECORDS)
         if self.json:
-            print_json(found)
-        else:
-            say([f"{name:<14} {value}" for name, value in found.items()])
+            remedies = {name: sign.remedy for name, sign in found.items() if sign.remedy}
+            print_json({name: sign.value for name, sign in found.items()} | {"to do": remedies})
+            return
+        for name, sign in found.items():
+            remedy = f". {sign.remedy}" if sign.remedy else ""
+            say(hang(f"{'✗' if sign.remedy else '✓'} {name:<17} ", f"{sign.value}{remedy}"))
 
 
-def examine_machine(records: Path) -> dict[str, str]:
-    """Versions, devices, threads and folders, as text."""
-    import torch
-
+def examine_machine(records: Path) -> dict[str, Sign]:
+    """Versions, devices, threads and folders."""
     from creditscope.tasks._files import data_root
-    from creditscope.train.device import available_cores, cpu_capability
 
-    root, gpus = data_root(), [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    root = data_root()
     return {
-        "creditscope": creditscope.__version__,
-        "python": f"{platform.python_version()} ({sys.executable})",
-        "platform": platform.platform(),
-        **{name: find_version(name) for name in list_libraries()},
-        "devices": ", ".join(["cpu", *gpus]),
-        "cores": str(available_cores()),
-        "torch threads": f"{torch.get_num_threads()} (workers use 1 each)",
-        "cpu": cpu_capability(),
-        "locks": f"{examine_locks(records)} ({records})",
-        "data folder": f"{root} ({'found' if root.is_dir() else 'not there; embedded tasks need none'})",
+        "creditscope": Sign(creditscope.__version__),
+        "python": Sign(f"{platform.python_version()} ({sys.executable})"),
+        "platform": Sign(platform.platform()),
+        **dict(map(examine_library, list_libraries())),
+        **examine_torch(),
+        "locks": examine_locks(records),
+        "data folder": Sign(f"{root} ({'found' if root.is_dir() else 'not there; embedded tasks need none'})"),
     }
 
 
-def examine_locks(records: Path) -> str:
+def examine_torch() -> dict[str, Sign]:
+    """Devices and threads, if torch can be imported."""
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return {"devices": Sign(f"torch cannot be imported: {error}", "Install it again: pip install torch.")}
+    from creditscope.train.device import available_cores, cpu_capability
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "devices": Sign(", ".join(["cpu", *gpus])),
+        "cores": Sign(str(available_cores())),
+        "torch threads": Sign(f"{torch.get_num_threads()} (workers use 1 each)"),
+        "cpu": Sign(cpu_capability()),
+    }
+
+
+def examine_locks(records: Path) -> Sign:
     """Whether the file system of a folder, or of the next one above that exists, keeps two drivers apart."""
     from creditscope.record.locks import has_locks
 
     folder = next(path for path in (records.absolute(), *records.absolute().parents) if path.is_dir())
     try:
         with tempfile.TemporaryFile("w", dir=folder) as file:
-            return "flock" if has_locks(file) else "no flock here: two drivers on one folder would not see each other"
+            if has_locks(file):
+                return Sign(f"flock ({records})")
     except OSError as error:
-        return f"not known: {error}"
+        return Sign(f"not known: {error}", "Choose a folder for records that can be written (run --out DIR).")
+    unseen = f"no flock here: two drivers on one folder would not see each other ({records})"
+    return Sign(unseen, "Start one at a time, or choose a folder on another file system.")
 
 
 def list_libraries() -> list[str]:
@@ -73,12 +99,21 @@ def list_libraries() -> list[str]:
         needed = requires("creditscope") or []
     except PackageNotFoundError:
         needed = ["torch"]
-    return [re.split(r"[^\w.-]", need)[0] for need in needed if "extra ==" not in need]
+    return [need for need in needed if "extra ==" not in need]
 
 
-def find_version(name: str) -> str:
-    """The version of an installed library."""
+def examine_library(need: str) -> tuple[str, Sign]:
+    """Whether what is needed, as in "numpy>=1.26", is installed.
+
+    >>> examine_library("numpy>=999")[1].remedy
+    "Run pip install 'numpy>=999'."
+    """
+    name, least = re.split(r"[^\w.-]", need)[0], re.search(r">=([\d.]+)", need)
+    remedy = f"Run pip install {need!r}."
     try:
-        return version(name)
+        found = version(name)
     except PackageNotFoundError:
-        return "not installed"
+        return name, Sign("not installed", remedy)
+    numbers = zip_longest(*(map(int, re.findall(r"\d+", v)) for v in (found, least[1] if least else "0")), fillvalue=0)
+    older = next((have < want for have, want in numbers if have != want), False)
+    return name, Sign(f"{found}, older than {least[1]}" if older and least else found, remedy if older else "")

@@ -6,7 +6,7 @@ from typing import Literal
 import tyro
 
 from creditscope.commands import register_command
-from creditscope.commands._options import print_json, say
+from creditscope.commands._options import hang, print_json, say
 from creditscope.errors import CreditscopeError
 from creditscope.registry import CHECKS, EXPORTS, FIGURES, NETS, RULES, STUDIES, TASKS, Registry
 
@@ -14,7 +14,7 @@ from creditscope.registry import CHECKS, EXPORTS, FIGURES, NETS, RULES, STUDIES,
 @register_command("list")
 @dataclass(frozen=True)
 class List:
-    """List what there is to choose from, in a line each; needs no torch.
+    """List what there is to choose from and what each is; needs no torch.
 
     Example: creditscope list rules
     """
@@ -33,7 +33,8 @@ class List:
             return
         for kind, rows in found.items():
             width = max(map(len, rows), default=0)
-            say([kind, *([f"  {name:<{width}}  {summary}" for name, summary in rows.items()] or ["  none"])])
+            lines = [line for name, about in rows.items() for line in hang(f"  {name:<{width}}  ", about)]
+            say([kind, *(lines or ["  none"])])
 
 
 def _summary(registry: Registry, name: str) -> str:

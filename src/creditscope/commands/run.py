@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import tyro
 
 from creditscope.commands import register_command
-from creditscope.commands._options import DataRoot, Folder, HowToTrain, option, print_json, say, split_pair
+from creditscope.commands._options import DataRoot, Folder, HowToTrain, Verbose, option, print_json, say, split_pair
 from creditscope.errors import CreditscopeError
 from creditscope.record import spec
 
@@ -56,6 +56,7 @@ class Run:
     data_root: DataRoot = None
     dry_run: bool = False
     """Train nothing; say which runs would be, in which groups, and how long as far as records tell."""
+    verbose: Verbose = False
     json: bool = False
     """Print the audit as JSON."""
     recipe: Recipe = field(default_factory=Recipe)
@@ -70,7 +71,7 @@ class Run:
         runs = run(**self._asked(), **self.training.options())
         if not all(map(is_baseline, runs.records)):
             found = runs.audit()  # which names the problems too
-            return print_json(found.to_dict()) if self.json else found.show()
+            return print_json(found.to_dict()) if self.json else found.show(verbose=self.verbose)
         accuracies = {r.name: r.last.accuracy for r in runs.records}
         if self.json:
             return print_json(accuracies)

@@ -1,7 +1,7 @@
 """What notebooks show of a snapshot, an audit, a scope or runs: pieces of the report, with neither script nor files."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -12,6 +12,7 @@ from creditscope.auditing import Audit, Thresholds
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.checks import what_to_do
 from creditscope.auditing.columns import METHODS, OF_WORD, Column
+from creditscope.auditing.strip import KEY, lay_out, make_strip
 from creditscope.plots._quantities import title
 from creditscope.record import Record, Snapshot
 from creditscope.record.flat import tabulate_taps
@@ -26,6 +27,8 @@ MOST_SETTINGS = 3
 """That are shown; the others are counted."""
 MOST_RECORDS = 500
 """That are judged for a look at runs."""
+STRIP_WIDTH = 110
+"""Letters of a strip, with its bar; what is wider is scrolled."""
 TONES = {"✓": "good", "✗": "bad", "?": "open", "○": "lack", "–": "soft"}
 """Colours of verdicts, by their signs."""
 COLUMNS = [METHODS[name] for name in ("accuracy", "frozen_own", "frozen_bp", "trained_depth", "gamma_inexact", "seeds")]
@@ -77,6 +80,8 @@ def _macros() -> Any:
         "count": count,
         "told": _told,
         "remedies": _remedies,
+        "strips": _strips,
+        "key": KEY,
         "ramp": lambda letter: ",".join(LEVELS[letter]),
         "visible": visible,
         "zip": zip,
@@ -91,6 +96,12 @@ def _told(methods: Sequence[MethodAudit]) -> list[Column]:
     """Columns in which some method has a number; one seed is not counted."""
     silent = {"seeds": "1"}
     return [c for c in COLUMNS if any(c.cell(m) not in (DASH, silent.get(c.name)) for m in methods)]
+
+
+def _strips(methods: Sequence[MethodAudit]) -> Iterator[list[tuple[str, str]]]:
+    """Lines of pieces, each with its tone."""
+    for lines in lay_out([make_strip(m) for m in methods], STRIP_WIDTH):
+        yield from ([(p.text, TONES.get(OF_WORD.get(p.sign, p.sign), "")) for p in line] for line in lines)
 
 
 def _remedies(report: Report) -> list[str]:

@@ -15,6 +15,9 @@ UNTIMED = 0.02
 """Share of the epochs that are trained before the clock of the speed starts: until then workers start, and measure
 their nets for the first time. As many again are timed before a speed is said."""
 
+BAR = 30
+"""Cells of the bar, where there is room."""
+
 
 def choose_progress(*, quiet: bool = False, reused: int = 0) -> "Silent":
     """Nothing if quiet, a live bar on a terminal, lines otherwise; `reused` runs more are on record."""
@@ -102,8 +105,11 @@ class Silent:
         """Speed and time left, in words."""
         if self.speed is None:
             return "speed not known yet"
-        left = (self.epochs - self.trained) / self.speed
-        return f"{self.speed:.3g} epochs/s{self.crew()}, about {duration(left)} left"
+        return f"{self.speed:.3g} epochs/s{self.crew()}, about {self.left()}"
+
+    def left(self) -> str:
+        """Time left, once the speed is known."""
+        return f"{duration((self.epochs - self.trained) / self.speed)} left" if self.speed else ""
 
     def crew(self) -> str:
         """How many workers train, on how many hosts if more than one, what share of a GPU each has; how many failed."""
@@ -150,38 +156,40 @@ class Lines(Silent):
 
 
 class LiveBar(Silent):
-    """A rich bar over all epochs of all runs, if there is something to train."""
+    """A rich bar over all epochs of all runs, if there is something to train; the line that follows tells the rest."""
 
     def begin(self, runs: Sequence[RunSpec], reused: int, root: Path) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as RichProgress
+        from rich.table import Column
 
         super().begin(runs, reused, root)
         console = Console(stderr=True, markup=False, emoji=False)
         console.print(visible(self.todo), highlight=False, soft_wrap=True)
         if not runs:
             return
+        self.cells = min(BAR, console.width // 4)
         self.bar = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("epochs, {task.fields[pace]} · {task.fields[latest]}", markup=False),
+            TextColumn("{task.percentage:>3.0f} %", table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=self.cells),
+            TextColumn("{task.fields[said]}", table_column=Column(no_wrap=True), markup=False),
             console=console,
             redirect_stdout=sys.stdout.isatty(),  # what is printed meanwhile goes above the bar, or to its file
         )
-        self.task = self.bar.add_task(f"0/{len(runs)} runs", total=self.epochs, latest="", pace="starting")
+        self.task = self.bar.add_task("", total=self.epochs, said="starting")
         self.bar.start()
 
     def show(self) -> None:
-        self.bar.update(
-            self.task,
-            description=f"{self.ended}/{self.runs} runs",
-            completed=self.trained,
-            total=self.epochs,
-            latest=self.latest,
-            pace=self.pace(),
-        )
+        self.bar.update(self.task, completed=self.trained, total=self.epochs, said=self.said())
+
+    def said(self) -> str:
+        """Beside the bar: what matters most comes first, because a narrow terminal cuts the rest."""
+        speed = f"{self.speed:.3g} epochs/s{self.crew()}" if self.speed else self.crew().strip(" ,")
+        done = f"{self.ended}/{self.runs} runs, {self.trained}/{self.epochs} epochs"
+        said, room = " · ".join(filter(None, (self.left(), done, speed, self.latest))), self.bar.console.width
+        room -= self.cells + len("100 %") + 2
+        return said if len(said) <= room else f"{said[: room - 1]}…"
 
     def end_run(self, spec: RunSpec, outcome: str) -> None:
         """Only what went wrong is worth a line."""

@@ -1,16 +1,17 @@
 """`creditscope demo`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from creditscope.commands import register_command
-from creditscope.commands._options import Folder, HowToTrain, say
+from creditscope.commands._options import Folder, HowToTrain, Verbose, say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from creditscope.paper.made import Made
     from creditscope.record import Record
 
 
@@ -25,31 +26,49 @@ class Demo:
     """
 
     out: Folder = Path("out")
-    """Records, figures and the report go here; records that are there are reused."""
+    """Records, figures and the report go here; records that are there are reused, and what would not change is left."""
     shipped: Folder = Path("results/paper")
     """Records of the published scale; if they are there, all their figures are drawn too, into OUT/figures/paper."""
+    verbose: Verbose = False
     training: HowToTrain = field(default_factory=HowToTrain)
 
     def run(self) -> None:
-        from creditscope.auditing import Thresholds, audit
-        from creditscope.paper.figures import save_figure
+        from creditscope.auditing import audit
+        from creditscope.paper.made import Made, digest_code, digest_records
         from creditscope.paper.studies import collect
         from creditscope.paper.studies.demo import demo
-        from creditscope.report import judge_records, write_report
 
-        problems: list[str] = []
-        records = collect(demo(), self.out / "records", train=True, problems=problems, **self.training.options())
-        audit(records).show()
-        say([f"wrote {path}" for path in save_figure(plot_demo(records), self.out / "figures", "audit_hero")])
-        page = self.out / "report.html"
-        write_report(judge_records(records, str(self.out / "records"), Thresholds(), problems), page)
-        again = f"judge them again: creditscope audit {self.out / 'records'}"
-        say([f"wrote {page}, which opens in a browser", f"records in {self.out / 'records'}; {again}"])
+        problems, root = list[str](), self.out / "records"
+        records = collect(demo(), root, train=True, problems=problems, **self.training.options())
+        audit(records).show(verbose=self.verbose)
+        made, code = Made(self.out), digest_code()
+        self._make(made, "demo", f"{code} {digest_records(root)}", lambda: self._draw(records, problems))
+        say([f"records in {root}; judge them again: creditscope audit {root}"])
         say([f"note: {problem}" for problem in problems])
         if self.shipped.is_dir():
-            self._draw_shipped()
+            self._make(made, "shipped", f"{code} {self.shipped} {digest_records(self.shipped)}", self._draw_shipped)
 
-    def _draw_shipped(self) -> None:
+    def _make(self, made: "Made", name: str, source: str, draw: Callable[[], Sequence[Path]]) -> None:
+        """What is there and would be the same is left as it is."""
+        if paths := made.unchanged(name, source):
+            say([f"unchanged: {path}" for path in paths if path.suffix in (".html", ".png")])
+        else:
+            made.keep(name, source, draw())
+
+    def _draw(self, records: "list[Record]", problems: list[str]) -> list[Path]:
+        """The figure and the report."""
+        from creditscope.auditing import Thresholds
+        from creditscope.paper.figures import save_figure
+        from creditscope.report import judge_records, write_report
+
+        paths = save_figure(plot_demo(records), self.out / "figures", "audit_hero")
+        say([f"wrote {path}" for path in paths])
+        page = self.out / "report.html"
+        write_report(judge_records(records, str(self.out / "records"), Thresholds(), problems), page)
+        say([f"wrote {page}, which opens in a browser"])
+        return [*paths, page]
+
+    def _draw_shipped(self) -> list[Path]:
         """What fails here is said and costs the demo nothing."""
         from creditscope.paper.commands.figure import draw_figures, drawable
         from creditscope.paper.studies import resolve_study, scale_on_record
@@ -59,8 +78,9 @@ class Demo:
         records = load_records(self.shipped, problems=problems)
         say([f"figures of the {len(records)} runs in {self.shipped}:"])
         find_study = lambda name: resolve_study(name, scale_on_record(name, records)[0])  # noqa: E731
-        draw_figures(drawable(), records, self.shipped, self.out / "figures" / "paper", find_study)
+        paths = draw_figures(drawable(), records, self.shipped, self.out / "figures" / "paper", find_study)
         say([f"note: {problem}" for problem in problems])
+        return paths
 
 
 def plot_demo(records: "Sequence[Record]") -> "Figure":

@@ -177,17 +177,17 @@ def draw_figures(
     caption: bool = False,
     formats: Sequence[str] = ("png", "pdf"),
     **how: Any,
-) -> int:
+) -> list[Path]:
     """Draw each figure from those of the records that its study wants; what cannot be drawn is said.
 
-    Nothing is trained; with `measure`, what a study derives from its runs is measured where it is missing. Returns how
-    many were drawn.
+    Nothing is trained; with `measure`, what a study derives from its runs is measured where it is missing. Returns the
+    files that were written.
     """
     from creditscope.paper.figures import draw_figure, save_figure
     from creditscope.paper.studies import collect, find_missing
     from creditscope.registry import FIGURES
 
-    drawn = 0
+    drawn: list[Path] = []
     for name in names:
         notes: list[str] = []
         try:
@@ -201,7 +201,7 @@ def draw_figures(
         except CreditscopeError as error:
             say([f"{name}: not drawn. {error}"])
             continue
-        drawn += 1
+        drawn += paths
         say([f"{name}: {len(study.runs) - missing} of {len(study.runs)} runs, wrote {', '.join(map(str, paths))}"])
         say([f"  note: {note}" for note in notes])
     return drawn

@@ -1,0 +1,53 @@
+"""What is said of a command line that cannot be read: one line, with what comes nearest to what was typed."""
+
+import contextlib
+import io
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import tyro
+
+KNOWN = (
+    (r"invalid choice '(?P<got>.*?)' for argument '(?P<name>.*?)'. Expected one of \((?P<choices>.*?)\)", "{name}"),
+    (r"Error parsing (?P<name>\S+?): .*?'(?P<got>[^']*)'.* (?P=name) (?P<kind>[A-Z]+)\b", "{name} to be {kind}"),
+    (r"Missing value for argument '(?P<name>.*?)'", "a value of {name}"),
+    (r"Missing from (?P<prog>.*?): (?P<name>\S+)", "{name} of {prog}"),
+    (r"Unrecognized options: (?P<got>[^\s,]+)", "no further word of {prog}"),
+)
+"""What a parser's sentences tell, and what it had expected; others are passed on as they are."""
+
+
+def explain_mistake(words: Sequence[str], commands: Sequence[str], said: str, prog: str, options: Sequence[str]) -> str:
+    """Expected, got, nearest. `said` is what the parser has to say, its lines joined."""
+    more = f"{prog} --help tells more."
+    if prog == "creditscope":
+        got = repr(words[0]) if words else f"none of {', '.join(commands)}"
+        return f"Expected a command, but got {got}.{_nearest(words[0] if words else '', commands)} {more}"
+    typed = [word.partition("=")[0].replace("_", "-") for word in words if re.match(r"--?[a-zA-Z]", word)]
+    for word in typed:
+        if word not in options:
+            return f"Expected an option of {prog}, but got {word!r}.{_nearest(word, options)} {more}"
+    for pattern, expected in KNOWN:
+        if found := re.search(pattern, said):
+            given = {"prog": prog, **found.groupdict()}
+            choices = re.findall(r"'(.*?)'", given.get("choices", ""))
+            wanted = expected.format(**given) + (f" to be one of {', '.join(choices)}" if choices else "")
+            got = repr(given["got"]) if "got" in given else "none"
+            return f"Expected {wanted}, but got {got}.{_nearest(given.get('got', ''), choices)} {more}"
+    return f"{said.rstrip('.')}. {more}"
+
+
+def list_options(command: Any, config: Sequence[Any]) -> list[str]:
+    """All that the help of a command names, with two dashes or one."""
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+        tyro.cli(command, args=["--help"], config=config)
+    named = re.findall(r"^[│|]? *((?:-\w, )*--[\w-]+)", shown.getvalue(), re.MULTILINE)
+    return [option for names in named for option in names.split(", ")]
+
+
+def _nearest(got: str, choices: Iterable[str]) -> str:
+    found = get_close_matches(got, list(choices), n=1)
+    return f" Nearest: {found[0]}." if found else ""
