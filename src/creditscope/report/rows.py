@@ -1,0 +1,155 @@
+"""The one flat table: a row a method, by a name that does not change with the data, and what stands in it."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from markupsafe import Markup
+
+from creditscope.auditing.audit import Audit, MethodAudit
+from creditscope.auditing.checks import Outcome
+from creditscope.auditing.methods import Method, rule_key, setting_key
+from creditscope.auditing.strip import Strip, make_strip, short, short_number
+from creditscope.auditing.verdict import NOT_SETTLED, explain, rests_on_checks
+from creditscope.report.next_run import list_needs, write_command
+from creditscope.report.sparkline import draw_sparkline
+from creditscope.text import DASH, name_options
+
+LETTERS = 10
+"""Of a digest that names a row."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method as the table shows it."""
+
+    id: str
+    found: MethodAudit
+    method: Method
+    command: str
+    """What to run next, for what is not measured or open."""
+
+    @cached_property
+    def strip(self) -> Strip:
+        return make_strip(self.found)
+
+    @property
+    def spark(self) -> Markup:
+        return draw_sparkline(self.strip.taps)
+
+    @property
+    def accuracy(self) -> str:
+        return short(self.strip.accuracy)
+
+    @property
+    def bar(self) -> str:
+        """Of the accuracy, and where frozen blocks end, as variables of the style."""
+        accuracy, frozen = self.strip.accuracy, self.strip.frozen
+        parts = {"a": accuracy.mean if accuracy else None, "f": frozen}
+        return ";".join(f"--{name}:{100 * value:.1f}%" for name, value in parts.items() if value is not None)
+
+    @property
+    def gamma(self) -> str:
+        return short_number(self.strip.gamma, "+.2f")
+
+    @property
+    def rule(self) -> str:
+        return self.method.facts.rule.label
+
+    @property
+    def task(self) -> str:
+        return self.method.spec.task if self.method.spec else DASH
+
+    @property
+    def net(self) -> str:
+        """Of a watched model its name; numbers of a namesake tell two of them apart."""
+        return self.method.spec.net if self.method.spec else self.found.setting
+
+    @property
+    def depth(self) -> int:
+        spec = self.method.spec
+        asked = spec.net_options.get("depth") if spec else None
+        return asked if isinstance(asked, int) else len(self.found.taps) - 1
+
+    @property
+    def recipe(self) -> str:
+        """The setting but for task, net and depth."""
+        if not self.method.spec:
+            return ""
+        task, net, *others = self.found.setting.split(" · ")
+        options = [part.removesuffix(")").partition(" (")[2].split(", ") for part in (task, net)]
+        kept = [o for part in options for o in part if o and o != name_options({"depth": self.depth})]
+        return " · ".join([*kept, *others])
+
+    @property
+    def reasons(self) -> list[tuple[str, str]]:
+        """All of them: the code of each check behind the word, what to look at first before the others, and its words.
+
+        Where no check is needed to explain it, one without a code.
+        """
+        if not rests_on_checks(self.found):
+            return [("", explain(self.found))]
+        behind = sorted((f for f in self.found.findings if f.code in self.found.verdict.codes), key=lambda f: f.rank)
+        return [(f.code, f"{f.title}{NOT_SETTLED.get(f.outcome, '')}: {f.message.rstrip('.')}.") for f in behind]
+
+    def codes(self, *outcomes: Outcome) -> str:
+        """Of the checks with these outcomes that are no mere advice."""
+        return " ".join(f.code for f in self.found.findings if f.outcome in outcomes and not f.advisory)
+
+    @property
+    def fired(self) -> str:
+        return self.codes(Outcome.ISSUE)
+
+    @property
+    def open(self) -> str:
+        return self.codes(Outcome.UNDECIDED)
+
+    @property
+    def lacks(self) -> str:
+        return self.codes(Outcome.SKIPPED)
+
+
+def list_rows(audit: Audit, folder: str) -> list[Row]:
+    """A row for every method, in the order of the audit."""
+    names = name_rows(audit.groups)
+    pairs = zip(names, audit.methods, audit.groups, strict=True)
+    return [Row(name, found, method, write_command(method, found, folder)) for name, found, method in pairs]
+
+
+def name_rows(groups: Sequence[Method]) -> list[str]:
+    """A digest of what was asked, the same in every report; twins that differ in nothing are counted."""
+    times: Counter[str] = Counter()
+    names = []
+    for method in groups:
+        name = f"m{hashlib.sha256(_identity(method).encode(errors='replace')).hexdigest()[:LETTERS]}"
+        times[name] += 1
+        names.append(name if times[name] == 1 else f"{name}-{times[name]}")
+    return names
+
+
+def _identity(method: Method) -> str:
+    """What tells a method from others; a watched model goes by its folder's name, wherever that lies."""
+    first = method.first
+    if first.spec is None:
+        path = first.path.name if first.path else ""
+        return repr((path, first.facts.taps, first.facts.tap_shapes, rule_key(first)))
+    return f"{setting_key(first)} {rule_key(first)}"
+
+
+@dataclass(frozen=True)
+class Need:
+    """What methods lack, the option that measures it, and the command of the first of them."""
+
+    option: str
+    methods: int
+    command: str
+
+
+def list_next(rows: Sequence[Row]) -> list[Need]:
+    """What would measure those that are not measured, most of them first."""
+    lacking = [row for row in rows if row.found.verdict.word == "not measured"]
+    options = Counter(need for row in lacking for need in list_needs(row.found.findings))
+    first = {option: next(r for r in lacking if option in list_needs(r.found.findings)) for option in options}
+    return [Need(option, many, first[option].command) for option, many in options.most_common()]
