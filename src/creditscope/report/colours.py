@@ -29,7 +29,7 @@ TO_LINEAR_RGB = np.array(
 
 @cache
 def diverging() -> tuple[str, ...]:
-    """From near-white (1) over dark blue (0) to darker red (−1): what is told less is darker, what is told wrong red."""
+    """From near-white (1) over dark blue (0) to darker red (−1): told less is darker, told wrong is red."""
     middle = DIVERGING_LEVELS // 2
     steps = [(i - middle) / middle for i in range(DIVERGING_LEVELS)]
     arms = [(0.40 - 0.56 * t, 0.11 * (1 + t), BLUE) if t <= 0 else (0.40 - 0.16 * t, 0.13, RED) for t in steps]

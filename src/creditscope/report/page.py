@@ -13,10 +13,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import creditscope
-from creditscope.auditing.columns import ABOUT_MODULES, OF_WORD, mark
+from creditscope.auditing.columns import ABOUT_MODULES, OF_OUTCOME, OF_WORD, mark
 from creditscope.auditing.decisions import LEGEND
 from creditscope.auditing.stats import NULL_SDS
-from creditscope.auditing.strip import LABELS, OF_LINE
+from creditscope.auditing.strip import OF_LINE
 from creditscope.auditing.thresholds import table
 from creditscope.auditing.verdict import NETWORK_QUESTIONS, QUESTIONS
 from creditscope.files import write_whole
@@ -55,9 +55,9 @@ def render(report: Report) -> str:
         "meanings": tables.meanings(audit),
         "questions": QUESTIONS | NETWORK_QUESTIONS,
         "of_line": OF_LINE,
-        "labels": LABELS,
         "about_modules": ABOUT_MODULES,
         "of_word": OF_WORD,
+        "of_outcome": OF_OUTCOME,
         "mark": mark,
         "checks": tables.asked_checks(audit),
         "thresholds": table(limits),
@@ -166,7 +166,7 @@ def _squeeze(page: str) -> str:
 
 
 def _squeeze_body(body: str) -> str:
-    """Quotes and end tags, and blanks between tags; those of the text are escaped."""
+    """Quotes and end tags; those of the text are escaped."""
     return _QUOTES.sub(r"=\1", _OPTIONAL.sub("", body))
 
 

@@ -12,10 +12,10 @@ from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.checks import Outcome
 from creditscope.auditing.methods import Method, rule_key, setting_key
 from creditscope.auditing.strip import Strip, make_strip, short, short_number
-from creditscope.auditing.verdict import NOT_SETTLED, explain, rests_on_checks
+from creditscope.auditing.verdict import explain, rests_on_checks
 from creditscope.report.next_run import list_needs, write_command
 from creditscope.report.sparkline import draw_sparkline
-from creditscope.text import DASH, name_options
+from creditscope.text import DASH
 
 LETTERS = 10
 """Of a digest that names a row."""
@@ -30,6 +30,8 @@ class Row:
     method: Method
     command: str
     """What to run next, for what is not measured or open."""
+    recipe: str
+    """What of the setting tells it from others of this task and net."""
 
     @cached_property
     def strip(self) -> Strip:
@@ -74,25 +76,15 @@ class Row:
         return asked if isinstance(asked, int) else len(self.found.taps) - 1
 
     @property
-    def recipe(self) -> str:
-        """The setting but for task, net and depth."""
-        if not self.method.spec:
-            return ""
-        task, net, *others = self.found.setting.split(" · ")
-        options = [part.removesuffix(")").partition(" (")[2].split(", ") for part in (task, net)]
-        kept = [o for part in options for o in part if o and o != name_options({"depth": self.depth})]
-        return " · ".join([*kept, *others])
+    def reasons(self) -> list[tuple[str, str, str]]:
+        """All of them: code, headline and message of each check behind the word, what to look at first before others.
 
-    @property
-    def reasons(self) -> list[tuple[str, str]]:
-        """All of them: the code of each check behind the word, what to look at first before the others, and its words.
-
-        Where no check is needed to explain it, one without a code.
+        Where no check is needed to explain it, one sentence without a code.
         """
         if not rests_on_checks(self.found):
-            return [("", explain(self.found))]
+            return [("", explain(self.found), "")]
         behind = sorted((f for f in self.found.findings if f.code in self.found.verdict.codes), key=lambda f: f.rank)
-        return [(f.code, f"{f.title}{NOT_SETTLED.get(f.outcome, '')}: {f.message.rstrip('.')}.") for f in behind]
+        return [(f.code, f.title if f.is_issue else f"{f.title}?", f.message.rstrip(".")) for f in behind]
 
     def codes(self, *outcomes: Outcome) -> str:
         """Of the checks with these outcomes that are no mere advice."""
@@ -113,9 +105,28 @@ class Row:
 
 def list_rows(audit: Audit, folder: str) -> list[Row]:
     """A row for every method, in the order of the audit."""
-    names = name_rows(audit.groups)
-    pairs = zip(names, audit.methods, audit.groups, strict=True)
-    return [Row(name, found, method, write_command(method, found, folder)) for name, found, method in pairs]
+    parts = zip(name_rows(audit.groups), audit.methods, audit.groups, tell_recipes(audit.groups), strict=True)
+    return [Row(name, found, own, write_command(own, found, folder), recipe) for name, found, own, recipe in parts]
+
+
+def tell_recipes(groups: Sequence[Method]) -> list[str]:
+    """Of each setting but task, net and depth what not every setting of its task and net has; of one alone, all."""
+    members: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for method in groups:
+        if method.spec:
+            members.setdefault((method.spec.task, method.spec.net), {})[method.setting] = _split_setting(method)
+    told = {}
+    for settings in members.values():
+        shared = set.intersection(*map(set, settings.values())) if len(settings) > 1 else set()
+        told |= {name: " · ".join(part for part in parts if part not in shared) for name, parts in settings.items()}
+    return [told.get(method.setting, "") for method in groups]
+
+
+def _split_setting(method: Method) -> list[str]:
+    """The parts of its name, options of task and net among them, but for what has a column."""
+    task, net, *others = method.setting.split(" · ")
+    options = [part.removesuffix(")").partition(" (")[2].split(", ") for part in (task, net)]
+    return [*(o for part in options for o in part if o and not o.startswith("depth ")), *others]
 
 
 def name_rows(groups: Sequence[Method]) -> list[str]:

@@ -154,7 +154,7 @@ const drawGrid = () => {
   const grid = make("table", undefined, { class: "by-depth" });
   grid.append(make("caption", "Methods by rule and depth: how many have each verdict. A cell shows its methods."));
   const head = grid.createTHead().insertRow();
-  head.append(make("th", "rule \\ depth", { scope: "col" }), ...depths.map((depth) => make("th", depth, { scope: "col", class: "num" })));
+  head.append(make("th", "rule \\ depth", { scope: "col" }), ...depths.map((depth) => make("th", depth, { scope: "col" })));
   const body = grid.createTBody();
   for (const rule of rules) {
     const line = body.insertRow();
@@ -262,5 +262,7 @@ if (table) {
     if (cell) go({ rule: cell.dataset.rule, depth: cell.dataset.depth, view: "" });
   });
   makeFilters();
+  const bar = document.getElementById("bar");
+  new ResizeObserver(() => document.documentElement.style.setProperty("--bar", (getComputedStyle(bar).position === "sticky" ? bar.offsetHeight : 0) + "px")).observe(bar);
   drawers.push(drawTable, drawGrid);
 }

@@ -102,8 +102,13 @@ const showTap = (svg, event) => {
   showTip([make("b", taps[at])], box);
 };
 
-const drawings = { heat: cellAt, chart: epochAt, spark: showTap };
-const drawingOf = (event) => event.target.closest?.("svg.heat, svg.chart, svg.spark");
+// all reasons of a row, where the table shows their headlines
+const showWhy = (cell) => {
+  if (cell.querySelector("span:not(.verdict)")?.checkVisibility() === false) showTip([make("p", cell.textContent)], cell.getBoundingClientRect());
+};
+
+const drawings = { heat: cellAt, chart: epochAt, spark: showTap, why: showWhy };
+const drawingOf = (event) => event.target.closest?.("svg.heat, svg.chart, svg.spark, td.why");
 document.addEventListener("pointermove", (event) => {
   const svg = drawingOf(event);
   if (svg) drawings[svg.classList[0]](svg, event);
@@ -114,8 +119,10 @@ document.addEventListener("click", (event) => {
   if (svg) drawings[svg.classList[0]](svg, event);
 });
 document.addEventListener("focusin", (event) => {
-  const taps = event.target.closest?.("tbody > tr[data-verdict]")?.querySelector(".spark");
-  if (taps && event.target.matches(":focus-visible")) showTip([make("p", taps.getAttribute("aria-label"))], taps.getBoundingClientRect());
+  const row = event.target.matches?.("tr[data-verdict] > th a:focus-visible") && event.target.closest("tr");
+  if (!row) return;
+  const said = [row.querySelector(".spark")?.getAttribute("aria-label"), row.querySelector(".why").textContent];
+  showTip(said.filter(Boolean).map((text) => make("p", text)), row.getBoundingClientRect());
 });
 document.addEventListener("focusout", hideTip);
 addEventListener("scroll", hideTip, { passive: true });
