@@ -10,6 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
+IN_SIGHT = "e => { const b = e.getBoundingClientRect(); return b.top >= 0 && b.bottom <= innerHeight; }"
 SHOWN = "() => [...document.querySelectorAll('#table tbody tr[data-verdict]:not([hidden])')].map(e => e.dataset.method)"
 WORDS = SHOWN.replace("dataset.method", "dataset.verdict")
 
@@ -114,7 +115,7 @@ def test_a_view_is_its_address(page):
     page.locator(".opened .method").wait_for()
     assert (page.url, page.evaluate(SHOWN)) == (address, shown)
     assert page.locator("#filters select[name=task]").input_value() == "mnist1d"
-    assert page.locator("th[aria-sort=ascending]").inner_text() == "Accuracy ↑"
+    assert page.locator("th[aria-sort=ascending]").inner_text() == "Accuracy"
     for _ in range(2):  # back over the row that was opened, and over the order
         page.go_back()
     assert page.locator(".opened").count() == page.locator("th[aria-sort]").count() == 0
@@ -132,9 +133,7 @@ def test_a_plain_link_to_a_row_or_a_check_works(page):
     page.locator(f"tr[data-of={row}] .method").wait_for()
     page.goto(f"{address}#%zz")  # nobody here has written it
     page.goto(f"{address}#CS004")
-    assert page.locator("#CS004").evaluate(
-        "e => { const b = e.getBoundingClientRect(); return b.top >= 0 && b.bottom <= innerHeight; }"
-    )
+    assert page.locator("#CS004").evaluate(IN_SIGHT)
 
 
 def test_the_grid_counts_verdicts_and_leads_to_its_methods(page, judged):

@@ -3,6 +3,7 @@
 import re
 import shlex
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from builders import make_family, make_record
@@ -55,7 +56,7 @@ class TestNames:
 
 
 class TestStrip:
-    TAPS = [TapMark(i + 1, "b", cos, 0.04, exact=cos == 1, below=False) for i, cos in enumerate((0.25, 0.01, -0.3, 1))]
+    TAPS = tuple(TapMark(i + 1, "b", c, 0.04, exact=c == 1, below=False) for i, c in enumerate((0.25, 0.01, -0.3, 1)))
 
     def test_bars_are_as_high_as_the_root_of_the_cosine(self):
         svg = Page(draw_sparkline(self.TAPS))
@@ -136,7 +137,7 @@ class TestWhatToRun:
     def test_records_are_found_again(self, folder, out):
         found = audit([make_record(seed=s) for s in (1, 2, 3)])
         words = shlex.split(write_command(found.groups[0], found.methods[0], folder))
-        assert [word for before, word in zip(words, words[1:], strict=False) if before == "--out"] == out
+        assert [word for before, word in pairwise(words) if before == "--out"] == out
 
     def test_nothing_where_all_is_decided_or_watched(self):
         assert {row.command for row in rows_of(make_family("dfa")).values()} == {""}

@@ -53,8 +53,13 @@ class Row:
         return ";".join(f"--{name}:{100 * value:.1f}%" for name, value in parts.items() if value is not None)
 
     @property
+    def name(self) -> str:
+        return self.strip.name
+
+    @property
     def gamma(self) -> str:
-        return short_number(self.strip.gamma, "+.2f")
+        """Not of a network, whose taps are all told the gradient."""
+        return DASH if self.found.network else short_number(self.strip.gamma, "+.2f")
 
     @property
     def rule(self) -> str:
@@ -66,8 +71,8 @@ class Row:
 
     @property
     def net(self) -> str:
-        """Of a watched model its name; numbers of a namesake tell two of them apart."""
-        return self.method.spec.net if self.method.spec else self.found.setting
+        """A watched model that is judged by its rule goes by its folder, a network has that for its name."""
+        return self.method.spec.net if self.method.spec else "watched" if self.found.network else self.found.setting
 
     @property
     def depth(self) -> int:

@@ -11,14 +11,20 @@ const meanOf = (quantity, values) => {
   const sum = known.reduce((total, value) => total + (logs ? Math.log(value) : value), 0) / known.length;
   return Number((logs ? Math.exp(sum) : sum).toPrecision(3));
 };
-let marked = null;
+let marked = null, anchor = null;
 const hideTip = () => {
   tip.replaceChildren();
   marked?.remove();
-  marked = null;
+  marked = anchor = null;
 };
-const showTip = (lines, box) => {
+const showTip = (lines, beside) => {
   tip.replaceChildren(...lines);
+  anchor = beside;
+  placeTip();
+};
+const placeTip = () => {
+  const box = anchor?.getBoundingClientRect();
+  if (!box || box.bottom < 0 || box.top > innerHeight) return hideTip();
   const own = tip.getBoundingClientRect();
   const left = Math.max(4, Math.min(box.left + box.width / 2 - own.width / 2, innerWidth - own.width - 4));
   const above = box.top - own.height - 8;
@@ -31,7 +37,7 @@ const mark = (svg, tag, attributes) => {
   marked.setAttribute("class", "chosen");
   for (const [name, value] of Object.entries(attributes)) marked.setAttribute(name, value);
   svg.append(marked);
-  return marked.getBoundingClientRect();
+  return marked;
 };
 const inside = (svg, event) => {
   const box = svg.getBoundingClientRect();
@@ -41,24 +47,26 @@ const inside = (svg, event) => {
 const methodOf = (svg) => svg.closest("tr.opened").method;
 
 // a cell of a heatmap
-const LEFT = 22, TOP = 3;
+const LEFT = 22, TOP = 3, MOST_SEEDS = 10;
 const showCell = (svg, column, tap) => {
   const method = methodOf(svg);
   const { epochs, taps, seeds, values, null_sd: nullSd, rows_used: used, exact } = method.values;
   column = Math.max(0, Math.min(column, epochs.length - 1));
   tap = Math.max(0, Math.min(tap, taps.length - 1));
   const [wide, tall] = svg.dataset.cell.split(",").map(Number);
-  const box = mark(svg, "rect", { x: LEFT + column * wide, y: TOP + (taps.length - 1 - tap) * tall, width: wide, height: tall });
+  const cell = mark(svg, "rect", { x: LEFT + column * wide, y: TOP + (taps.length - 1 - tap) * tall, width: wide, height: tall });
   const quantity = svg.dataset.quantity;
   const own = seeds.map((_, i) => pickAt(values[quantity] ?? [], column, tap * seeds.length + i));
-  const known = own.filter((value) => value != null).length;
+  const measured = own.filter((value) => value != null);
+  const known = measured.length;
   const mean = meanOf(quantity, own);
   const title = make("b", `${quantities[quantity].symbol} · tap ${tap} (${taps[tap]}) · ${method.axis} ${epochs[column]}`);
   const lines = [title, make("p", mean === null ? "not measured" : `${show(mean)} mean over ${known} ${known === 1 ? "seed" : "seeds"}`, { class: "big" })];
   if (quantity === "cos" && exact.includes(tap)) lines.push(make("p", "the exact gradient"));
   else if (quantity === "cos") lines.push(make("p", `null sd of the mean ${show(pickAt(nullSd, column, tap))}, rows used ${show(pickAt(used, column, tap))}`));
-  if (known > 1) lines.push(make("p", seeds.map((seed, i) => `seed ${seed} ${show(own[i])}`).join(" · "), { class: "seeds" }));
-  showTip(lines, box);
+  const bySeed = known > MOST_SEEDS ? `from ${show(Math.min(...measured))} to ${show(Math.max(...measured))}` : seeds.map((seed, i) => `seed ${seed} ${show(own[i])}`).join(" · ");
+  if (known > 1) lines.push(make("p", bySeed, { class: "seeds" }));
+  showTip(lines, cell);
   svg.chosen = [column, tap];
 };
 const cellAt = (svg, event) => {
@@ -78,13 +86,13 @@ const showEpoch = (svg, place) => {
   const epoch = epochs[place];
   const [left, right, last] = svg.dataset.frame.split(" ").map(Number);
   const x = left + (right - left) * Math.log1p(epoch) / (Math.log1p(last) || 1);
-  const box = mark(svg, "path", { d: `M${x} 8V${svg.viewBox.baseVal.height - 30}` });
+  const line = mark(svg, "path", { d: `M${x} 8V${svg.viewBox.baseVal.height - 30}` });
   const list = make("dl");
   for (const [name, own, means] of svg.curves) {
     const at = own.indexOf(epoch);
     if (at >= 0) list.append(make("dt", name), make("dd", show(means[at])));
   }
-  showTip([make("b", `${methodOf(svg).axis} ${epoch}`), list], box);
+  showTip([make("b", `${methodOf(svg).axis} ${epoch}`), list], line);
   svg.chosen = [place];
 };
 const epochAt = (svg, event) => {
@@ -99,12 +107,12 @@ const showTap = (svg, event) => {
   const taps = svg.getAttribute("aria-label").split("; ");
   const box = svg.getBoundingClientRect();
   const at = Math.max(0, Math.min(taps.length - 1, Math.floor((event.clientX - box.left) / box.width * taps.length)));
-  showTip([make("b", taps[at])], box);
+  showTip([make("b", taps[at])], svg);
 };
 
 // all reasons of a row, where the table shows their headlines
 const showWhy = (cell) => {
-  if (cell.querySelector("span:not(.verdict)")?.checkVisibility() === false) showTip([make("p", cell.textContent)], cell.getBoundingClientRect());
+  if (cell.querySelector("span:not(.verdict)")?.checkVisibility() === false) showTip([make("p", cell.textContent)], cell);
 };
 
 const drawings = { heat: cellAt, chart: epochAt, spark: showTap, why: showWhy };
@@ -122,10 +130,10 @@ document.addEventListener("focusin", (event) => {
   const row = event.target.matches?.("tr[data-verdict] > th a:focus-visible") && event.target.closest("tr");
   if (!row) return;
   const said = [row.querySelector(".spark")?.getAttribute("aria-label"), row.querySelector(".why").textContent];
-  showTip(said.filter(Boolean).map((text) => make("p", text)), row.getBoundingClientRect());
+  showTip(said.filter(Boolean).map((text) => make("p", text)), row);
 });
 document.addEventListener("focusout", hideTip);
-addEventListener("scroll", hideTip, { passive: true });
+addEventListener("scroll", placeTip, { passive: true });
 const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1], Enter: [0, 0] };
 document.addEventListener("keydown", (event) => {
   if (event.altKey || event.ctrlKey || event.metaKey) return;
