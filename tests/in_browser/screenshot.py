@@ -31,7 +31,7 @@ def take_screenshots(records: str, folder: Path) -> None:
             page.locator("#filters button", has_text="Grid").click()
             _shoot(page, "#shown", folder / "report_grid.png", height=520)
             page.locator("#filters button", has_text="Clear").click()
-            page.set_viewport_size({**SCREEN, "height": 1160})
+            page.set_viewport_size({**SCREEN, "height": 1040})
             page.locator("tr[data-method=DFA] th a").first.click()
             page.locator(".opened .method").wait_for()
             page.evaluate(TOP, "tr[data-method=DFA]")

@@ -28,7 +28,8 @@ def test_with_room_for_all_every_row_opens():
 
 def test_open_settings_are_drawn_first_and_the_others_have_a_row(monkeypatch):
     whole = report_of(many())
-    monkeypatch.setattr(build, "MOST_BYTES", sum(build.weigh(whole.settings[i]) for i in (0, 4, 5)) + 100)
+    wanted = sum(build.weigh(whole.settings[i]) for i in (0, 4, 5)) + sum(row.weight for row in whole.rows)
+    monkeypatch.setattr(build, "MOST_BYTES", wanted + 100)
     report, page = report_of(many()), page_of(many())
     assert [s.name for s in report.settings] == [whole.settings[i].name for i in (0, 4, 5)]
     assert page.verdicts == [(m.method, m.verdict.word) for m in audit(many()).methods]
@@ -51,8 +52,22 @@ def test_a_weight_is_no_less_than_what_the_page_grows_by():
     """Settings that are much alike, as here, are packed smaller together."""
     few, more = report_of(many(3)), report_of(many(8))
     grown = len(text_of(many(8)).encode()) - len(text_of(many(3)).encode())
-    weighed = sum(map(build.weigh, more.settings)) - sum(map(build.weigh, few.settings))
-    assert 0.3 < grown / weighed < 1.1
+    weights = [sum(map(build.weigh, r.settings)) + sum(row.weight for row in r.rows) for r in (few, more)]
+    assert 0.3 < grown / (weights[1] - weights[0]) < 1.1
+
+
+def test_the_weight_of_a_row_is_about_what_it_takes():
+    for taps in (5, 60):
+        records = [make_record(seed=s, facts={"depth": taps - 1}, net_options={"depth": taps - 1}) for s in (1, 2)]
+        (row,), text = report_of(records).rows, text_of(records)
+        drawn = text[text.index("<tr id=") : text.index("</table>", text.index("<tr id="))]
+        assert 0.8 < len(drawn.encode()) / row.weight < 1.2
+
+
+def test_long_rows_are_fewer(monkeypatch):
+    rows = report_of(many()).rows
+    monkeypatch.setattr(build, "MOST_ROW_BYTES", rows[0].weight + rows[1].weight)
+    assert [row.id for row in report_of(many()).rows] == [row.id for row in rows[:2]]
 
 
 def test_the_command_draws_those_that_are_named(told, call, tmp_path):

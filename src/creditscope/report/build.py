@@ -2,8 +2,10 @@
 
 import json
 import zlib
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 from markupsafe import Markup
@@ -26,8 +28,8 @@ from creditscope.report.rows import Row, list_rows
 
 MANY_METHODS, MOST_COLUMNS, FEWER_COLUMNS = 100, 24, 12
 """A page of more methods has fewer epochs of each, so that it can still be mailed."""
-MOST_BYTES, MOST_ROWS = 3_600_000, 2_000
-"""What drawings, tables and data of methods may take, packed, and methods that have a row."""
+MOST_BYTES, MOST_ROW_BYTES, MOST_ROWS = 4_600_000, 3_000_000, 2_000
+"""What rows and, packed, all that they open may take; what rows alone may; and how many there are at most."""
 TAG_BYTES, IN_LETTERS = 900, 4 / 3
 """Packed, of what stands around a method's words; and of letters that a page can hold, per byte."""
 PLAIN = ("trustworthy", "walk back", "not judged", "healthy", "ill", "not trained yet")
@@ -125,16 +127,23 @@ class Report:
 def build_report(material: Material, *, against: Material | None = None) -> Report:
     """The page of one folder, with what changed against another if one is given."""
     origins, named = tables.list_origins(material.records), name_apart(material.audit) if material.audit else None
-    rows = list_rows(named, material.folder) if named else []
+    every = list_rows(named, material.folder) if named else []
+    rows = _rows_with_room(every)
     return Report(
         material=replace(material, audit=named),
         against=against,
-        settings=_settings(named, rows[:MOST_ROWS], origins) if named else [],
-        rows=rows[:MOST_ROWS],
-        counted=len(rows[MOST_ROWS:]),
+        settings=_settings(named, rows, origins) if named else [],
+        rows=rows,
+        counted=len(every) - len(rows),
         origins=origins,
         comparison=compare(material.audit, against.audit) if against else None,
     )
+
+
+def _rows_with_room(rows: list[Row]) -> list[Row]:
+    """The first ones, but at least one."""
+    taken = list(accumulate(row.weight for row in rows[:MOST_ROWS]))
+    return rows[: max(1, bisect_right(taken, MOST_ROW_BYTES))]
 
 
 def _settings(audit: Audit, rows: list[Row], origins: list[tuple[str, ...]]) -> list[SettingPart]:
@@ -144,7 +153,7 @@ def _settings(audit: Audit, rows: list[Row], origins: list[tuple[str, ...]]) -> 
         members.setdefault(row.found.setting, []).append(key)
     colours = rule_classes(group.facts.rule.name for group in audit.groups)
     columns = MOST_COLUMNS if len(audit.groups) <= MANY_METHODS else FEWER_COLUMNS
-    drawn, left = {}, MOST_BYTES
+    drawn, left = {}, MOST_BYTES - sum(row.weight for row in rows)
     for name in sorted(members, key=lambda name: all(rows[k].found.verdict.word in PLAIN for k in members[name])):
         with collection_paused():
             part = _draw_setting(audit, [rows[key] for key in members[name]], members[name], columns, colours, origins)

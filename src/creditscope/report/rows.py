@@ -19,6 +19,8 @@ from creditscope.text import DASH
 
 LETTERS = 10
 """Of a digest that names a row."""
+TAG_BYTES = 700
+"""Of a row but for its words and its sparkline."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,15 @@ class Row:
     def strip(self) -> Strip:
         return make_strip(self.found)
 
-    @property
+    @cached_property
     def spark(self) -> Markup:
         return draw_sparkline(self.strip.taps)
+
+    @property
+    def weight(self) -> int:
+        """About the bytes that it takes on the page."""
+        words = [self.name, self.recipe, self.spark, *(text for reason in self.reasons for text in reason)]
+        return TAG_BYTES + sum(len(text.encode(errors="replace")) for text in words)
 
     @property
     def accuracy(self) -> str:

@@ -1,7 +1,7 @@
 // the table: filters, order, what a row opens, the grid, and the rows as CSV
 const table = document.getElementById("table");
 const rows = table ? [...table.tBodies[0].rows] : [];
-const CELLS = { method: 0, task: 1, net: 2, depth: 3, accuracy: 4, gamma: 5, answer: 6 };
+const CELLS = { method: 0, task: 1, net: 2, depth: 3, accuracy: 4, gamma: 5, answers: [6, 7, 8] };
 const WORDS = all(".tile").map((tile) => tile.dataset.word);
 const ownText = (cell) => (cell.firstChild?.textContent ?? "").trim();
 const numberIn = (text) => {
@@ -9,7 +9,7 @@ const numberIn = (text) => {
   return found ? Number(found[0]) : NaN;
 };
 const facts = new Map(rows.map((row, place) => {
-  const answers = [6, 7, 8].map((i) => ownText(row.cells[i]));
+  const answers = CELLS.answers.map((i) => ownText(row.cells[i]));
   const text = row.textContent.toLowerCase().replace(/\s+/g, " ");
   return [row, {
     place, answers, text,
@@ -28,13 +28,12 @@ const hasCode = (fact, asked) => {
   return (fact[kind] ?? []).includes(code);
 };
 const hasWord = (fact, word) => (/^cs\d{3}$/.test(word) ? fact.fired.includes(word.toUpperCase()) : fact.text.includes(word));
-const passes = (fact, without = "") => {
-  const asked = (name) => (name === without ? "" : view[name]);
-  const words = asked("q").toLowerCase().split(",").map((part) => part.trim()).filter(Boolean);
-  return (!asked("verdict") || split(asked("verdict")).includes(fact.verdict))
-    && ["task", "net", "depth", "rule"].every((name) => !asked(name) || asked(name) === fact[name])
-    && (!asked("answer") || fact.answers.includes(asked("answer")))
-    && (!asked("code") || hasCode(fact, asked("code")))
+const passes = (fact) => {
+  const words = view.q.toLowerCase().split(",").map((part) => part.trim()).filter(Boolean);
+  return (!view.verdict || split(view.verdict).includes(fact.verdict))
+    && ["task", "net", "depth", "rule"].every((name) => !view[name] || view[name] === fact[name])
+    && (!view.answer || fact.answers.includes(view.answer))
+    && (!view.code || hasCode(fact, view.code))
     && words.every((word) => hasWord(fact, word));
 };
 
@@ -46,7 +45,7 @@ const keys = {
   accuracy: (row) => numberIn(row.cells[CELLS.accuracy].textContent),
   gamma: (row) => numberIn(row.cells[CELLS.gamma].textContent),
   a1: (row) => facts.get(row).answers[0], a2: (row) => facts.get(row).answers[1],
-  a3: (row) => numberIn(row.cells[8].textContent),
+  a3: (row) => numberIn(row.cells[CELLS.answers[2]].textContent),
   verdict: (row) => `${WORDS.indexOf(row.dataset.verdict)} ${facts.get(row).fired.join()}`,
 };
 const KEYS = Object.keys(keys);
@@ -115,7 +114,7 @@ const drawTable = () => {
   const inOrder = ordered();
   let shown = 0;
   for (const row of inOrder) {
-    row.hidden = !passes(facts.get(row)) && !(open.includes(row.id) && open.length === 1 && !view.q && !view.verdict);
+    row.hidden = !passes(facts.get(row));
     shown += !row.hidden;
     const isOpen = open.includes(row.id);
     row.cells[0].firstChild.setAttribute("aria-expanded", isOpen);

@@ -50,7 +50,7 @@ const methodOf = (svg) => svg.closest("tr.opened").method;
 const LEFT = 22, TOP = 3, MOST_SEEDS = 10;
 const showCell = (svg, column, tap) => {
   const method = methodOf(svg);
-  const { epochs, taps, seeds, values, null_sd: nullSd, rows_used: used, exact } = method.values;
+  const { epochs, taps, seeds, values, null_sd: nullSd, rows_used: used, rows_no_gradient: lost, g_noise: noise, exact } = method.values;
   column = Math.max(0, Math.min(column, epochs.length - 1));
   tap = Math.max(0, Math.min(tap, taps.length - 1));
   const [wide, tall] = svg.dataset.cell.split(",").map(Number);
@@ -63,6 +63,7 @@ const showCell = (svg, column, tap) => {
   const title = make("b", `${quantities[quantity].symbol} · tap ${tap} (${taps[tap]}) · ${method.axis} ${epochs[column]}`);
   const lines = [title, make("p", mean === null ? "not measured" : `${show(mean)} mean over ${known} ${known === 1 ? "seed" : "seeds"}`, { class: "big" })];
   if (quantity === "cos" && exact.includes(tap)) lines.push(make("p", "the exact gradient"));
+  else if (quantity === "g_norm") lines.push(make("p", `rounding noise ${show(pickAt(noise, column, tap))}, rows without gradient ${show(pickAt(lost, column, tap))}`));
   else if (quantity === "cos") lines.push(make("p", `null sd of the mean ${show(pickAt(nullSd, column, tap))}, rows used ${show(pickAt(used, column, tap))}`));
   const bySeed = known > MOST_SEEDS ? `from ${show(Math.min(...measured))} to ${show(Math.max(...measured))}` : seeds.map((seed, i) => `seed ${seed} ${show(own[i])}`).join(" · ");
   if (known > 1) lines.push(make("p", bySeed, { class: "seeds" }));
