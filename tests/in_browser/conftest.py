@@ -12,9 +12,7 @@ from playwright.sync_api import sync_playwright
 from prepare import AXE, CHROMIUM
 from reports import HOSTILE, write_folder
 
-from creditscope.auditing import Thresholds
 from creditscope.cli import main
-from creditscope.report import judge_records, write_report
 
 
 @pytest.fixture(scope="session")
@@ -47,17 +45,6 @@ def visit(browser):
 
         yield go
     assert [problem for one in found for problem in one.problems] == []
-
-
-@pytest.fixture
-def visit_records(visit, tmp_path):
-    """Open the report of records in memory."""
-
-    def go(records, **options):
-        write_report(judge_records(records, "here", Thresholds(), []), tmp_path / "report.html")
-        return visit(tmp_path / "report.html", **options)
-
-    return go
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,9 @@ def _watch(found: Opened, own: str) -> None:
         found.problems.extend([] if unless else [problem])
 
     def note_request(address: str) -> None:
-        note(f"request for {address}", unless=address.partition("#")[0] == own or address.startswith("data:"))
+        note(
+            f"request for {address}", unless=address.partition("#")[0] == own or address.startswith(("data:", "blob:"))
+        )
 
     def note_dialog(dialog: Dialog) -> None:
         note(f"dialog: {dialog.message}")

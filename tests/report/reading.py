@@ -1,5 +1,7 @@
-"""Read a report back as a browser would: its elements, its text, its data."""
+"""Read a report back as a browser would: its elements, its text, and what its rows open."""
 
+import base64
+import gzip
 import json
 from html.parser import HTMLParser
 from typing import Any
@@ -69,13 +71,29 @@ class Page(HTMLParser):
         ]
 
     @property
-    def data(self) -> dict[str, Any]:
-        """The embedded block."""
-        return json.loads(self.scripts[0])
+    def chunks(self) -> list[dict[str, Any]]:
+        """What lies packed in the page."""
+        return [json.loads(gzip.decompress(base64.b64decode(text))) for text in self.scripts[1:-1]]
+
+    @property
+    def methods(self) -> dict[str, dict[str, Any]]:
+        """By the names of their rows, in the order of the page: name, setting, html, values."""
+        return {name: method for chunk in self.chunks for name, method in chunk["methods"].items()}
+
+    @property
+    def values(self) -> list[dict[str, Any]]:
+        """What is told beside the cells of the heatmaps, method by method."""
+        return [method["values"] for method in self.methods.values()]
+
+    @property
+    def behind(self) -> "Page":
+        """What all rows open."""
+        drawn = [setting["charts"] for chunk in self.chunks for setting in chunk["settings"]]
+        return Page("".join([*(method["html"] for method in self.methods.values()), *drawn]))
 
     @property
     def verdicts(self) -> list[tuple[str, str]]:
-        """Method and word of every row of the verdict tables."""
+        """Method and word of every row of the table."""
         return [(row["data-method"], row["data-verdict"]) for row in self.all("tr", data_verdict="*")]
 
 

@@ -32,20 +32,30 @@ class TestColours:
         assert steps.min() > 0
         assert steps.max() < 2 * steps.mean()
 
-    def test_both_signs_grow_darker_alike_from_a_pale_middle(self):
+    def test_what_is_told_less_is_darker_all_the_way(self):
         light = np.array([lightness(c) for c in diverging()])
-        half = len(light) // 2
-        assert light.argmax() == half
-        assert light[half] > 95
-        assert np.all(np.diff(light[: half + 1]) > 0)
-        assert np.abs(light[:half] - light[:half:-1]).max() < 6
+        assert light[0] > 90
+        assert np.diff(light).max() < 0
+
+    def test_the_dangerous_end_is_the_dark_one(self):
+        shades = {"d": diverging(), "s": sequential()}
+
+        def shade(scale, value):
+            name = scale.css(value)
+            return lightness(shades[name[0]][int(name[1:])])
+
+        small, large = Scale("log", -4, 4, falling=True), Scale("log", -4, 4)
+        assert shade(SIGNED, 1.0) > shade(SIGNED, 0.2) > shade(SIGNED, 0.0) > shade(SIGNED, -0.5)
+        assert shade(small, 1e-4) < shade(small, 1.0) < shade(small, 1e4)
+        assert shade(large, 1e-4) > shade(large, 1.0) > shade(large, 1e4)
+        assert [label for _, label in small.ticks()] == [label for _, label in large.ticks()][::-1]
 
 
 def read_cells(svg: str, rows: int, columns: int) -> list[list[str | None]]:
     """The class of each cell, tap by tap, from the strokes alone."""
     found: list[list[str | None]] = [[None] * columns for _ in range(rows)]
     group = re.findall(r"<g transform[^>]*>(.*?)</g>", svg)[0]
-    for colour, path in re.findall(r'<path class="(\w+)" d="([^"]*)"', group):
+    for colour, path in re.findall(r'<path class="(\w+)"[^>]* d="([^"]*)"', group):
         for x, y, width in re.findall(r"M(\d+) (\d+)h(\d+)", path):
             for column in range(int(x), int(x) + int(width)):
                 assert found[rows - 1 - int(y)][column] is None
@@ -66,18 +76,18 @@ class TestHeatmap:
     @given(st.lists(st.lists(st.one_of(st.none(), st.floats(-1, 1)), min_size=5, max_size=5), min_size=2, max_size=6))
     def test_each_cell_has_the_colour_of_its_value(self, values):
         assume(any(v is not None for row in values for v in row))
-        svg = draw_heatmap(history_of({"cos": values}), "cos", SIGNED, key=0, method="m")
+        svg = draw_heatmap(history_of({"cos": values}), "cos", SIGNED, key="m0", method="m")
         cells = read_cells(svg, 5, len(values))
         for epoch, row in enumerate(values):
             for tap, value in enumerate(row):
-                expected = None if value is None else f"d{round(16 + 16 * np.sign(value) * abs(value) ** 0.5)}"
+                expected = None if value is None else f"d{round(16 - 16 * np.sign(value) * abs(value) ** 0.5)}"
                 assert cells[tap][epoch] == expected
 
     def test_sizes_go_by_their_logarithm_and_zero_is_no_gap(self):
         values = [[1e-4, 1e-2, 1.0, 0.0, None], [1e-4] * 5]
         history = history_of({"g_norm": values})
         scale = log_scale(history.means["g_norm"])
-        svg = draw_heatmap(history, "g_norm", scale, key=0, method="m")
+        svg = draw_heatmap(history, "g_norm", scale, key="m0", method="m")
         assert [row[0] for row in read_cells(svg, 5, 2)] == ["s0", "s16", "s31", "zero", None]
         assert 'class="gap"' in svg
         assert scale.has_zero
@@ -87,8 +97,9 @@ class TestHeatmap:
         rows = [[0.01, 0.097, 0.099, -0.05, 0.01], [-0.01, -0.097, -0.099, -0.9, -0.01]]
         history = history_of({"cos": rows, "null_sd": [[0.05] * 5] * 2}, exact=(4,))
         assert history.in_null.tolist() == [[True, True, False, True, False], [True, True, False, False, False]]
-        svg = draw_heatmap(history, "cos", SIGNED, key=0, method="m")
+        svg = draw_heatmap(history, "cos", SIGNED, key="m0", method="m")
         assert svg.count("h0") == 5
+        assert set(read_cells(svg, 5, 2)[4]) == {"exact"}
 
     def test_beside_a_cell_stand_fewest_rows_worst_noise_and_the_null_of_the_mean(self):
         records, given = (
@@ -115,8 +126,8 @@ class TestHeatmap:
         np.testing.assert_allclose(means["cos"], 0.5)
 
     def test_names_are_escaped(self):
-        svg = draw_heatmap(history_of({"cos": [[0.1] * 5] * 2}), "cos", SIGNED, key=3, method='<a "b">')
-        (found,) = Page(svg).all("svg", data_heatmap="3", data_quantity="cos")
+        svg = draw_heatmap(history_of({"cos": [[0.1] * 5] * 2}), "cos", SIGNED, key="m3", method='<a "b">')
+        (found,) = Page(svg).all("svg", data_heatmap="m3", data_quantity="cos")
         assert found["data-method"] == '<a "b">'
 
 
@@ -128,7 +139,7 @@ class TestSharedColumns:
         bp, dfa = self.methods(bp=(0, 1, 2, 9), dfa=(0, 2, 3))
         epochs = choose_epochs([bp, dfa], 24)
         assert epochs == (0, 1, 2, 3, 9)
-        cells = read_cells(draw_heatmap(trace_layers(dfa, epochs), "cos", SIGNED, key=0, method="m"), 5, 5)
+        cells = read_cells(draw_heatmap(trace_layers(dfa, epochs), "cos", SIGNED, key="m0", method="m"), 5, 5)
         assert [[cell is not None for cell in row] for row in cells] == [[True, False, True, True, False]] * 5
 
     def test_an_early_end_keeps_its_column_and_so_does_the_last_epoch(self):
@@ -158,9 +169,9 @@ class TestChart:
     def test_every_line_is_labelled_at_its_end(self):
         lines = [Curve(f"m{i}", "c0", (0, 1, 9), (0.1, 0.2, 0.3), (0.1, 0.1, 0.2), (0.1, 0.3, 0.4)) for i in range(3)]
         svg = draw_chart(lines, "Accuracy", log=False)
-        assert [svg.count(f">m{i}<") for i in range(3)] == [2, 2, 2]  # the label and its title
+        assert [svg.count(f">m{i}<") for i in range(3)] == [1, 1, 1]
         assert svg.count('class="band') == svg.count('class="line') == 3
-        places = [float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)">m', svg)]
+        places = [float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)" data-of="m\d">m', svg)]
         assert min(np.diff(places)) >= 13
 
     def test_labels_of_many_lines_stay_inside_and_differ(self):
@@ -168,11 +179,11 @@ class TestChart:
         lines = [Curve(n, "c3", (0, 1, 9), (0.3,) * 3, (0.2,) * 3, (0.4,) * 3) for n in names]
         svg = draw_chart(lines, "Accuracy", log=False)
         (height,) = re.findall(r'viewBox="0 0 \d+ (\d+)"', svg)
-        places = [float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)">direct', svg)]
+        places = [float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)" data-of="[^"]*">direct', svg)]
         assert len(places) == 40
         assert max(places) < float(height)
         assert min(np.diff(places)) >= 12.9
-        assert len(set(re.findall(r'">(direct[^<]*)<title>', svg))) == 40
+        assert len(set(re.findall(r'">(direct[^<]*)</text>', svg))) == 40
 
     @pytest.mark.parametrize("values", [(1e-30, 1e-30, 1e-30), (5.0, 5.0, 5.0), (1e-8, 1e3, 1e30), (3.0, 3.5, 4.0)])
     def test_any_range_has_ticks(self, values):

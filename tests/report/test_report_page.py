@@ -38,13 +38,13 @@ def test_verdicts_are_those_of_the_command(told, tmp_path):
     assert "wrote" in told("report", "--records", records, "--out", tmp_path / "deep" / "report.html")
     page = Page((tmp_path / "deep" / "report.html").read_text(encoding="utf-8"))
     assert page.verdicts == [(method, word) for method, word, _ in expected]
-    linked = {row["href"] for row in page.all("a", href="*")}
-    targets = {found["id"] for found in page.all(id="*")}
-    wanted = {f"#m{key}-{code}" for key, (_, _, codes) in enumerate(expected) for code in codes}
-    assert wanted <= linked
-    assert {name[1:] for name in linked} <= targets
-    for text in ("2 trustworthy", "✓ trustworthy", "✗ walk back", "1 not measured"):
-        assert text in page.text
+    for row, (_, _, codes) in zip(page.all("tr", data_verdict="*"), expected, strict=True):
+        said = [row.get(f"data-{kind}", "") for kind in ("fired", "open", "lacks")]
+        assert set(codes) <= set(" ".join(said).split())
+    linked = {row["href"][1:] for found in (page, page.behind) for row in found.all("a", href="*")}
+    assert linked <= {found["id"] for found in page.all(id="*")}
+    tiles = {found["data-word"] for found in page.all("button", data_word="*")}
+    assert tiles == {"trustworthy", "walk back", "not measured"}
 
 
 def test_another_threshold_changes_the_verdict_and_is_named():
@@ -75,12 +75,14 @@ def test_hostile_names_are_text():
     records = [replace(r, provenance=replace(r.provenance, device=HOSTILE, commit=HOSTILE)) for r in records]
     material = judge_records(records, f"folder {HOSTILE}", Thresholds(), [f"Record {HOSTILE} is incomplete."])
     page = Page(render(build_report(material, against=material)))
-    assert len(page.scripts) == 2
-    assert [found for tag, found in page.elements if tag == "b" and found] == []
-    assert [found for found in page.all() if any(name.startswith("on") for name in found)] == []
-    assert page.text.count(HOSTILE) > 10
-    assert page.data["methods"][0]["taps"][1] == f"{HOSTILE}0"
-    assert "alert" not in page.scripts[1]
+    behind = page.behind
+    assert (len(page.scripts), len(page.chunks), behind.scripts) == (3, 1, [])
+    for found in (page, behind):
+        assert [attributes for tag, attributes in found.elements if tag == "b" and attributes] == []
+        assert [one for one in found.all() if any(name.startswith("on") for name in one)] == []
+        assert found.text.count(HOSTILE) > 5
+    assert page.values[0]["taps"][1] == f"{HOSTILE}0"
+    assert "alert" not in page.scripts[-1]
 
 
 def test_headings_are_in_order_and_tables_say_what_they_are():
@@ -89,8 +91,9 @@ def test_headings_are_in_order_and_tables_say_what_they_are():
     assert levels[0] == 1
     assert max(np.diff(levels)) <= 1
     assert levels.count(1) == 1
-    assert len(page.all("caption")) == len(page.all("table")) > 10
-    assert all("scope" in found for found in page.all("th"))
+    for found in (page, page.behind):
+        assert len(found.all("caption")) == len(found.all("table")) > 3
+        assert all("scope" in one for one in found.all("th"))
     ids = [found["id"] for found in page.all(id="*")]
     assert len(ids) == len(set(ids))
 
@@ -172,7 +175,7 @@ class TestCells:
 
     def test_each_number_is_the_records_to_four_digits(self):
         records = self.records()
-        method = page_of(records).data["methods"][0]
+        method = page_of(records).values[0]
         assert (method["epochs"], method["seeds"]) == (list(self.EPOCHS), [1, 2, 3])
         for column in range(4):
             for tap in range(5):
@@ -185,29 +188,29 @@ class TestCells:
                 assert cell(method["rows_used"], column, tap) == min(used)
 
     def test_what_was_not_measured_is_none_and_not_zero(self):
-        rho = page_of(self.records()).data["methods"][0]["values"]["rho"]
+        rho = page_of(self.records()).values[0]["values"]["rho"]
         assert rho[2] is None
         assert None not in rho[1]
 
     def test_seeds_that_were_thinned_leave_the_epochs_that_all_share(self):
         records = self.records()
         short = replace(records[1], snapshots=(records[1].snapshots[0], *records[1].snapshots[2:]))
-        assert page_of([records[0], short, records[2]]).data["methods"][0]["epochs"] == [0, 2, 5]
+        assert page_of([records[0], short, records[2]]).values[0]["epochs"] == [0, 2, 5]
 
     def test_diverged_seeds_are_left_out(self):
         records = self.records()
         gone = make_record(seed=9, epochs=5, diverged=1, snapshots=records[0].snapshots[:2])
-        assert page_of([*records, gone]).data["methods"][0]["seeds"] == [1, 2, 3]
+        assert page_of([*records, gone]).values[0]["seeds"] == [1, 2, 3]
         page = page_of([gone])
-        assert page.data["methods"][0]["seeds"] == [9]
+        assert page.values[0]["seeds"] == [9]
         assert "diverged: seed 9 at epoch 1" in page.text
 
     def test_seeds_without_a_common_epoch_have_no_columns(self):
         one, other, _ = self.records()
         one, other = replace(one, snapshots=one.snapshots[:1]), replace(other, snapshots=other.snapshots[3:])
         page = page_of([one, other])
-        assert page.data["methods"][0]["epochs"] == []
-        assert page.all("svg", data_heatmap="*") == []
+        assert page.values[0]["epochs"] == []
+        assert page.behind.all("svg", data_heatmap="*") == []
 
 
 def test_a_watched_model_has_a_page():
@@ -237,7 +240,7 @@ def test_the_final_values_are_the_audits():
     records = make_family("dfa", taps={"cos": (0.1, 0.2, 0.3, 0.4, 0.51234)})
     found = next(m for m in audit(records).methods if m.method == "DFA")
     assert found.per_tap[4].cos is not None
-    assert f"✓ {found.per_tap[4].cos.mean:+.3f} ± 0.000" in page_of(records).text
+    assert f"✓ {found.per_tap[4].cos.mean:+.3f} ± 0.000" in page_of(records).behind.text
     (setting,) = report_of(records).settings
     final = next(part.final for part in setting.methods if part.found.method == "DFA")
     top = dict(zip(final.head, final.rows[0], strict=True))
@@ -249,19 +252,19 @@ def test_the_final_values_are_the_audits():
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_first_firing_is_said(number):
     page = page_of(over_epochs(range(4), seeds=(1, 2, 3), h_rms=lambda e: (1, 1, 1, 1, 99 if e >= number else 1)))
-    assert f"epoch {max(number, 1)}" in page.text
+    assert f"epoch {max(number, 1)}" in page.behind.text
 
 
-def test_headings_leave_out_what_nearly_all_settings_share():
+def test_a_row_leaves_out_what_all_settings_of_its_net_share():
     nets = [{"depth": depth, "width": 8, "norm": "none"} for depth in (2, 4, 6, 8)]
     nets.append({"depth": 4, "width": 8, "norm": "pair"})
     records = [make_record(seed=1, net_options=options) for options in nets]
-    settings = report_of(records).settings
-    kept = [s.short.partition(" (")[2] for s in settings]
-    assert kept == ["depth 2)", "depth 4)", "depth 6)", "depth 8)", "depth 4, norm pair)"]
-    assert all("width 8" in dict(s.spec)["net options"] for s in settings)
-    (alone,) = report_of(records[:1]).settings
-    assert "(depth 2, width 8, norm none)" in alone.short
+    report = report_of(records)
+    assert [row.recipe for row in report.rows] == ["norm none"] * 4 + ["norm pair"]
+    assert [row.depth for row in report.rows] == [2, 4, 6, 8, 4]
+    assert all("width 8" in dict(s.spec)["net options"] for s in report.settings)
+    (alone,) = report_of(records[:1]).rows
+    assert alone.recipe.startswith("width 8 · norm none · ")
 
 
 @pytest.mark.parametrize(
@@ -270,31 +273,30 @@ def test_headings_leave_out_what_nearly_all_settings_share():
 def test_a_quantity_at_hardly_any_epoch_has_no_map_and_is_said(rho_at, epochs, drawn):
     records = over_epochs(range(epochs), rho=lambda e: (0.5,) * 5 if e in rho_at else ())
     page, (setting,) = page_of(records), report_of(records).settings
-    assert [bool(page.all("svg", data_quantity=name)) for name in ("cos", "rho")] == [True, drawn]
+    assert [bool(page.behind.all("svg", data_quantity=name)) for name in ("cos", "rho")] == [True, drawn]
     assert [", ".join(map(str, rho_at)) in note for note in setting.layer_notes] == [True] * (not drawn)
-    assert "rho" in page.data["methods"][0]["values"]  # the slider's table has it
+    assert "rho" in page.values[0]["values"]
 
 
-def test_the_protocol_stands_beside_the_name():
-    text = text_of(make_family("dfa", taps={**BLIND, "cos": 0.01}))
-    head = re.search(r"<table class=matrix>.*?<thead><tr>(.*?)<tbody>", text.replace("\n", ""))
-    assert re.findall(r"<th scope=col>([^<]*)", head[1])[:2] == ["Method", "Protocol"]
-    row = re.search(r"<tr><th scope=row>DFA<td class=(j-\w\w)>(.)", text)
-    assert row.groups() == ("j-wa", "✗")
+def test_the_protocol_comes_first_of_the_ways_of_judging():
+    (_, dfa) = page_of(make_family("dfa", taps={**BLIND, "cos": 0.01})).methods.values()
+    judged = re.findall(r"<li class=(j-\w\w)><small>([^<]*)</small> <b>(.)</b>", dfa["html"])
+    assert judged[0] == ("j-wa", "Protocol", "✗")
 
 
-def test_what_changed_comes_right_after_the_verdicts():
+def test_what_changed_comes_right_after_the_table():
     page = page_of(make_family("dfa"), against=make_family("dfa"))
-    assert [found["id"] for found in page.all("section")][:3] == ["verdicts", "against", "layers"]
+    assert [found["id"] for found in page.all("section")][:3] == ["methods", "against", "missing"]
     links = [found["href"] for found in page.all("a", href="*")]
-    assert links.index("#verdicts") < links.index("#against") < links.index("#layers")
+    assert links.index("#methods") < links.index("#against") < links.index("#missing")
 
 
 @pytest.mark.parametrize("rules", [("dfa",), ("fa", "dfa", "block_fa", "bp")])
 def test_a_rule_has_its_colour_in_any_company(rules):
     text = text_of([r for rule in rules for r in over_epochs(range(4), rule=rule)])
     light = dict(re.findall(r"--(c\d+):(#\w+);", text.split("@media screen and (prefers-color-scheme:dark)")[0]))
-    drawn = {label: light[name] for name, label in re.findall(r'class="lead (c\d+)".*?<text[^>]*>([^<]*)<', text)}
+    charts = Page(text).chunks[0]["settings"][0]["charts"]
+    drawn = {label: light[name] for name, label in re.findall(r'class="lead (c\d+)".*?<text[^>]*>([^<]*)<', charts)}
     assert drawn == {LOOKS[rule].label: LOOKS[rule].colour for rule in rules}
 
 
@@ -311,6 +313,7 @@ def test_a_network_has_a_page_that_speaks_of_it_and_of_no_rule():
     records = [network_record(bad_moment("CS106"))]
     (method,), page = audit(records).methods, page_of(records)
     assert "Is this network healthy?" in page.text
-    assert all(row.name in page.text for row in method.modules)
-    assert page.text.index("58 of 64 units") < page.text.index("Layers over time")
-    assert [word for word in ("Γ", "Frozen:", "Decision table", "walk back", "CS001") if word in page.text] == []
+    assert all(row.name in page.behind.text for row in method.modules)
+    assert "58 of 64 units" in page.text
+    said = page.text + page.behind.text
+    assert [word for word in ("mean cosine", "frozen b", "way of judging", "walk back", "CS001") if word in said] == []

@@ -278,10 +278,11 @@ def _setting_label(record: Record) -> str:
 
 def _with_unusual(registry: Registry, name: str, options: Mapping[str, Any], always: Sequence[str] = ()) -> str:
     """The name with the options that differ from their defaults, and those named."""
-    usual = _defaults(registry, name)
+    usual = usual_options(registry, name)
     return with_options(name, {n: v for n, v in options.items() if n in always or n not in usual or usual[n] != v})
 
 
 @cache
-def _defaults(registry: Registry, name: str) -> dict[str, Any]:
+def usual_options(registry: Registry, name: str) -> dict[str, Any]:
+    """The defaults of what a task, a net or a rule can be told."""
     return registry.defaults(name)

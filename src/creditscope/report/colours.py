@@ -12,7 +12,7 @@ from creditscope.rule_styles import LOOKS, OTHERS, rule_looks
 from creditscope.text import superscript
 
 DIVERGING_LEVELS, SEQUENTIAL_LEVELS = 33, 32
-BLUE, ORANGE = 255.0, 50.0
+BLUE, RED = 255.0, 35.0
 """Hues of the two arms: apart for every common form of colour-blindness."""
 TO_CONES = np.array(
     [[1, 0.3963377774, 0.2158037573], [1, -0.1055613458, -0.0638541728], [1, -0.0894841775, -1.2914855480]]
@@ -29,15 +29,16 @@ TO_LINEAR_RGB = np.array(
 
 @cache
 def diverging() -> tuple[str, ...]:
-    """From blue (negative) over near-white (zero) to orange (positive)."""
+    """From near-white (1) over dark blue (0) to darker red (−1): told less is darker, told wrong is red."""
     middle = DIVERGING_LEVELS // 2
     steps = [(i - middle) / middle for i in range(DIVERGING_LEVELS)]
-    return tuple(oklch(0.97 - 0.52 * abs(t), 0.14 * abs(t), BLUE if t < 0 else ORANGE) for t in steps)
+    arms = [(0.40 - 0.56 * t, 0.11 * (1 + t), BLUE) if t <= 0 else (0.40 - 0.16 * t, 0.13, RED) for t in steps]
+    return tuple(oklch(*arm) for arm in arms)
 
 
 @cache
 def sequential() -> tuple[str, ...]:
-    """From pale yellow (small) over green to dark blue (large)."""
+    """From pale yellow over green to dark blue, which is the end that is a danger."""
     steps = [i / (SEQUENTIAL_LEVELS - 1) for i in range(SEQUENTIAL_LEVELS)]
     return tuple(oklch(0.95 - 0.68 * t, 0.09 + 0.05 * math.sin(math.pi * t), 100 + 175 * t) for t in steps)
 
@@ -84,13 +85,16 @@ def colour_rules() -> str:
     return "\n".join([*lines, *bars, *grounds, *drawn])
 
 
-SIGNED_TICKS = ((-1.0, "−1"), (-0.25, "−.25"), (0.0, "0"), (0.25, ".25"), (1.0, "1"))
+SIGNED_TICKS = ((1.0, "1"), (0.25, ".25"), (0.0, "0"), (-0.25, "−.25"), (-1.0, "−1"))
 MOST_TICKS = 4
 
 
 @dataclass(frozen=True)
 class Scale:
-    """One quantity's colours in one setting: signed from −1 to 1 by a square root, sizes by their logarithm."""
+    """One quantity's colours in one setting, from what is well to what is a danger, which is dark.
+
+    Signed ones run from 1 to −1 by a square root, sizes by their logarithm.
+    """
 
     kind: Literal["signed", "log"]
     low: int = -1
@@ -98,6 +102,8 @@ class Scale:
     """Ends; of a log scale their logarithms to base 10."""
     has_zero: bool = False
     """Whether a size is exactly zero somewhere, which no logarithm shows."""
+    falling: bool = False
+    """Whether small sizes are the danger."""
 
     @property
     def letter(self) -> str:
@@ -106,12 +112,13 @@ class Scale:
     def place(self, value: float) -> float:
         """From 0 to 1 along the bar.
 
-        >>> Scale("signed").place(-0.25), Scale("log", -2, 2).place(10)
-        (0.25, 0.75)
+        >>> Scale("signed").place(0.25), Scale("log", -2, 2).place(10), Scale("log", -2, 2, falling=True).place(10)
+        (0.25, 0.75, 0.25)
         """
         if self.kind == "signed":
-            return 0.5 + 0.5 * math.copysign(math.sqrt(min(abs(value), 1.0)), value)
-        return min(max((math.log10(value) - self.low) / (self.high - self.low), 0.0), 1.0)
+            return 0.5 - 0.5 * math.copysign(math.sqrt(min(abs(value), 1.0)), value)
+        place = min(max((math.log10(value) - self.low) / (self.high - self.low), 0.0), 1.0)
+        return 1.0 - place if self.falling else place
 
     def css(self, value: float) -> str:
         if self.kind == "log" and value == 0:
@@ -126,17 +133,17 @@ class Scale:
         room = (self.high - self.low) / MOST_TICKS  # both ends of a bar are labelled, and nothing right beside them
         shown = [e for e in inner if e == inner[0] or self.high - e > room / 2 or e == self.high]
         ends = [] if shown[-1] == self.high else [self.high]
-        return tuple((self.place(10.0**e), power(e)) for e in (*shown, *ends))
+        return tuple(sorted((self.place(10.0**e), power(e)) for e in (*shown, *ends)))
 
 
 SIGNED = Scale("signed")
 
 
-def log_scale(values: np.ndarray) -> Scale:
+def log_scale(values: np.ndarray, *, falling: bool = False) -> Scale:
     """A scale of whole decades over all sizes of a setting; NaN counts for nothing."""
     positive = np.log10(values[values > 0]) if (values > 0).any() else np.zeros(1)
     low, high = math.floor(positive.min() + 1e-9), math.ceil(positive.max() - 1e-9)
-    return Scale("log", low, max(high, low + 1), has_zero=bool((values == 0).any()))
+    return Scale("log", low, max(high, low + 1), has_zero=bool((values == 0).any()), falling=falling)
 
 
 def decades(low: float, high: float, most: int) -> list[int]:

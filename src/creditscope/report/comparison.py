@@ -14,8 +14,6 @@ from creditscope.text import DASH, number
 
 SHORT = 24
 """Letters of a value that is shown to tell names apart."""
-NEARLY_ALL = 0.8
-"""Share of settings whose common options a heading leaves out."""
 TAP_NAMES = "tap_names"
 """Long, so that they are shown only where nothing else differs."""
 Place = tuple[MethodAudit, Method]
@@ -150,38 +148,6 @@ def _apart(
                 first[keys[i]] = f"{name} ({times[name]})" if times[name] > 1 else name
             found[i] = first[keys[i]]
     return found
-
-
-def short_names(settings: Sequence[str]) -> dict[str, str]:
-    """Task and net of every setting, without the options that nearly all of that task or net share.
-
-    >>> list(short_names(["cora · gcn (depth 2, width 64) · lr 1", "cora · gcn (depth 4, width 64) · lr 1"]).values())
-    ['cora · gcn (depth 2)', 'cora · gcn (depth 4)']
-    """
-    heads = {setting: [_split_options(part) for part in setting.split(" · ")[:2]] for setting in settings}
-    by_name: dict[str, list[list[str]]] = {}
-    for name, options in [part for head in heads.values() for part in head]:
-        by_name.setdefault(name, []).append(options)
-    usual = {name: _usual(found) for name, found in by_name.items()}
-
-    def shorten(name: str, options: Sequence[str]) -> str:
-        kept = ", ".join(option for option in options if option not in usual[name])
-        return f"{name} ({kept})" if kept else name
-
-    return {setting: " · ".join(shorten(*part) for part in head) for setting, head in heads.items()}
-
-
-def _split_options(part: str) -> tuple[str, list[str]]:
-    name, _, listed = part.removesuffix(")").partition(" (")
-    return name, listed.split(", ") if listed else []
-
-
-def _usual(found: Sequence[Sequence[str]]) -> set[str]:
-    """Options that nearly all have; none where all are alike, since there is nothing to tell apart."""
-    if len(set(map(tuple, found))) == 1:
-        return set()
-    counts = Counter(option for options in found for option in options)
-    return {option for option, count in counts.items() if count >= NEARLY_ALL * len(found)}
 
 
 def _setting_fields(method: Method) -> dict[str, Any]:

@@ -1,5 +1,6 @@
-"""Third section: accuracy, Γ and the sizes at the top over training; a mean and a band over seeds per method."""
+"""Accuracy, Γ and the sizes at the top over training; a mean and a band over seeds per method."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from creditscope.auditing.methods import Method
 from creditscope.plots._quantities import is_size, title
 from creditscope.record.table import SCALARS
 from creditscope.report.colours import decades, power
-from creditscope.report.history import drawn_records, mean_over_seeds, pick, shared_epochs
+from creditscope.report.history import drawn_records, four, mean_over_seeds, pick, shared_epochs
 from creditscope.text import amount, number
 
 QUANTITIES = ("accuracy", "gamma", "h_norm", "g_norm")
@@ -81,14 +82,21 @@ def draw_chart(curves: Sequence[Curve], title: str, *, log: bool, counted: str =
         ", ".join(f"{curve.label} {amount(curve.mean[-1])}" for curve in curves),
     )
     said = escape(f"{title} over training; at the end: {ends}")
-    parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {axis.height}" role="img" aria-label="{said}">', *axis.frame()]
+    told = [[curve.label, list(curve.epochs), list(map(four, curve.mean))] for curve in curves]
+    hooks = f'data-frame="{LEFT} {axis.right} {axis.last}" data-curves="{escape(json.dumps(told))}"'
+    parts = [
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {axis.height}" role="img" aria-label="{said}" {hooks}>',
+        *axis.frame(),
+    ]
     for curve in curves:
         there, back = axis.points(curve.epochs, curve.high), axis.points(curve.epochs, curve.low)
         parts.append(f'<path class="band {curve.colour}" d="M{"L".join(there + back[::-1])}z"/>')
     for i, curve in enumerate(curves):
         again = " again" if i >= DASHES else ""
         points = "L".join(axis.points(curve.epochs, curve.mean))
-        parts.append(f'<path class="line {curve.colour} d{i % DASHES}{again}" d="M{points}"/>')
+        parts.append(
+            f'<path class="line {curve.colour} d{i % DASHES}{again}" data-of="{escape(curve.label)}" d="M{points}"/>'
+        )
     return Markup("".join([*parts, *_end_labels(curves, axis), "</svg>"]))
 
 
@@ -188,7 +196,7 @@ def _end_labels(curves: Sequence[Curve], axis: _Axis) -> list[str]:
     for curve, own, y in zip(ordered, wanted, placed, strict=True):
         x, shown = axis.x(curve.epochs[-1]), escape(shorten(curve.label, LONGEST_LABEL))
         parts.append(f'<path class="lead {curve.colour}" d="M{x + 2:.4g} {own:.4g}L{axis.right + 12} {y:.4g}h6"/>')
-        parts.append(f'<text x="{axis.right + 21}" y="{y + 4:.4g}">{shown}<title>{escape(curve.label)}</title></text>')
+        parts.append(f'<text x="{axis.right + 21}" y="{y + 4:.4g}" data-of="{escape(curve.label)}">{shown}</text>')
     return parts
 
 

@@ -39,12 +39,10 @@ class LayerHistory:
         means = self.means.get(quantity, np.full((len(self.epochs), 1), np.nan))
         return [epoch for epoch, row in zip(self.epochs, means, strict=True) if not np.isnan(row).all()]
 
-    def to_dict(self, name: str, setting: int) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For the script: a list over taps and seeds per epoch, four significant digits; a constant list is one."""
         about = {name: getattr(self, name) for name in ("epochs", "taps", "exact", "seeds")}
         return {
-            "name": name,
-            "setting": setting,
             **about,
             "values": {name: _by_epoch(values.transpose(1, 2, 0)) for name, values in self.by_seed.items()},
             **{name: _by_epoch(values) for name, values in self.extras.items()},

@@ -23,7 +23,11 @@ COUNTS = ("rows used", "rows without gradient", "n")
 """Said once where they are the same at every tap."""
 LEFT, TOP, BOTTOM, RIGHT = 22, 3, 15, 8
 WIDTH, HEIGHT = 240, 120
-NARROWEST, WIDEST = 8.0, 26.0
+"""Of the cells together: a map is as wide as its column, however few epochs it has."""
+DANGER_SMALL = ("g_norm",)
+"""Sizes of which the small ones are a danger."""
+NEUTRAL = "#b9c0c8"
+"""Of a cosine that is 1 by construction, which is neither well nor a danger."""
 LOWEST, TALLEST = 5.0, 18.0
 LABEL_GAP_X, LABEL_GAP_Y = 24.0, 14.0
 MOST_SPACES = 4
@@ -44,17 +48,19 @@ def make_scales(histories: Sequence[LayerHistory]) -> tuple[dict[str, Scale], li
             notes.append("Every tap is handed the exact gradient: the cosine is 1 by construction.")
         elif any(epochs and len(epochs) >= min(FEWEST_EPOCHS, len(every)) for epochs, every in found):
             values = [history.means[quantity].ravel() for history in histories if quantity in history.means]
-            scales[quantity] = log_scale(np.concatenate(values)) if is_size(quantity) else SIGNED
+            scales[quantity] = SIGNED
+            if is_size(quantity):
+                scales[quantity] = log_scale(np.concatenate(values), falling=quantity in DANGER_SMALL)
         else:
             when = name_all("epoch", measured)
             notes.append(f"{title(quantity)} was measured at {when} only, too few for a map: it is in the tables.")
     return scales, notes
 
 
-def draw_heatmap(history: LayerHistory, quantity: str, scale: Scale, *, key: int, method: str) -> Markup:
+def draw_heatmap(history: LayerHistory, quantity: str, scale: Scale, *, key: str, method: str) -> Markup:
     """One method's taps over epochs as SVG, deepest on top; cells without a value keep the hatched ground."""
     means, columns, rows = history.means[quantity], len(history.epochs), len(history.taps)
-    wide = round(min(max(WIDTH / columns, NARROWEST), WIDEST), 1)
+    wide = round(WIDTH / columns, 3)
     tall = round(min(max(HEIGHT / rows, LOWEST), TALLEST), 1)
     across, down = wide * columns, tall * rows
     width, height = LEFT + across + RIGHT, TOP + down + BOTTOM
@@ -66,24 +72,28 @@ def draw_heatmap(history: LayerHistory, quantity: str, scale: Scale, *, key: int
         f'<svg class="heat" width="{width:g}" viewBox="0 0 {width:g} {height:g}" role="img" '
         f'aria-label="{SYMBOLS[quantity]} of {escape(method)}" {hooks}>'
         f"{ground if np.isnan(means).any() else ''}"
-        f'<g transform="translate({LEFT} {TOP + tall / 2:g}) scale({wide:g} {tall:g})">{_cells(means, scale)}</g>'
+        f'<g transform="translate({LEFT} {TOP + tall / 2:g}) scale({wide:g} {tall:g})">'
+        f"{_cells(means, scale, history.exact if quantity == 'cos' else ())}</g>"
         f"{_dots(history, wide, tall) if quantity == 'cos' else ''}"
         f"{_labels(history, wide, tall)}</svg>"
     )
 
 
-def _cells(means: np.ndarray, scale: Scale) -> str:
+def _cells(means: np.ndarray, scale: Scale, exact: Sequence[int]) -> str:
     """One path per colour. A cell is a stroke as wide as a row is tall; neighbours of one colour are one stroke."""
     rows = means.shape[1]
     paths: dict[str, list[str]] = {}
     for tap, values in enumerate(means.T.tolist()):
-        start = 0
-        for colour, cells in groupby("" if math.isnan(value) else scale.css(value) for value in values):
+        start, colours = 0, ("" if math.isnan(v) else "exact" if tap in exact else scale.css(v) for v in values)
+        for colour, cells in groupby(colours):
             length = len(list(cells))
             if colour:
                 paths.setdefault(colour, []).append(f"M{start} {rows - 1 - tap}h{length}")
             start += length
-    return "".join(f'<path class="{colour}" d="{"".join(parts)}"/>' for colour, parts in paths.items())
+    grey = {"exact": f' stroke="{NEUTRAL}"'}
+    return "".join(
+        f'<path class="{colour}"{grey.get(colour, "")} d="{"".join(parts)}"/>' for colour, parts in paths.items()
+    )
 
 
 def _dots(history: LayerHistory, wide: float, tall: float) -> str:

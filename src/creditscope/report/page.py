@@ -1,7 +1,10 @@
-"""Draw the page: one file with its style, its script and its data inside."""
+"""Draw the page: one file with its style, its script and, packed, what its rows open."""
 
+import base64
+import gzip
 import json
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,24 +13,27 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import creditscope
-from creditscope.auditing.columns import ABOUT_MODULES, OF_WORD, mark
+from creditscope.auditing.columns import ABOUT_MODULES, OF_OUTCOME, OF_WORD, mark
 from creditscope.auditing.decisions import LEGEND
 from creditscope.auditing.stats import NULL_SDS
+from creditscope.auditing.strip import OF_LINE
 from creditscope.auditing.thresholds import table
 from creditscope.auditing.verdict import NETWORK_QUESTIONS, QUESTIONS
 from creditscope.files import write_whole
-from creditscope.plots._quantities import title
+from creditscope.plots._quantities import is_size, title
 from creditscope.report import tables
-from creditscope.report.build import Material, Report, build_report
+from creditscope.report.build import Material, Report, SettingPart, build_report
 from creditscope.report.colours import colour_rules
 from creditscope.report.history import SYMBOLS
+from creditscope.report.rows import list_next
 from creditscope.text import count, visible
 
 _OPTIONAL = re.compile(r"</(?:td|th|tr|thead|tbody|li|dt|dd)>(?=\s*<)")
 _QUOTES = re.compile(r'="([\w.#-]+)"(?=[ >])')
 """End tags and quotes that HTML does not need: by the thousand they are a tenth of the page."""
-OPEN_SETTINGS = 3
-"""Settings that are open at first; the others wait behind their names."""
+CHUNK = 400_000
+"""Letters of methods that are packed together: more are packed smaller, and unpacked slower."""
+SCRIPTS = ("page.js", "methods.js", "values.js")
 
 
 def write_report(material: Material, path: Path, *, against: Material | None = None) -> int:
@@ -40,28 +46,82 @@ def write_report(material: Material, path: Path, *, against: Material | None = N
 def render(report: Report) -> str:
     """The whole page."""
     environment = make_environment()
+    audit, limits = report.material.audit, report.material.limits
     environment.globals |= {
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "version": creditscope.__version__,
         "tables": tables,
-        "meanings": tables.meanings(report.material.audit),
+        "words": tables.count_words(audit.methods) if audit else {},
+        "meanings": tables.meanings(audit),
         "questions": QUESTIONS | NETWORK_QUESTIONS,
+        "of_line": OF_LINE,
         "about_modules": ABOUT_MODULES,
         "of_word": OF_WORD,
+        "of_outcome": OF_OUTCOME,
         "mark": mark,
-        "checks": tables.asked_checks(report.material.audit),
-        "thresholds": table(report.material.limits),
+        "checks": tables.asked_checks(audit),
+        "thresholds": table(limits),
         "decision_legend": LEGEND,
         "symbols": SYMBOLS,
         "count": count,
         "title": title,
-        "open_settings": OPEN_SETTINGS,
         "null_sds": f"{NULL_SDS:.2f}",
         "style": read_source(environment, "style.css") + Markup(colour_rules()),
-        "script": read_source(environment, "script.js"),
+        "script": Markup("\n").join(read_source(environment, name) for name in SCRIPTS),
     }
-    page = environment.get_template("page.html")
-    return _squeeze(page.render(report=report, material=report.material, data=embed_json(report.data)))
+    packed = [pack(chunk) for chunk in _chunks(environment, report)]
+    places = {name: place for place, (names, _) in enumerate(packed) for name in names}
+    page = environment.get_template("page.html").render(
+        report=report,
+        material=report.material,
+        rows=report.rows,
+        needs=list_next(report.rows),
+        places=places,
+        chunks=[text for _, text in packed],
+        facts=embed_json({"quantities": {q: {"symbol": s, "size": is_size(q)} for q, s in SYMBOLS.items()}}),
+    )
+    return _squeeze(page)
+
+
+def _chunks(environment: Environment, report: Report) -> Iterator[dict[str, Any]]:
+    """Whole settings, about so many letters together."""
+    chunk: dict[str, Any] = {"settings": [], "methods": {}}
+    letters = 0
+    for part in report.settings:
+        own = _open_methods(environment, part, len(chunk["settings"]))
+        chunk["settings"].append(own.pop("setting"))
+        chunk["methods"] |= own["methods"]
+        letters += sum(len(method["html"]) for method in own["methods"].values())
+        if letters > CHUNK:
+            yield chunk
+            chunk, letters = {"settings": [], "methods": {}}, 0
+    if chunk["methods"]:
+        yield chunk
+
+
+def _open_methods(environment: Environment, setting: SettingPart, place: int) -> dict[str, Any]:
+    """What the rows of a setting open: what is the same for all of them once."""
+    template = environment.get_template("method.html")
+    methods = {
+        part.row.id: {
+            "name": visible(part.found.method),
+            "setting": place,
+            "html": _squeeze_body(template.render(setting=setting, part=part)),
+            "values": part.history.to_dict(),
+        }
+        for part in setting.methods
+    }
+    charts = "".join(
+        f"<figure><figcaption>{escape(name)}</figcaption>{drawing}</figure>" for name, drawing in setting.charts
+    )
+    return {"setting": {"axis": setting.axis, "charts": charts}, "methods": methods}
+
+
+def pack(chunk: dict[str, Any]) -> tuple[list[str], str]:
+    """The names of its methods, and the chunk as letters that stand for gzipped JSON."""
+    text = json.dumps(chunk, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    packed = gzip.compress(text.encode("utf-8", "backslashreplace"), compresslevel=9, mtime=0)
+    return list(chunk["methods"]), base64.b64encode(packed).decode("ascii")
 
 
 def make_environment() -> Environment:
@@ -99,11 +159,15 @@ def code_ticks(text: str) -> Markup:
 
 
 def _squeeze(page: str) -> str:
-    """Leave out what HTML does not need, between style and data, where quotes and tags of the text are escaped."""
+    """Leave out what HTML does not need, between style and data."""
     head, body = page.split("</style>", 1)
     body, data = body.split('<script type="application/json"', 1)
-    body = _QUOTES.sub(r"=\1", _OPTIONAL.sub("", body))
-    return f'{head}</style>{body}<script type="application/json"{data}'
+    return f'{head}</style>{_squeeze_body(body)}<script type="application/json"{data}'
+
+
+def _squeeze_body(body: str) -> str:
+    """Quotes and end tags; those of the text are escaped."""
+    return _QUOTES.sub(r"=\1", _OPTIONAL.sub("", body))
 
 
 def embed_json(data: Any) -> Markup:

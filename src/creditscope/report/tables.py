@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.card import make_card
 from creditscope.auditing.checks import Check, Finding, Outcome, all_checks
 from creditscope.auditing.checks import in_order as in_order  # for the template
 from creditscope.auditing.columns import FINDINGS, METHODS, MODULES, OF_WORD, Column
@@ -17,15 +16,12 @@ from creditscope.record import Record, RunSpec
 from creditscope.record.spec import FREE_FIELDS, RULE_FIELDS
 from creditscope.text import DASH, count, first_few, name_options, option_text, span
 
-VERDICT_COLUMNS = [METHODS[n] for n in ("because", "accuracy", "frozen_own", "frozen_bp", "trained_depth", "seeds")]
-"""Beside method and verdict."""
-ACCURACY = METHODS["accuracy"]
+FACT_COLUMNS = [METHODS[n] for n in ("frozen_own", "frozen_bp", "versus_bp", "trained_depth", "growth", "seeds")]
+"""Of a method, beside what its row says."""
 CHECK_COLUMNS = [FINDINGS[name] for name in ("outcome", "message", "value", "limit", "fired")]
 """Beside the code."""
 MOST_SEEDS, MOST_SEEDS_OF_METHOD = 12, 20
-"""That the top of the page and a method's row name; the others are counted."""
-CARD_BYTES = 50_000
-"""Cards beyond so many bytes are left to `creditscope audit --card`, so that the page stays one that can be mailed."""
+"""That the top of the page and a method's runs name; the others are counted."""
 ORIGIN_HEAD = ("creditscope", "commit", "torch", "numpy", "python", "device", "engine", "platform")
 METHOD_HEAD = ("method", "rule", "options", "seeds", "made with", "measured", "minutes")
 FIRST_FIELDS = ("task", "task_options", "data_version", "net", "net_options", "epochs", "optimiser", "lr", "schedule")
@@ -192,14 +188,3 @@ def provenance_row(method: Method, origins: Sequence[tuple[str, ...]]) -> tuple[
         _days(runs) or DASH,
         f"{sum(r.provenance.seconds for r in runs) / 60:.1f}",
     )
-
-
-def write_cards(audit: Audit) -> dict[int, str]:
-    """Cards as Markdown by the place of their method, as many as the page has room for."""
-    cards, left = {}, CARD_BYTES
-    for key in range(len(audit.methods)):
-        text = make_card(audit, key).to_markdown()
-        if (left := left - len(text.encode())) < 0:
-            break
-        cards[key] = text
-    return cards

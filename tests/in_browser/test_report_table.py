@@ -1,0 +1,171 @@
+"""The table in a browser: order, filters, addresses, the grid, and what is saved of it."""
+
+import csv
+import io
+import re
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+IN_SIGHT = "e => { const b = e.getBoundingClientRect(); return b.top >= 0 && b.bottom <= innerHeight; }"
+SHOWN = "() => [...document.querySelectorAll('#table tbody tr[data-verdict]:not([hidden])')].map(e => e.dataset.method)"
+WORDS = SHOWN.replace("dataset.method", "dataset.verdict")
+
+
+def state(page) -> dict[str, list[str]]:
+    """What stands in the address."""
+    return parse_qs(page.url.partition("#")[2])
+
+
+@pytest.fixture
+def page(visit, report):
+    return visit(report("every"))
+
+
+def test_rows_are_those_of_the_audit(page, judged):
+    rows = page.locator("#table tbody tr").evaluate_all(
+        "rows => rows.map(e => [e.dataset.method, e.dataset.verdict, e.innerText])"
+    )
+    methods = judged("every")["methods"]
+    assert [(m, word) for m, word, _ in rows] == [(m["method"], m["verdict"]["word"]) for m in methods]
+    assert {word for _, word, _ in rows} == {"trustworthy", "walk back", "undecided", "not measured"}
+    for (_, word, text), method in zip(rows, methods, strict=True):
+        cells = [cell.strip() for cell in text.split("\t")]
+        assert cells[0] == method["method"]
+        assert cells[4].startswith(f"{method['accuracy']['mean']:.3f}"[1:])
+        assert word in cells[-1]
+        assert re.findall(r"CS\d{3}", cells[-1].partition("nothing to ask")[0]) == list(method["verdict"]["codes"])
+
+
+def test_counts_are_filters_and_sum_up(page, judged):
+    words = [m["verdict"]["word"] for m in judged("every")["methods"]]
+    for tile in page.locator(".tile").all():
+        word = tile.get_attribute("data-word")
+        assert int(tile.locator("b").inner_text()) == words.count(word) > 0
+        tile.click()
+        assert set(page.evaluate(WORDS)) == {word}
+        assert tile.get_attribute("aria-pressed") == "true"
+        assert page.locator("#shown").inner_text().startswith(f"{words.count(word)} of {len(words)} ")
+        tile.click()
+    page.locator(".tile").nth(0).click()
+    page.locator(".tile").nth(1).click()
+    assert len(set(page.evaluate(WORDS))) == 2
+
+
+def test_a_head_sorts_both_ways_and_then_not_at_all(page):
+    before = page.evaluate(SHOWN)
+    head = page.locator("#table thead th", has_text="Accuracy")
+    read = "cells => cells.map(e => parseFloat('0' + e.textContent))"
+    for way, reverse in (("ascending", False), ("descending", True)):
+        head.locator("button").click()
+        values = page.locator("#table tbody td.acc").evaluate_all(read)
+        assert values == sorted(values, reverse=reverse)
+        assert head.get_attribute("aria-sort") == way
+    head.locator("button").press("Enter")
+    assert page.evaluate(SHOWN) == before
+    page.locator("#table thead th", has_text="Method").locator("button").click()
+    assert page.evaluate(SHOWN) == sorted(before, key=str.lower)
+
+
+def test_words_and_codes_filter(page, judged):
+    search = page.locator("#filters input")
+
+    def left(text: str) -> list[str]:
+        search.fill(text)
+        return page.evaluate(SHOWN)
+
+    methods = judged("every")["methods"]
+    fired = {
+        code: [
+            m["method"] for m in methods if any(f["code"] == code and f["outcome"] == "issue" for f in m["findings"])
+        ]
+        for code in ("CS001", "CS005")
+    }
+    assert left("CS001") == left("cs001") == fired["CS001"] == ["DFA"]
+    assert left("CS005") == fired["CS005"] == []  # it is open of block FA, and did not fire
+    assert left("mnist1d, fa")[:2] != left("digits") == ["DFA"]
+    assert left("nothing of the kind") == []
+    left("")
+    for name, value, wanted in (
+        ("task", "digits", ["DFA"]),
+        ("depth", "2", ["DFA"]),
+        ("rule", "block FA", ["block FA"]),
+        ("code", "open CS005", ["block FA"]),
+        ("code", "CS001", ["DFA"]),
+        ("answer", "✗ credit", ["DFA"]),
+    ):
+        page.locator(f"#filters select[name={name}]").select_option(value)
+        assert page.evaluate(SHOWN) == wanted, (name, value)
+        assert state(page)[name] == [value]
+        page.locator("#filters select[name=" + name + "]").select_option("")
+
+
+def test_a_view_is_its_address(page):
+    page.locator(".tile[data-word='walk back']").click()
+    page.locator("#filters select[name=task]").select_option("mnist1d")
+    page.locator("#table thead button", has_text="Accuracy").click()
+    page.locator("#table tbody tr:not([hidden]) th a").first.click()
+    page.locator(".opened .method").wait_for()
+    address, shown = page.url, page.evaluate(SHOWN)
+    assert shown == ["DFA"]
+    page.reload()
+    page.locator(".opened .method").wait_for()
+    assert (page.url, page.evaluate(SHOWN)) == (address, shown)
+    assert page.locator("#filters select[name=task]").input_value() == "mnist1d"
+    assert page.locator("th[aria-sort=ascending]").inner_text() == "Accuracy"
+    for _ in range(2):  # back over the row that was opened, and over the order
+        page.go_back()
+    assert page.locator(".opened").count() == page.locator("th[aria-sort]").count() == 0
+    assert page.evaluate(SHOWN) == ["DFA"]
+    page.go_forward()
+    assert page.locator("th[aria-sort]").count() == 1
+    page.locator("#filters button", has_text="Clear").click()
+    assert (page.evaluate(SHOWN) != shown, state(page)) == (True, {})
+
+
+def test_a_plain_link_to_a_row_or_a_check_works(page):
+    row = page.locator("tr[data-method=FA]").get_attribute("id")
+    address = page.url.partition("#")[0]
+    page.goto(f"{address}#{row}")
+    page.locator(f"tr[data-of={row}] .method").wait_for()
+    page.goto(f"{address}#%zz")  # nobody here has written it
+    page.goto(f"{address}#CS004")
+    assert page.locator("#CS004").evaluate(IN_SIGHT)
+
+
+def test_the_grid_counts_verdicts_and_leads_to_its_methods(page, judged):
+    page.locator("#filters button", has_text="Grid").click()
+    cells = page.locator("#grid button").all()
+    counted = [int(n) for cell in cells for n in re.findall(r"\d+", cell.inner_text())]
+    assert sum(counted) == len(judged("every")["methods"])
+    assert page.locator("#table").is_hidden()
+    cell = page.locator("#grid button[data-rule=DFA][data-depth='2']")
+    assert "depth 2" in cell.get_attribute("aria-label")
+    cell.press("Enter")
+    assert page.evaluate(SHOWN) == ["DFA"]
+    assert (state(page)["rule"], state(page)["depth"]) == (["DFA"], ["2"])
+
+
+def test_csv_holds_what_is_shown(page):
+    page.locator("#filters input").fill("mnist1d")
+    page.locator("#table thead button", has_text="Accuracy").click()
+    with page.expect_download() as found:
+        page.locator("#filters button", has_text="CSV").click()
+    rows = list(csv.DictReader(io.StringIO(Path(found.value.path()).read_text(encoding="utf-8-sig"))))
+    assert [row["method"] for row in rows] == page.evaluate(SHOWN)
+    dfa = next(row for row in rows if row["method"] == "DFA")
+    assert (dfa["task"], dfa["depth"], dfa["codes fired"].split()[0]) == ("mnist1d", "4", "CS001")
+    assert dfa["id"] == page.locator("tr[data-method=DFA]:not([hidden])").get_attribute("id")
+    assert page.evaluate("csvCell('=1+1')") == "'=1+1"
+    assert page.evaluate("csvCell('−.25')") == "-.25"
+
+
+def test_navigation_and_head_stay_in_sight(page):
+    page.set_viewport_size({"width": 1280, "height": 420})
+    page.locator("#table tbody tr").last.scroll_into_view_if_needed()
+    bar, head = page.locator("#bar").bounding_box(), page.locator("#table thead th").first.bounding_box()
+    assert bar["y"] == 0
+    assert head["y"] == pytest.approx(bar["height"], abs=2)

@@ -1,0 +1,149 @@
+"""The rows of the table: names that stay, strips, complete reasons, and what to run next."""
+
+import re
+import shlex
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from builders import make_family, make_record
+from reading import Page, page_of, report_of
+
+from creditscope.auditing import Outcome, audit
+from creditscope.auditing.strip import TapMark, make_strip
+from creditscope.cli import parse
+from creditscope.commands.run import parse_settings
+from creditscope.report.next_run import ENOUGH, list_needs, write_command
+from creditscope.report.rows import list_next, name_rows
+from creditscope.report.sparkline import draw_sparkline, tell_taps
+
+
+def rows_of(records):
+    return {row.found.method: row for row in report_of(records).rows}
+
+
+def open_records(count: int = 3):
+    """DFA whose third tap is told so little, and so unevenly, that its seeds allow both answers."""
+    cosines = (0.02, 0.09, 0.06, 0.04, 0.03)
+    found = []
+    for seed, cos in zip(range(1, count + 1), cosines, strict=False):
+        taps = {"cos": (0.5, 0.5, 0.5, cos, 0.5), "cos_F": (0.5, 0.5, 0.5, cos, 0.5), "stage_cos": 0.05}
+        found += [r for r in make_family("dfa", taps=taps) if r.spec and r.spec.seed == seed]
+    return found
+
+
+class TestNames:
+    def test_are_the_same_whatever_else_is_on_record(self):
+        few, more = rows_of(make_family("dfa")), rows_of([*make_family("block_fa"), *make_family("dfa")])
+        other = rows_of(make_family("dfa", accuracy=0.3, taps={"cos": 0.01}))
+        assert few["DFA"].id == more["DFA"].id == other["DFA"].id
+        assert len({row.id for row in more.values()}) == 3
+
+    def test_differ_with_what_was_asked(self):
+        names = {rows_of([make_record(**spec)])["DFA"].id for spec in ({}, {"lr": 0.5}, {"task": "digits"})}
+        assert len(names) == 3
+
+    def test_of_twins_are_counted(self):
+        (method,) = audit([make_record()]).groups
+        first, second = name_rows([method, method])
+        assert second == f"{first}-2"
+
+    def test_of_watched_models_go_by_their_folder_and_not_where_it_lies(self, tmp_path):
+        watched = replace(make_record(), spec=None)
+        names = [audit([replace(watched, path=tmp_path / place)]).groups for place in ("a/one", "b/one", "b/two")]
+        one, moved, two = (name_rows(groups)[0] for groups in names)
+        assert one == moved != two
+
+
+class TestStrip:
+    TAPS = tuple(TapMark(i + 1, "b", c, 0.04, exact=c == 1, below=False) for i, c in enumerate((0.25, 0.01, -0.3, 1)))
+
+    def test_bars_are_as_high_as_the_root_of_the_cosine(self):
+        svg = Page(draw_sparkline(self.TAPS))
+        drawn = {found["class"]: found["d"] for found in svg.all("path")}
+        assert list(drawn) == ["band", "exact", "told", "low"]
+        assert re.findall(r"v([\d.]+)", drawn["told"]) == ["7"]  # √0.25 of 14
+        assert [float(v) for v in re.findall(r"v([\d.]+)", drawn["low"])] == [1.4, 4]  # √0.01; below zero, cut
+        assert re.findall(r"v([\d.]+)", drawn["band"]) == ["5.6"] * 3  # ±√0.04, none where it is exact
+
+    def test_the_label_tells_every_tap(self):
+        told = tell_taps(self.TAPS).split("; ")
+        assert [part.split()[1] for part in told] == ["1", "2", "3", "4"]
+        assert "+.250" in told[0]
+        assert told[3].endswith("exact")
+        assert tell_taps([TapMark(1, "b", None, None, exact=False, below=False)]).endswith("not measured")
+
+    def test_a_row_holds_the_strip_of_the_audit(self):
+        records = make_family("dfa", taps={"h_rms": (1, 1, 60, 60, 60)})
+        page, methods = page_of(records), audit(records).methods
+        for row, found in zip(page.all("tr", data_verdict="*"), methods, strict=True):
+            strip = make_strip(found)
+            assert row["data-answers"] == "".join(answer.sign for answer in strip.answers)
+        bars = [found["style"] for found in page.all("td", style="*")]
+        assert bars == [f"--a:{100 * m.accuracy.mean:.1f}%;--f:{100 * m.frozen_bp.mean:.1f}%" for m in methods]
+
+    def test_a_row_without_accuracy_or_taps_is_a_row(self):
+        record = replace(make_record(facts={"depth": 0}), spec=None)
+        (row,) = report_of([record]).rows
+        assert (row.spark, row.task, row.depth) == ("", "–", 0)
+
+
+class TestReasons:
+    def test_every_check_behind_the_word_is_named_with_its_message(self):
+        blind = {"cos": 0.01, "cos_F": 0.01, "stage_cos": 0.0, "h_rms": (1, 1, 60, 60, 60)}
+        row = rows_of(make_family("dfa", taps=blind))["DFA"]
+        messages = {f.code: f.message.rstrip(".") for f in row.found.findings}
+        assert len(row.found.verdict.codes) > 1
+        assert {code: said for code, _, said in row.reasons} == {c: messages[c] for c in row.found.verdict.codes}
+        page = page_of(make_family("dfa", taps=blind))
+        assert all(messages[code].replace("`", "") in page.text for code in row.found.verdict.codes)
+
+    def test_codes_that_fired_are_not_those_left_open(self):
+        (row,) = [row for row in rows_of(open_records()).values() if row.found.verdict.word == "undecided"]
+        assert (row.fired, "CS005" in row.open) == ("", True)
+
+
+class TestWhatToRun:
+    def test_more_seeds_for_what_is_open_as_many_as_the_check_says(self):
+        row = rows_of(open_records())["DFA"]
+        message = next(f.message for f in row.found.findings if f.code == "CS005" and f.outcome == Outcome.UNDECIDED)
+        (needed,) = (int(n.replace(",", "")) for n in ENOUGH.findall(message))
+        words = shlex.split(row.command)
+        seeds = words[words.index("--seeds") + 1 : words.index("--seeds") + 1 + needed]
+        assert [int(seed) for seed in seeds[:3]] == [1, 2, 3]
+        assert len({int(seed) for seed in seeds}) == needed
+
+    def test_options_that_the_checks_name_for_what_is_missing(self):
+        row = rows_of([make_record(seed=s, net_options={"depth": 4, "x y": "a b"}, lr=0.5) for s in (1, 2, 3)])["DFA"]
+        assert row.found.verdict.word == "not measured"
+        assert list_needs(row.found.findings) == ["--baselines"]
+        words = shlex.split(row.command)
+        asked = words[words.index("--set") + 1]
+        assert parse_settings((asked,))["net_options"] == {"x y": "a b"}
+        assert {"--baselines", "--lr", "0.5", "--depth", "4"} <= set(words)
+
+    def test_the_command_is_one_that_the_parser_takes(self):
+        for row in (rows_of(open_records())["DFA"], rows_of([make_record(rule="fa", tier="quick", noise=False)])["FA"]):
+            asked = parse(shlex.split(row.command)[1:])
+            assert (asked.task, asked.net, asked.rule) == (row.task, row.net, (row.method.spec.rule,))
+            assert asked.recipe.epochs == row.method.spec.epochs
+
+    def test_names_from_elsewhere_stay_one_word_of_the_shell(self):
+        hostile = "x; rm -rf ~ $(y)"
+        row = rows_of([make_record(seed=s, task=hostile) for s in (1, 2, 3)])["DFA"]
+        assert hostile in shlex.split(row.command)
+
+    @pytest.mark.parametrize(("folder", "out"), [("lab/records", ["lab"]), ("results/paper", [])])
+    def test_records_are_found_again(self, folder, out):
+        found = audit([make_record(seed=s) for s in (1, 2, 3)])
+        words = shlex.split(write_command(found.groups[0], found.methods[0], folder))
+        assert [word for before, word in pairwise(words) if before == "--out"] == out
+
+    def test_nothing_where_all_is_decided_or_watched(self):
+        assert {row.command for row in rows_of(make_family("dfa")).values()} == {""}
+        assert rows_of([replace(make_record(), spec=None)])["DFA"].command == ""
+
+    def test_the_head_counts_what_is_missing(self):
+        rows = report_of([make_record(rule=rule, seed=s) for rule in ("dfa", "fa") for s in (1, 2, 3)]).rows
+        (need,) = list_next(rows)
+        assert (need.option, need.methods, need.command) == ("--baselines", 2, rows[0].command)
