@@ -48,11 +48,11 @@ docs: $(DEV)
 	$(MAKE) site
 
 # Pages as they are, in seconds, and the report of the shipped records: build/site/index.html, to be read from disk.
-site: $(DEV) build/site/report.html
+site: $(DEV) build/site/live-report.html
 	$(BIN)/python -m sphinx -W --keep-going -q -c docs . build/site
 	@echo 'Open build/site/index.html'
 
-build/site/report.html: $(wildcard results/paper/*) $(shell find src -type f -not -name '*.pyc') | $(DEV)
+build/site/live-report.html: $(wildcard results/paper/*) $(shell find src -type f -not -name '*.pyc') | $(DEV)
 	$(BIN)/creditscope report --records results/paper --out $@
 
 # The environment is that of a worker process (train/places/here.py).

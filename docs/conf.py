@@ -4,7 +4,6 @@ The source is the whole repository, so that a link that works there works here; 
 """
 
 import re
-from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -27,12 +26,14 @@ nb_execution_mode = "off"
 """Notebooks are stored executed."""
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
-toc_object_entries = False
+highlight_language = "none"
+smartquotes = False
+"""Two dashes are an option's."""
 
 templates_path = ["_templates"]
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = [("search.js", {"priority": 900})]
+html_js_files = [("site.js", {"priority": 900})]
 html_theme = "pydata_sphinx_theme"
 html_title = "creditscope"
 html_favicon = "_static/favicon.svg"
@@ -52,16 +53,22 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"docs/index": []}
+html_sidebars = {"**": ["sidebar-nav-bs"], "docs/index": []}
+html_context = {"default_mode": "auto"}
 
 SECTIONS = ("docs/index", "docs/learn", "docs/use", "docs/reference", "docs/evidence")
 FOLDERS = {"docs/checks": "checks/*", "docs/gallery": "images/*"}
 """Pages with a folder of pages of their own."""
 ENTRY = re.compile(r"^- \[([^\]]+)\]\((?!\w+:)([^)#]+)\.(?:md|ipynb)\)", re.MULTILINE)
 
+FILE_NAME = re.compile(r"\[[\w/-]+\.md\]\((?=[\w./-]+\.md)")
 
-def add_navigation(app: Sphinx, page: str, source: list[str]) -> None:
-    """A section's list of links is what the navigation shows under it; so it is written once, in plain Markdown."""
+
+def read_links(app: Sphinx, page: str, source: list[str]) -> None:
+    """A section's list of links is what the navigation shows under it; so it is written once, in plain Markdown.
+
+    Links that go by the name of a file, as is the custom in a repository, go by the title of its page.
+    """
     found = (
         [f"{title.replace('`', '')} <{target}>" for title, target in ENTRY.findall(source[0])]
         if page in SECTIONS
@@ -71,6 +78,7 @@ def add_navigation(app: Sphinx, page: str, source: list[str]) -> None:
         found = [":glob:", "", FOLDERS[page]]
     if found:
         source[0] += "\n".join(["", "```{toctree}", ":hidden:", *found, "```", ""])
+    source[0] = FILE_NAME.sub("[](", source[0])
 
 
 def index_names(app: Sphinx, tree: nodes.document) -> None:
@@ -85,5 +93,5 @@ def index_names(app: Sphinx, tree: nodes.document) -> None:
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
-    app.connect("source-read", add_navigation)
+    app.connect("source-read", read_links)
     app.connect("doctree-read", index_names)

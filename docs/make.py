@@ -1,7 +1,7 @@
 """Write what README.md and docs/ repeat from records, classes and docstrings; needs no torch.
 
-Whole pages (api.md, commands.md, reproduction.md, the numbers beside the gallery's images), and parts of others that stand between
-`<!-- made: NAME -->` and `<!-- end -->`, NAME being a function in `PARTS` and what it is asked for.
+Whole pages (api.md, commands.md, reproduction.md, the numbers beside the gallery's images), and parts of others that
+stand between `<!-- made: NAME -->` and `<!-- end -->`, NAME being a function in `PARTS` and what it is asked for.
 
 Example: python docs/make.py
 """
