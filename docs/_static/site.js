@@ -3,6 +3,6 @@ if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = f
 
 // What the theme leaves unnamed, or names otherwise than it shows, for readers who hear the page.
 addEventListener("DOMContentLoaded", () => {
-  for (const button of document.querySelectorAll(".search-button-field")) button.removeAttribute("aria-label");
-  for (const summary of document.querySelectorAll(".toctree-details > summary")) summary.ariaLabel = "Pages below";
+  for (const button of document.querySelectorAll(".search-button-field")) button.ariaLabel = "Search Ctrl+K";
+  for (const summary of document.querySelectorAll(".bd-links summary")) summary.ariaLabel = "Pages below";
 });
