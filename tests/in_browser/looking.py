@@ -125,7 +125,9 @@ def clipped(page: Page) -> list[str]:
 def violations(page: Page) -> list[str]:
     """What axe-core calls serious or critical, each with the first places it found."""
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
+    found = page.evaluate(
+        "async () => (await axe.run(document, {resultTypes: ['violations'], preload: false})).violations"
+    )
     return [
         f"{v['impact']} {v['id']} ({len(v['nodes'])}): " + "; ".join(str(n["target"]) for n in v["nodes"][:3])
         for v in found

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from documents import ROOT
-from looking import PHONE, outside
+from looking import DESKTOP, PHONE, outside, violations
 
 pytestmark = pytest.mark.slow
 
@@ -127,8 +127,13 @@ class TestRead:
         first = page.locator("#search-results li a").first.get_attribute("href")
         assert first == "docs/api.html#creditscope-suggest-taps"
 
-    @pytest.mark.parametrize("name", ["index", "reproduction", "commands", "api"])
+    @pytest.mark.parametrize("name", ["index", "reproduction"])
     def test_on_a_phone_in_the_dark(self, visit, site, name):
         page = visit(site / "docs" / f"{name}.html", site=site, viewport=PHONE, color_scheme="dark")
         assert outside(page) == []
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 27)"
+
+    @pytest.mark.parametrize("looks", [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop", "phone"])
+    def test_axe_finds_nothing_serious(self, visit, site, axe, looks):
+        view, scheme = looks
+        assert violations(visit(site / "docs" / "checks.html", site=site, viewport=view, color_scheme=scheme)) == []
