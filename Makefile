@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.dev
 BROWSER := $(VENV)/.browser
 
-.PHONY: demo check quick test engines coverage lint format docs bench versions screenshots clean
+.PHONY: demo check quick test engines coverage lint format docs site bench versions screenshots clean
 
 # Called from here, the demo also draws the figures of the records in results/paper.
 demo: $(READY)
@@ -42,9 +42,18 @@ format: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# What pages repeat from records, classes and docstrings; a test says that it is what is committed.
+# What pages repeat from records, classes and docstrings, which a test says is what is committed; then the site.
 docs: $(DEV)
 	$(BIN)/python docs/make.py
+	$(MAKE) site
+
+# Pages as they are, in seconds, and the report of the shipped records: build/site/index.html, to be read from disk.
+site: $(DEV) build/site/live-report.html
+	$(BIN)/python -m sphinx -W --keep-going -q -c docs . build/site
+	@echo 'Open build/site/index.html'
+
+build/site/live-report.html: $(wildcard results/paper/*) $(shell find src -type f -not -name '*.pyc') | $(DEV)
+	$(BIN)/creditscope report --records results/paper --out $@
 
 # The environment is that of a worker process (train/places/here.py).
 bench: export OMP_NUM_THREADS = 1

@@ -1,7 +1,7 @@
 """Write what README.md and docs/ repeat from records, classes and docstrings; needs no torch.
 
-Whole pages (api.md, reproduction.md, the numbers beside the gallery's images), and parts of others that stand between
-`<!-- made: NAME -->` and `<!-- end -->`, NAME being a function in `PARTS` and what it is asked for.
+Whole pages (api.md, commands.md, reproduction.md, the numbers beside the gallery's images), and parts of others that
+stand between `<!-- made: NAME -->` and `<!-- end -->`, NAME being a function in `PARTS` and what it is asked for.
 
 Example: python docs/make.py
 """
@@ -18,11 +18,13 @@ from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
-from make_api import make_page
+import make_api
+import make_commands
 
 from creditscope.auditing import MethodAudit, audit
 from creditscope.auditing.checks import all_checks
 from creditscope.auditing.stats import Interval, t_interval, write_points
+from creditscope.auditing.strip import write_strips
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
 from creditscope.clinic.results import Result, from_json
@@ -48,7 +50,7 @@ from creditscope.text import DASH, number, span
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "results" / "paper"
 DOCS = ROOT / "docs"
-PAGES = ("studies", "performance", "checks", "rules", "clusters", "clinic")
+PAGES = ("index", "studies", "performance", "checks", "rules", "clusters", "clinic")
 FILLED = (ROOT / "README.md", *(DOCS / f"{name}.md" for name in PAGES))
 """Pages with parts that are made; those of the checks, too."""
 MAIN = "cifar10 · resmlp (depth 4, width 256) · 100 epochs"
@@ -101,6 +103,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def main_rules(shipped: Shipped) -> str:
     """The audit of README at full scale."""
     return _rules([m for m in shipped.methods if m.setting == MAIN])
+
+
+def strips(shipped: Shipped) -> str:
+    """The same as a terminal shows it."""
+    by_name = {m.method: m for m in shipped.methods if m.setting == MAIN}
+    return "\n".join(["```", *write_strips([by_name[rule] for rule in RULES], 92), "```"])
 
 
 def demo_rules(shipped: Shipped) -> str:
@@ -457,6 +465,7 @@ PARTS: dict[str, Callable[..., str]] = {
     made.__name__: made
     for made in (
         main_rules,
+        strips,
         demo_rules,
         side_by_side,
         weight_transport,
@@ -499,9 +508,10 @@ def make_pages(shipped: Shipped) -> Iterator[tuple[Path, str]]:
         derived += [record for record in own if isinstance(record, DerivedRecord)]
         caption = describe_figure(FIGURES.get(name), own)
         if caption:
-            yield DOCS / "images" / f"{name}.md", caption.markdown(name)
+            yield DOCS / "images" / f"{name}.md", f"# {name}\n\n{caption.markdown(name)}"
     yield DOCS / "reproduction.md", render_page(shipped.records, derived)[0]
-    yield DOCS / "api.md", make_page()
+    yield DOCS / "api.md", make_api.make_page()
+    yield DOCS / "commands.md", make_commands.make_page()
     yield LISTED, write_list(ROOT / "results")
 
 

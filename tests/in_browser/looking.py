@@ -34,29 +34,31 @@ class Opened:
 
 
 @contextmanager
-def opened(browser: Browser, file: Path, **options: Any) -> Iterator[Opened]:
-    """The file in a fresh profile that cannot reach a network, watched from its first request on."""
+def opened(browser: Browser, file: Path, *, site: Path | None = None, **options: Any) -> Iterator[Opened]:
+    """The file in a fresh profile that cannot reach a network, watched from its first request on.
+
+    It may ask for nothing else, or, as part of a site, for files of that folder.
+    """
     context = browser.new_context(**{"viewport": DESKTOP, "offline": True, "reduced_motion": "reduce", **options})
     try:
         context.set_default_timeout(PATIENCE)
         found = Opened(context.new_page())
-        _watch(found, file.resolve().as_uri())
+        _watch(found, file.resolve().as_uri(), site.resolve().as_uri() if site else None)
         found.page.goto(file.resolve().as_uri())
         yield found
     finally:
         context.close()
 
 
-def _watch(found: Opened, own: str) -> None:
-    """Note errors on the console and in scripts, dialogs, and requests for anything but the page itself."""
+def _watch(found: Opened, own: str, site: str | None) -> None:
+    """Note errors on the console and in scripts, dialogs, and requests for anything but the page or its site."""
+    free = (*[f"{site}/"] * bool(site), "data:", "blob:")
 
     def note(problem: str, unless: bool = False) -> None:
         found.problems.extend([] if unless else [problem])
 
     def note_request(address: str) -> None:
-        note(
-            f"request for {address}", unless=address.partition("#")[0] == own or address.startswith(("data:", "blob:"))
-        )
+        note(f"request for {address}", unless=address.partition("#")[0] == own or address.startswith(free))
 
     def note_dialog(dialog: Dialog) -> None:
         note(f"dialog: {dialog.message}")
@@ -123,7 +125,9 @@ def clipped(page: Page) -> list[str]:
 def violations(page: Page) -> list[str]:
     """What axe-core calls serious or critical, each with the first places it found."""
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
+    found = page.evaluate(
+        "async () => (await axe.run(document, {resultTypes: ['violations'], preload: false})).violations"
+    )
     return [
         f"{v['impact']} {v['id']} ({len(v['nodes'])}): " + "; ".join(str(n["target"]) for n in v["nodes"][:3])
         for v in found
