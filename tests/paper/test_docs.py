@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from documents import GALLERY, MANUAL, ROOT, assert_says, load_script, read_table
+from drawn import head
+from PIL import Image
 from scipy.stats import t as student_t
 
 from creditscope.errors import CreditscopeError
 from creditscope.paper.commands.figure import drawable
-from creditscope.paper.studies import find_missing, resolve_study
+from creditscope.paper.figures.fading import film
+from creditscope.paper.studies import collect, find_missing, resolve_study
 from creditscope.record import Record
 from creditscope.registry import STUDIES
 
@@ -122,3 +125,13 @@ class TestGallery:
         images = list(IMAGES.glob("*.png"))
         assert {path.stem for path in images if not path.stem.startswith("report")} == set(drawable())
         assert sum(path.stat().st_size for path in images) <= ALL_IMAGES
+
+    def test_the_film_is_that_of_the_records(self, records):
+        """As many frames as epochs that all runs have; what README and gallery say of it is its title."""
+        study = resolve_study("fading", "paper")
+        made = film(collect(study, ROOT / "results" / "paper", records=records, train=False, problems=[]))
+        shipped = IMAGES / "fading.gif"
+        with Image.open(shipped) as gif:
+            assert getattr(gif, "n_frames", 1) == made.moments == 15
+        assert shipped.stat().st_size <= 500_000
+        assert head(made.figure.axes[1])[1] == "DFA: h₂–h₄ never leave what chance gives"
