@@ -1,4 +1,4 @@
-"""Write what README.md and docs/ repeat from records, classes and docstrings; needs no torch.
+"""Write what README.md and docs/ repeat from records, classes and docstrings; only the pictures of checks need torch.
 
 Whole pages (api.md, reproduction.md, the numbers beside the gallery's images), and parts of others that stand between
 `<!-- made: NAME -->` and `<!-- end -->`, NAME being a function in `PARTS` and what it is asked for.
@@ -411,6 +411,13 @@ def thresholds(shipped: Shipped, code: str) -> str:
     return table(["name", "value", "meaning", "published"], rows)
 
 
+def picture(shipped: Shipped, code: str) -> str:
+    """What `make_checks.py` draws of a check."""
+    title = next(c.title for c in all_checks() if c.code == code)
+    said = f"{code}, {title}: left a case in which it fires, right one in which it does not"
+    return f"![{said}](../images/checks/{code}.svg)"
+
+
 def remedy(shipped: Shipped, code: str) -> str:
     """What a check says that there is to do."""
     return textwrap.fill(next(c.remedy for c in all_checks() if c.code == code), WIDTH, break_on_hyphens=False)
@@ -478,6 +485,7 @@ PARTS: dict[str, Callable[..., str]] = {
         studies,
         checks,
         thresholds,
+        picture,
         remedy,
     )
 }
@@ -506,6 +514,9 @@ def make_pages(shipped: Shipped) -> Iterator[tuple[Path, str]]:
 
 
 if __name__ == "__main__":
+    from make_checks import write_pictures  # trains nets of the clinic
+
     records = load_records(RECORDS)
+    write_pictures([check.code for check in all_checks()], records)
     for path, text in make_pages(Shipped(records, audit(records).methods)):
         path.write_text(text, encoding="utf-8")
