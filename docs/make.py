@@ -23,6 +23,7 @@ from make_api import make_page
 from creditscope.auditing import MethodAudit, audit
 from creditscope.auditing.checks import all_checks
 from creditscope.auditing.stats import Interval, t_interval, write_points
+from creditscope.auditing.strip import write_strips
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.auditing.thresholds import table as threshold_table
 from creditscope.clinic.results import Result, from_json
@@ -48,13 +49,13 @@ from creditscope.text import DASH, number, span
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "results" / "paper"
 DOCS = ROOT / "docs"
-PAGES = ("studies", "performance", "checks", "rules", "clusters", "clinic")
+PAGES = ("overview", "published", "studies", "performance", "checks", "rules", "clusters", "clinic")
 FILLED = (ROOT / "README.md", *(DOCS / f"{name}.md" for name in PAGES))
 """Pages with parts that are made; those of the checks, too."""
 MAIN = "cifar10 · resmlp (depth 4, width 256) · 100 epochs"
 """ResMLP with a terminal LayerNorm."""
 RULES = ("BP", "FA", "block FA", "DFA")
-"""Those of the table in README."""
+"""Those of the strips in README, and of the tables of the overview."""
 QUANTITIES = (
     "accuracy, BP",
     "accuracy, block FA",
@@ -77,6 +78,8 @@ CONDITION = re.compile(
 POWERS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 MADE = re.compile(r"(<!-- made: (\w+)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 WIDTH = 120
+STRIP = 90
+"""Columns of README's strips, a line each."""
 
 
 @dataclass
@@ -98,8 +101,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def strips(shipped: Shipped) -> str:
+    """Four rules of the main setting, as everywhere."""
+    found = {m.method: m for m in shipped.methods if m.setting == MAIN}
+    return "\n".join(["```", *write_strips([found[rule] for rule in RULES], STRIP), "```"])
+
+
 def main_rules(shipped: Shipped) -> str:
-    """The audit of README at full scale."""
+    """The audit of the main setting at full scale."""
     return _rules([m for m in shipped.methods if m.setting == MAIN])
 
 
@@ -463,6 +472,7 @@ def _size(value: float | None) -> str:
 PARTS: dict[str, Callable[..., str]] = {
     made.__name__: made
     for made in (
+        strips,
         main_rules,
         demo_rules,
         side_by_side,

@@ -2,6 +2,8 @@
 
 import re
 import sys
+from importlib import import_module
+from typing import Any
 
 import pytest
 from documents import ROOT
@@ -12,16 +14,14 @@ from creditscope.errors import CreditscopeError
 
 sys.path.insert(0, str(ROOT / "docs"))
 
-from check_examples import EXAMPLES, Example, check_example, make_examples
-from check_readings import READINGS, Mark
-from make_checks import FOLDER, draw_pair
-
+PICTURES, CHOSEN, READ = map(import_module, ("make_checks", "check_examples", "check_readings"))
+EXAMPLES, READINGS, FOLDER, Mark = CHOSEN.EXAMPLES, READ.READINGS, PICTURES.FOLDER, READ.Mark
 CODES = [check.code for check in all_checks()]
 NETWORK = [check.code for check in all_checks() if check.network]
 
 
-def make_example(outcome: Outcome, *marks: Mark) -> Example:
-    return Example("made up", Finding(code="CS005", title="", outcome=outcome, message=""), marks)
+def make_example(outcome: Outcome, *marks: Any) -> Any:
+    return CHOSEN.Example("made up", Finding(code="CS005", title="", outcome=outcome, message=""), marks)
 
 
 def test_every_check_has_its_examples_its_numbers_its_picture_and_its_place_on_the_page():
@@ -41,7 +41,7 @@ def test_pictures_are_small_and_their_text_is_text():
 
 @pytest.mark.parametrize("code", NETWORK)
 def test_what_is_drawn_of_a_net_is_what_the_check_says(code):
-    fires, passes = make_examples(code, {})
+    fires, passes = CHOSEN.make_examples(code, {})
     assert (fires.finding.outcome, passes.finding.outcome) == ("issue", "passed")
     beyond = [m for m in fires.marks if m.fired]
     assert beyond
@@ -54,7 +54,7 @@ def test_what_is_drawn_of_a_net_is_what_the_check_says(code):
 
 def test_marks_that_fire_are_crosses_beyond_the_limit_and_others_dots():
     told, untold = Mark("h₁", 0.3, 0.05, False, 0.28, 0.32), Mark("h₂", 0.02, 0.05, True, 0.01, 0.03)
-    fig = draw_pair("CS005", make_example(Outcome.ISSUE, told, untold), make_example(Outcome.PASSED, told))
+    fig = PICTURES.draw_pair("CS005", make_example(Outcome.ISSUE, told, untold), make_example(Outcome.PASSED, told))
     drawn = [{line.get_marker(): line.get_xdata()[0] for line in ax.lines} for ax in fig.axes]
     assert [{k: v for k, v in own.items() if k in "oX"} for own in drawn] == [{"o": 0.3, "X": 0.02}, {"o": 0.3}]
     assert all([0.05, 0.05] in [list(line.get_xdata()) for line in ax.lines] for ax in fig.axes)
@@ -72,4 +72,4 @@ def test_marks_that_fire_are_crosses_beyond_the_limit_and_others_dots():
 )
 def test_an_example_that_says_something_else_is_refused(outcome, fired, fires):
     with pytest.raises(CreditscopeError, match="CS005"):
-        check_example(make_example(outcome, Mark("h₁", 0.1, 0.05, fired)), fires=fires)
+        CHOSEN.check_example(make_example(outcome, Mark("h₁", 0.1, 0.05, fired)), fires=fires)
