@@ -3,6 +3,7 @@
 Needs torch: nets of the clinic are trained a little, which takes seconds. Example: python docs/make_checks.py CS005
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from io import BytesIO
@@ -28,6 +29,7 @@ FOLDER = Path(__file__).parent / "images" / "checks"
 FIRES, CALM, GROUND = "#b2182b", "#2166ac", "#fbe7e4"
 WIDTH, ROW = 6.4, 0.145
 """Inches."""
+SCREEN = 1.3
 Span = tuple[float, float]
 
 
@@ -111,8 +113,17 @@ def write_pictures(codes: Sequence[str], records: Sequence[Record], folder: Path
         fig = draw_pair(code, *make_examples(code, methods))
         with styled(), rc_context({"svg.fonttype": "none"}):
             fig.savefig(drawn := BytesIO(), format="svg", metadata=FORMATS["svg"])
-        files[folder / f"{code}.svg"] = drawn.getvalue()
+        files[folder / f"{code}.svg"] = _enlarge(drawn.getvalue().decode())
     return write_whole(files)
+
+
+def _enlarge(drawn: str) -> str:
+    """As wide as a page on a screen, where letters of 7 pt are small."""
+
+    def wider(size: re.Match) -> str:
+        return f'{size[1]}="{float(size[2]) * SCREEN:g}pt"'
+
+    return re.sub(r'\b(width|height)="([\d.]+)pt"', wider, drawn, count=2)
 
 
 if __name__ == "__main__":
