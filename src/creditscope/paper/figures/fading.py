@@ -9,6 +9,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from creditscope.auditing import audit
 from creditscope.auditing.stats import NULL_SDS
@@ -172,6 +173,7 @@ def _frame_accuracy(ax: Axes, courses: Sequence[Course], *, labels: bool) -> Non
     ax.set(xlim=(-0.02 * epochs[-1], 1.02 * epochs[-1]), ylim=(0, 1.25 * top), xlabel="epoch", ylabel="accuracy")
     if facts.chance is not None:
         ax.axhline(facts.chance, color=GREY, lw=0.8, ls=":", zorder=1, gid="chance")
+    _fix_ticks(ax)
     label_ends(ax, [(c.line.look, float(c.accuracy[:, -1].mean())) for c in courses] if labels else [])
 
 
@@ -181,6 +183,7 @@ def _frame_taps(ax: Axes, courses: Sequence[Course], *, labels: bool) -> None:
     ax.set(xlim=(-0.5, len(facts.taps) - 0.5), ylim=(min(-0.12, np.nanmin(means) - 0.05), np.nanmax(means) + 0.08))
     ax.set_xticks(range(len(facts.taps)), [subscript("h", tap) for tap in range(len(facts.taps))])
     ax.set(xlabel="tap (h₀: stem)" if facts.stem_tap else "tap", ylabel=title("cos"))
+    _fix_ticks(ax)
     ax.axhline(0, color=INK, lw=0.7, ls=":", zorder=1)
     if facts.stem_tap:
         ax.axvline(0.5, color=FAINT, lw=0.5, zorder=1)
@@ -188,6 +191,12 @@ def _frame_taps(ax: Axes, courses: Sequence[Course], *, labels: bool) -> None:
         say_missing(ax, "not measured")
     ends = [(course.line.look, last_known(course.cos[:, -1].mean(axis=0))) for course in courses]
     label_ends(ax, ends if labels else [])
+
+
+def _fix_ticks(ax: Axes) -> None:
+    """So that the room of their labels is known before the page is laid out."""
+    low, high = ax.get_ylim()
+    ax.set_yticks([tick for tick in MaxNLocator(5).tick_values(low, high) if low <= tick <= high])
 
 
 def _show_accuracy(ax: Axes, courses: Sequence[Course], moment: int) -> None:
