@@ -1,4 +1,4 @@
-"""Turn drawn PNGs into the small ones of docs/images: the same pixels, their 64 most frequent colours; a film as it is.
+"""Turn drawn PNGs into the small ones of docs/images: the same pixels, their most frequent colours; a film as it is.
 
 Example: creditscope figure all results/paper --out out/figures/paper
          creditscope figure fading results/paper --format png,gif --out out/figures/paper

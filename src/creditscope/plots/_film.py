@@ -12,7 +12,7 @@ from creditscope.plots._style import styled
 
 DPI = 150
 """Letters of 7.5 pt are then as large as those of the page around it, where it is shown pixel by pixel."""
-COLOURS = 64
+COLOURS = 240
 STEP, HOLD = 280, 4000
 """How long a moment and the last one stay, milliseconds."""
 
