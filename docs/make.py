@@ -1,4 +1,4 @@
-"""Write what README.md and docs/ repeat from records, classes and docstrings; needs no torch.
+"""Write what README.md and docs/ repeat from records, classes and docstrings; only the pictures of checks need torch.
 
 Whole pages (api.md, commands.md, reproduction.md, the numbers beside the gallery's images), and parts of others that
 stand between `<!-- made: NAME -->` and `<!-- end -->`, NAME being a function in `PARTS` and what it is asked for.
@@ -50,13 +50,13 @@ from creditscope.text import DASH, number, span
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "results" / "paper"
 DOCS = ROOT / "docs"
-PAGES = ("index", "studies", "performance", "checks", "rules", "clusters", "clinic")
+PAGES = ("index", "overview", "published", "studies", "performance", "checks", "rules", "clusters", "clinic")
 FILLED = (ROOT / "README.md", *(DOCS / f"{name}.md" for name in PAGES))
 """Pages with parts that are made; those of the checks, too."""
 MAIN = "cifar10 · resmlp (depth 4, width 256) · 100 epochs"
 """ResMLP with a terminal LayerNorm."""
 RULES = ("BP", "FA", "block FA", "DFA")
-"""Those of the table in README."""
+"""Those of the strips in README, and of the tables of the overview."""
 QUANTITIES = (
     "accuracy, BP",
     "accuracy, block FA",
@@ -79,6 +79,8 @@ CONDITION = re.compile(
 POWERS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 MADE = re.compile(r"(<!-- made: (\w+)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 WIDTH = 120
+STRIP = 90
+"""Columns of README's strips, a line each."""
 
 
 @dataclass
@@ -100,15 +102,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def main_rules(shipped: Shipped) -> str:
-    """The audit of README at full scale."""
-    return _rules([m for m in shipped.methods if m.setting == MAIN])
-
-
 def strips(shipped: Shipped) -> str:
-    """The same as a terminal shows it."""
-    by_name = {m.method: m for m in shipped.methods if m.setting == MAIN}
-    return "\n".join(["```", *write_strips([by_name[rule] for rule in RULES], 92), "```"])
+    """Four rules of the main setting, as everywhere."""
+    found = {m.method: m for m in shipped.methods if m.setting == MAIN}
+    return "\n".join(["```", *write_strips([found[rule] for rule in RULES], STRIP), "```"])
+
+
+def main_rules(shipped: Shipped) -> str:
+    """The audit of the main setting at full scale."""
+    return _rules([m for m in shipped.methods if m.setting == MAIN])
 
 
 def demo_rules(shipped: Shipped) -> str:
@@ -419,6 +421,13 @@ def thresholds(shipped: Shipped, code: str) -> str:
     return table(["name", "value", "meaning", "published"], rows)
 
 
+def picture(shipped: Shipped, code: str) -> str:
+    """What `make_checks.py` draws of a check."""
+    title = next(c.title for c in all_checks() if c.code == code)
+    said = f"{code}, {title}: left a case in which it fires, right one in which it does not"
+    return f"![{said}](../images/checks/{code}.svg)"
+
+
 def remedy(shipped: Shipped, code: str) -> str:
     """What a check says that there is to do."""
     return textwrap.fill(next(c.remedy for c in all_checks() if c.code == code), WIDTH, break_on_hyphens=False)
@@ -464,8 +473,8 @@ def _size(value: float | None) -> str:
 PARTS: dict[str, Callable[..., str]] = {
     made.__name__: made
     for made in (
-        main_rules,
         strips,
+        main_rules,
         demo_rules,
         side_by_side,
         weight_transport,
@@ -487,6 +496,7 @@ PARTS: dict[str, Callable[..., str]] = {
         studies,
         checks,
         thresholds,
+        picture,
         remedy,
     )
 }
@@ -516,6 +526,9 @@ def make_pages(shipped: Shipped) -> Iterator[tuple[Path, str]]:
 
 
 if __name__ == "__main__":
+    from make_checks import write_pictures  # trains nets of the clinic
+
     records = load_records(RECORDS)
+    write_pictures([check.code for check in all_checks()], records)
     for path, text in make_pages(Shipped(records, audit(records).methods)):
         path.write_text(text, encoding="utf-8")

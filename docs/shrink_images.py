@@ -1,34 +1,30 @@
-"""Turn drawn PNGs into the small ones of docs/images: the same pixels, their 64 most frequent colours.
+"""Turn drawn PNGs into the small ones of docs/images: the same pixels, their most frequent colours; a film as it is.
 
 Example: creditscope figure all results/paper --out out/figures/paper
+         creditscope figure fading results/paper --format png,gif --out out/figures/paper
          python docs/shrink_images.py out/figures/paper
 """
 
+import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
-COLOURS = 64
+from creditscope.plots._film import limit_colours
+
 IMAGES = Path(__file__).parent / "images"
 
 
 def shrink(source: Path, target: Path) -> None:
-    """One image with its own colours, the seams of letters at the next of them; no dithering, so that lines stay crisp.
-
-    Colours that are averaged would no longer be those of the rules.
-    """
+    """One image with its own colours."""
     with Image.open(source) as opened:
         image = opened.convert("RGB")
-    counts: Any = image.getcolors(image.width * image.height)
-    kept = [part for _, colour in sorted(counts, reverse=True)[:COLOURS] for part in colour]
-    palette = Image.new("P", (1, 1))
-    palette.putpalette(kept + kept[:3] * (256 - len(kept) // 3))
-    image.quantize(palette=palette, dither=Image.Dither.NONE).save(target, optimize=True)
+    limit_colours(image, image).save(target, optimize=True)
 
 
 if __name__ == "__main__":
-    for source in sorted(Path(sys.argv[1]).glob("*.png")):
-        shrink(source, IMAGES / source.name)
-        print(f"{source.name}: {(IMAGES / source.name).stat().st_size:,} bytes")
+    for source in sorted(Path(sys.argv[1]).glob("*.[pg][ni][gf]")):
+        target = IMAGES / source.name
+        shutil.copyfile(source, target) if source.suffix == ".gif" else shrink(source, target)
+        print(f"{source.name}: {target.stat().st_size:,} bytes")

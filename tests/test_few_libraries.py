@@ -12,6 +12,7 @@ from documents import ROOT
 PACKAGE = ROOT / "src" / "creditscope"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NAMES = {"sklearn": "scikit-learn", "pydantic_core": "pydantic", "IPython": "ipython", "pytorch_lightning": "lightning"}
+NAMES |= {"PIL": "pillow"}
 """Packages by what is imported, where that differs."""
 COMES_WITH_TORCH = {"triton"}
 BLOCKED = '''

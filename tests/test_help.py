@@ -130,6 +130,16 @@ def test_the_tutorials_commands_do_what_it_says(told, tmp_path):
     assert {path.suffix for path in (tmp_path / "cards").iterdir()} == {".md", ".json"}
 
 
+@pytest.mark.usefixtures("beside_records")
+def test_the_commands_of_readme_work(told, help_of):
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = "".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL)).splitlines()
+    (trains, *others) = (shlex.split(line, comments=True)[1:] for line in lines)
+    assert [word for word in trains if word.startswith("--") and word not in help_of("run")] == []
+    assert all(told(*words) for words in others)
+    assert [words[0] for words in (trains, *others)] == ["run", "audit", "report"]
+
+
 def test_no_help_imports_what_is_slow():
     code = f"""
 import sys

@@ -8,11 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from documents import GALLERY, MANUAL, ROOT, assert_says, load_script, read_table
+from drawn import head
+from PIL import Image
 from scipy.stats import t as student_t
 
+from creditscope.auditing.checks import all_checks
 from creditscope.errors import CreditscopeError
 from creditscope.paper.commands.figure import drawable
-from creditscope.paper.studies import find_missing, resolve_study
+from creditscope.paper.figures.fading import film
+from creditscope.paper.studies import collect, find_missing, resolve_study
 from creditscope.record import Record
 from creditscope.registry import STUDIES
 
@@ -59,6 +63,18 @@ def records(shipped_records) -> list[Record]:
     return shipped_records
 
 
+def of_setting(records: list[Record], rule: str) -> list[Record]:
+    """Plain runs of ResMLP on CIFAR-10."""
+    wanted = {"task": "cifar10", "net": "resmlp", "rule": rule, "epochs": 100, "frozen": False, "penalty": 0.0}
+    wanted |= {
+        "targets": "true",
+        "credit_norm": "none",
+        "net_options": {"depth": 4, "width": 256, "terminal_norm": True},
+    }
+    found = [r for r in records if r.spec and not r.facts.rule.variant]
+    return [r for r in found if all(getattr(r.spec, name) == value for name, value in wanted.items())]
+
+
 class TestMade:
     def test_what_is_made_is_what_is_committed(self, records, shipped_audit):
         made = dict(SCRIPT.make_pages(SCRIPT.Shipped(records, shipped_audit.methods)))
@@ -71,14 +87,7 @@ class TestMade:
         assert set(re.findall(r"<!-- made: (\w+)", text)) == set(SCRIPT.PARTS)
 
     def test_an_accuracy_by_hand(self, records):
-        wanted = {"task": "cifar10", "net": "resmlp", "rule": "fa", "epochs": 100, "frozen": False}
-        net = {"depth": 4, "width": 256, "terminal_norm": True}
-        own = [
-            r.last.accuracy
-            for r in records
-            if r.spec and not r.facts.rule.variant and r.spec.net_options == net
-            if all(getattr(r.spec, k) == v for k, v in wanted.items())
-        ]
+        own = [r.last.accuracy for r in of_setting(records, "fa")]
         [row] = [row for row in read_table("| rule | seeds |", MANUAL) if row["rule"] == "FA"]
         half = student_t.ppf(0.975, len(own) - 1) * np.std(own, ddof=1) / len(own) ** 0.5
         assert int(row["seeds"]) == len(own) == 20
@@ -122,3 +131,36 @@ class TestGallery:
         images = list(IMAGES.glob("*.png"))
         assert {path.stem for path in images if not path.stem.startswith("report")} == set(drawable())
         assert sum(path.stat().st_size for path in images) <= ALL_IMAGES
+
+    def test_the_film_is_that_of_the_records(self, records):
+        """As many frames as epochs that all runs have; what README and gallery say of it is its title."""
+        study = resolve_study("fading", "paper")
+        made = film(collect(study, ROOT / "results" / "paper", records=records, train=False, problems=[]))
+        shipped = IMAGES / "fading.gif"
+        with Image.open(shipped) as gif:
+            assert getattr(gif, "n_frames", 1) == made.moments == 15
+        assert shipped.stat().st_size <= 500_000
+        assert head(made.figure.axes[1])[1] == "DFA: h₂–h₄ never leave what chance gives"
+
+
+class TestCheckPictures:
+    """Of rules; those of networks are in tests/clinic."""
+
+    def test_what_is_drawn_of_runs_is_what_the_check_says(self, records):
+        examples = load_script(ROOT / "docs" / "check_examples.py")
+        methods = examples.find_methods(records)
+        for code, check in ((check.code, check) for check in all_checks() if not check.network):
+            fires, passes = examples.make_examples(code, methods)
+            assert fires.finding.outcome == ("tip" if check.advisory else "issue"), code
+            assert passes.finding.outcome == "passed", code
+            assert any(mark.fired for mark in fires.marks), code
+            assert not any(mark.fired for mark in passes.marks), code
+
+    def test_some_numbers_by_hand(self, records):
+        """DFA of CIFAR-10: the cosines of the last three taps, the lower of both means, are under δ."""
+        examples = load_script(ROOT / "docs" / "check_examples.py")
+        fires, _ = examples.make_examples("CS005", examples.find_methods(records))
+        own = of_setting(records, "dfa")
+        means = [min(np.mean([getattr(r.last.taps, n)[tap] for r in own]) for n in ("cos", "cos_F")) for tap in (2, 3)]
+        assert [mark.value for mark in fires.marks if mark.place in ("h₂", "h₃")] == pytest.approx(means)
+        assert [mark.place for mark in fires.marks if mark.fired] == ["h₂", "h₃", "h₄"]

@@ -1,7 +1,7 @@
 """Watch a case while it is trained a little, and compare what the audit says with what was done to it."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 
@@ -16,6 +16,7 @@ from creditscope.scope import Scope, watch
 
 WELL_WORDS: dict[When, tuple[str, ...]] = {"start": ("not trained yet", "healthy"), "trained": ("healthy",)}
 """What is said of a net without fault."""
+WHENS: tuple[When, When] = ("start", "trained")
 SNAPSHOTS = 3
 """Beside the one at the start."""
 
@@ -27,26 +28,32 @@ def is_available(case: Case) -> bool:
 
 def examine(case: Case, half: Half) -> list[Result]:
     """Of a broken net what is said when it is trained; of a healthy one at the start, too."""
-    began, patient, generator = time.perf_counter(), case.admit(), torch.Generator().manual_seed(SEED.get())
+    began, patient = time.perf_counter(), case.admit()
     results: list[Result] = []
 
     def keep(when: When, found: Audit | CreditscopeError) -> None:
         results.append(judge(case, half, when, patient, found, time.perf_counter() - began))
 
-    with seeded():  # dropout draws from the global stream
-        try:
-            scope = watch(patient.model, loss=patient.loss, **patient.options)
-            look(scope, patient, step=0)
-            if not case.codes:
-                keep("start", scope.audit())
-            for at in range(1, SNAPSHOTS + 1):
-                steps = case.steps // SNAPSHOTS
-                patient.train(steps, generator)
-                look(scope, patient, step=at * steps)
-            keep("trained", scope.audit())
-        except CreditscopeError as error:
-            keep("trained", error)
+    try:
+        for scope, when in zip(follow(case, patient), WHENS, strict=False):
+            if when == "trained" or not case.codes:
+                keep(when, scope.audit())
+    except CreditscopeError as error:
+        keep("trained", error)
     return results
+
+
+def follow(case: Case, patient: Patient) -> Iterator[Scope]:
+    """What watches it, after the first snapshot and again when it is trained a little."""
+    generator, steps = torch.Generator().manual_seed(SEED.get()), case.steps // SNAPSHOTS
+    with seeded():  # dropout draws from the global stream
+        scope = watch(patient.model, loss=patient.loss, **patient.options)
+        look(scope, patient, step=0)
+        yield scope
+        for at in range(1, SNAPSHOTS + 1):
+            patient.train(steps, generator)
+            look(scope, patient, step=at * steps)
+        yield scope
 
 
 def look(scope: Scope, patient: Patient, *, step: int) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from creditscope.plots._caption import Caption, Statement
+    from creditscope.plots._film import Film
     from creditscope.plots._forest import Estimate, forest
     from creditscope.plots._overview import overview, verdicts
     from creditscope.plots._runs import ladder, over_epochs, pair
@@ -36,6 +37,8 @@ __all__ = [
 
 FORMATS: dict[str, dict[str, None]] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
 """What a figure is written as, and what is left out there."""
+MOVING = "gif"
+"""What a film is written as."""
 _HOMES = {
     "_caption": ("Caption", "Statement"),
     "_forest": ("Estimate", "forest"),
@@ -58,9 +61,10 @@ def __getattr__(name: str) -> Any:
 
 def check_formats(formats: Sequence[str]) -> None:
     """Refuse what a figure cannot be written as."""
-    if not formats or not set(formats) <= set(FORMATS):
+    known = (*FORMATS, MOVING)
+    if not formats or not set(formats) <= set(known):
         got = ", ".join(map(repr, formats)) or "none"
-        raise CreditscopeError(f"Expected formats among {', '.join(FORMATS)}, but got {got}.")
+        raise CreditscopeError(f"Expected formats among {', '.join(known)}, but got {got}.")
 
 
 def save_figure(
@@ -70,11 +74,12 @@ def save_figure(
     *,
     caption: "Caption | None" = None,
     formats: Sequence[str] = ("png", "pdf"),
+    film: "Film | None" = None,
 ) -> list[Path]:
     """Write a figure, or that of a panel, as NAME.png and NAME.pdf: Type-42 fonts, no date, so equal figures are equal.
 
     With a caption NAME.md and NAME.tex, too, which show the figure above its words and numbers. `formats` are among
-    png, pdf and svg.
+    png, pdf and svg, and gif of a `film`.
 
     >>> import creditscope as cs
     >>> from creditscope import plots
@@ -87,12 +92,16 @@ def save_figure(
     if caption is not None and not hasattr(caption, "markdown"):
         raise CreditscopeError(f"Expected a plots.Caption beside a figure, but got {type(caption).__name__}.")
     check_formats(formats)
+    if MOVING in formats and film is None:
+        raise CreditscopeError(f"Expected a figure that moves for a {MOVING}, but {name} does not. Ask for png or svg.")
     page: Any = fig.figure  # of a figure itself
     folder, files = Path(folder), dict[Path, str | bytes]()
     with styled():
-        for kind in dict.fromkeys(formats):
+        for kind in dict.fromkeys(kind for kind in formats if kind != MOVING):
             page.savefig(drawn := BytesIO(), format=kind, metadata=FORMATS[kind])
             files[folder / f"{name}.{kind}"] = drawn.getvalue()
+    if film and MOVING in formats:
+        files[folder / f"{name}.{MOVING}"] = film.to_gif()
     if caption:
         shown = next((kind for kind in ("png", "svg") if kind in formats), formats[0])
         printed = next((kind for kind in ("pdf", "png") if kind in formats), formats[0])

@@ -21,7 +21,7 @@ from creditscope.commands._options import (
     with_problems,
 )
 from creditscope.errors import CreditscopeError
-from creditscope.plots import check_formats
+from creditscope.plots import MOVING, check_formats
 
 if TYPE_CHECKING:
     from creditscope.paper.figures._layout import Page
@@ -52,7 +52,7 @@ class Figure:
     width: Annotated[float, option("INCHES", "5.5")] = 0.0
     """As wide as it will be printed, so that letters keep their size: 5.5 is the text of most papers, 3.25 a column."""
     format: Annotated[str, tyro.conf.arg(metavar="KIND[,KIND]")] = "png,pdf"
-    """What pictures are written as: png, pdf, svg."""
+    """What pictures are written as: png, pdf, svg; gif of a figure that moves."""
     panels: Annotated[str, option("A[,B]", "all")] = ""
     """Only these, by their letters."""
     captions: bool = False
@@ -73,7 +73,7 @@ class Figure:
         if self.name in LACKING:
             self._draw_what_is_there(source)
             return
-        from creditscope.paper.figures import draw_figure, save_figure
+        from creditscope.paper.figures import draw_figure, film_figure, save_figure
         from creditscope.paper.studies import collect, resolve_study
         from creditscope.record import load_records
         from creditscope.registry import FIGURES, STUDIES
@@ -85,7 +85,9 @@ class Figure:
             found = collect(study, source, records=records, train=self.train, problems=problems, **how.options())
         fig, caption = draw_figure(plot, found, page=page, caption=self.captions)
         say(caption.text().splitlines() if caption else [])
-        paths = save_figure(fig, self.out, self.name, caption=caption, formats=split_names(self.format))
+        kinds = split_names(self.format)
+        film = film_figure(plot, found, page=page) if MOVING in kinds else None
+        paths = save_figure(fig, self.out, self.name, caption=caption, formats=kinds, film=film)
         say([f"wrote {path}" for path in paths])
         say([f"note: {problem}" for problem in problems])
 
@@ -183,7 +185,7 @@ def draw_figures(
     Nothing is trained; with `measure`, what a study derives from its runs is measured where it is missing. Returns the
     files that were written.
     """
-    from creditscope.paper.figures import draw_figure, save_figure
+    from creditscope.paper.figures import draw_figure, film_figure, save_figure
     from creditscope.paper.studies import collect, find_missing
     from creditscope.registry import FIGURES
 
@@ -197,7 +199,8 @@ def draw_figures(
                 study, root, records=records, train=False, measure=measure and not missing, problems=notes, **how
             )
             fig, said = draw_figure(plot, found, page=page, caption=caption)
-            paths = save_figure(fig, out, name, caption=said, formats=formats)
+            film = film_figure(plot, found, page=page) if MOVING in formats else None
+            paths = save_figure(fig, out, name, caption=said, formats=formats, film=film)
         except CreditscopeError as error:
             say([f"{name}: not drawn. {error}"])
             continue

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from creditscope.paper.figures._layout import Page
     from creditscope.plots import Caption
+    from creditscope.plots._film import Film
     from creditscope.record import Record
 
 
@@ -47,4 +48,12 @@ def describe_figure(plot: Callable[..., "Figure"], records: Sequence["Record"]) 
     return describe(records) if describe else None
 
 
-__all__ = ["FIGURES", "describe_figure", "draw_figure", "register_figure", "save_figure"]
+def film_figure(
+    plot: Callable[..., "Figure"], records: Sequence["Record"], *, page: "Page | None" = None
+) -> "Film | None":
+    """A figure that moves, where its file has a function `film(records)`."""
+    make = getattr(sys.modules[plot.__module__], "film", None)
+    return make(records, **({"page": page} if page else {})) if make else None
+
+
+__all__ = ["FIGURES", "describe_figure", "draw_figure", "film_figure", "register_figure", "save_figure"]
