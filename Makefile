@@ -43,6 +43,7 @@ format: $(DEV)
 	$(BIN)/ruff format .
 
 # What pages repeat from records, classes and docstrings, which a test says is what is committed; then the site.
+docs: export OMP_NUM_THREADS = 1
 docs: $(DEV)
 	$(BIN)/python docs/make.py
 	$(MAKE) site

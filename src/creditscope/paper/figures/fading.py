@@ -139,9 +139,9 @@ def find_titles(courses: dict[str, Course]) -> dict[str, str]:
     always = [tap for tap in asked if own.inside[:, tap].all()]
     at_last = [tap for tap in asked if own.inside[-1, tap]]
     if always:
-        plain["taps"] = f"{name}: {name_taps(always)} never leave what chance gives"
+        plain["taps"] = f"{name}: {name_taps(always)} never leave the band of chance"
     elif at_last:
-        plain["taps"] = f"{name}: {name_taps(at_last)} end in what chance gives"
+        plain["taps"] = f"{name}: {name_taps(at_last)} end in the band of chance"
     return plain
 
 
