@@ -37,6 +37,15 @@ def visible(text: str) -> str:
     return text.translate({ord(c): c.encode("unicode_escape").decode() for c in hidden})
 
 
+def cells(text: str) -> int:
+    """How many columns of a terminal it takes.
+
+    >>> cells("DFA"), cells("規則")
+    (3, 4)
+    """
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else not unicodedata.combining(c) for c in text)
+
+
 def markdown(text: str) -> str:
     """One line that Markdown shows as it is; words between backticks are code.
 

@@ -15,10 +15,12 @@ from creditscope.auditing.strip import (
     draw_sparkline,
     lay_out,
     make_strip,
+    write_key,
     write_lines,
     write_markdown,
     write_strips,
 )
+from creditscope.text import cells
 
 COS = (0.14, 0.25, 0.03, -0.3, 0.06)
 
@@ -49,6 +51,19 @@ class TestFacts:
         assert dfa.frozen == max(b.mean for b in (found.methods[1].frozen_own, found.methods[1].frozen_bp) if b)
         assert [a.words for a in dfa.answers] == ["", "", "−5.0 pp"]
 
+    def test_taps_are_those_of_gamma(self):
+        """A net without a stem has its first block at tap 0."""
+        runs = [make_record(seed=seed, facts={"stem_tap": False}) for seed in (1, 2, 3)]
+        (method,) = audit(runs).methods
+        assert [t.tap for t in make_strip(method).taps] == [0, 1, 2, 3, 4]
+
+    def test_a_no_that_the_numbers_do_not_show_names_its_check(self, found):
+        """Credit at every tap, and a block that overwrites the stream (CS001)."""
+        grown = {"cos": (0.5,) * 5, "cos_F": (0.5,) * 5, "h_rms": (1.0, 900.0, 900.0, 900.0, 900.0)}
+        dfa = make_strip(audit(make_family(taps=grown)).methods[1])
+        assert (dfa.answers[1].answer, dfa.answers[1].words) == ("no", "CS001")
+        assert make_strip(found.methods[1]).answers[1].words == ""
+
     def test_a_sign_says_no_more_than_is_known(self):
         """A large cosine inside a wide band of chance is none, and an exact tap is no measurement."""
         assert [tap(c).sign for c in (0.5, 0.019, -0.019, -0.5)] == ["▆", "▁", "▁", "↓"]
@@ -70,8 +85,10 @@ class TestFacts:
 
     def test_the_bar_has_a_tick_where_frozen_blocks_end(self, found):
         strip = make_strip(found.methods[1])
-        assert draw_bar(strip).index("┿") == int(20 * 0.404)
+        assert draw_bar(strip).index("┼") == int(20 * 0.404)
         assert draw_bar(strip).count("━") == round(20 * 0.354)
+        above = draw_bar(replace(strip, accuracy=replace(strip.accuracy, mean=0.469)))
+        assert (above.index("┿"), above.count("━")) == (8, 8)  # a cell that is reached shows it under the tick
         assert draw_bar(replace(strip, accuracy=None)).strip() == ""
 
     @pytest.mark.parametrize(
@@ -83,22 +100,24 @@ class TestFacts:
 
 class TestLines:
     @pytest.mark.parametrize("width", [40, 60, 80, 100, 150, 300])
-    @pytest.mark.parametrize("name", ["DFA", "block FA, norm sample-mean"])
+    @pytest.mark.parametrize("name", ["DFA", "block FA, norm sample-mean", "規則規則規則規則"])
     def test_every_layout_says_all_and_fits(self, found, width, name):
         strips = [replace(make_strip(m), name=name) if m.method == "DFA" else make_strip(m) for m in found.methods]
         lines = write_lines(strips, width)
         said = " ".join(" ".join(lines).split())
         for strip in strips:
             assert [a for a in strip.answers if f"{a.sign} {a.label}" not in said] == []
-            assert all(word in said for word in (strip.name, strip.word.upper(), strip.sparkline))
-        assert width < 60 or max(map(len, lines)) <= width
+            assert all(word in said for word in (strip.name, strip.word.upper(), draw_sparkline(strip.taps)))
+        assert width < 60 or max(map(cells, lines)) <= width
         assert [line for line in lines if line != line.rstrip()] == []
 
     def test_a_line_each_where_there_is_room(self, found):
         strips = [make_strip(m) for m in found.methods]
         assert [len(own) for width in (80, 150) for own in lay_out(strips, width)] == [1] * 4
         assert len({line.index("│") for line in write_lines(strips, 80)}) == 1  # one looks down them
-        assert ("┿" in write_lines(strips, 150)[0], "┿" in write_lines(strips, 80)[0]) == (True, False)
+        wide, narrow = write_lines(strips, 150), write_lines(strips, 80)
+        assert ("┿" in wide[0], "┿" in narrow[0]) == (True, False)
+        assert ("┿" in write_key(wide), "┿" in write_key(narrow)) == (True, False)
 
     def test_nothing_to_say_is_no_line(self):
         assert write_strips([], 80) == []

@@ -69,12 +69,12 @@ def test_titles_are_true_of_the_data():
     assert_clear(fig)
     assert [head(ax)[1] for ax in fig.axes] == [
         "DFA: accuracy .33 after 1 epoch, .34 after 4",
-        "DFA: h₂, h₄ never leave the band of chance",
+        "DFA: h₂, h₄ never leave one run's band",
     ]
     back = find_titles(select(make_runs(dfa=((0.0,) * 5, (0.3,) * 5, (0.3, 0.3, 0.3, 0.01, 0.02))))[1])
-    assert back["taps"] == "DFA: h₃, h₄ end in the band of chance"
+    assert back["taps"] == "DFA: h₃, h₄ end in one run's band"
     for told in (COS["fa"], ((0.0,) * 5, (-0.3,) * 5, (-0.3,) * 5)):  # opposed is not chance either
-        assert "chance" not in find_titles(select(make_runs(dfa=told))[1])["taps"]
+        assert "band" not in find_titles(select(make_runs(dfa=told))[1])["taps"]
 
 
 def test_it_states_ends_and_how_long_taps_were_within_the_band():

@@ -49,6 +49,8 @@ class MethodAudit:
     seeds: tuple[int, ...]
     taps: tuple[str, ...]
     exact_taps: tuple[int, ...]
+    gamma_taps: tuple[int, ...]
+    """Those that Γ is over: of the blocks, or all of a net without a stem."""
     accuracy: Interval | None
     frozen_own: Interval | None
     frozen_bp: Interval | None
@@ -309,6 +311,7 @@ def _judge(
         seeds=tuple(method.runs),
         taps=method.facts.taps,
         exact_taps=method.facts.exact_taps,
+        gamma_taps=method.facts.gamma_taps,
         accuracy=_interval(method.runs),
         frozen_own=_interval(method.frozen_own),
         frozen_bp=_interval(method.frozen_bp),

@@ -21,6 +21,8 @@ WIDE = 120
 """Columns that the full tables need."""
 LONGEST = 40
 """A text longer than this may be broken over lines."""
+SHORTEST = 8
+"""Letters that a line is not cut below."""
 STYLES = {
     "trustworthy": "bold green",
     "walk back": "bold red",
@@ -108,8 +110,15 @@ def note(text: str) -> Text:
 
 
 def fit_line(room: int, *said: str) -> str:
-    """The first that fits into a line, or the last of them cut after a word."""
-    return next((one for one in said if len(one) <= room), textwrap.shorten(said[-1], room, placeholder=" …"))
+    """The first that fits into a line, or the last of them cut after a clause, or else after a word.
+
+    >>> fit_line(32, "open at tap 0; more seeds would not decide")
+    'open at tap 0 …'
+    """
+    clauses = said[-1].split("; ")
+    cut = ("; ".join(clauses[:n]) + " …" for n in range(len(clauses) - 1, 0, -1))
+    word = textwrap.shorten(said[-1], max(room, SHORTEST), placeholder=" …")
+    return next((one for one in (*said, *cut) if len(one) <= room), word)
 
 
 def warn(texts: Iterable[str]) -> list[Text]:

@@ -12,7 +12,7 @@ from creditscope.auditing.audit import Audit, MethodAudit
 from creditscope.auditing.checks import Outcome, all_checks, what_to_do
 from creditscope.auditing.columns import OF_OUTCOME, OF_WORD
 from creditscope.auditing.printing import STYLES, WIDE, fit_line, indent, note, printed, warn
-from creditscope.auditing.strip import KEY, lay_out, make_strip
+from creditscope.auditing.strip import lay_out, make_strip, write_key
 from creditscope.auditing.verdict import explain, rests_on_checks
 from creditscope.text import count, visible
 
@@ -44,7 +44,7 @@ def draw_audit(audit: Audit, width: int, *, verbose: bool = False) -> Group:
     drawn = _strips(settings, width, codes=many and width >= WIDE)
     strips = [part for methods, own in zip(settings, drawn, strict=True) for part in (_title(methods), *own)]
     parts = [*_networks(networks, width), *counted, *strips]
-    parts += [note(KEY), _meanings(judged)] if judged else []
+    parts += [note(write_key(text.plain for text in strips)), _meanings(judged)] if judged else []
     for methods in [] if many else settings:
         parts += [Text(), *[_title(methods)] * (len(settings) > 1), *_reasons(methods, width)]
         parts += draw_details(methods, audit.limits, width) if verbose else []
@@ -128,7 +128,7 @@ def list_reasons(m: MethodAudit) -> Iterator[tuple[str, ...]]:
         yield "✗", f"diverged: {m.verdict.diverged}"
     if m.verdict.muted:
         yield OF_OUTCOME["muted"], f"muted: {', '.join(m.verdict.muted)}"
-    if not rests_on_checks(m):
+    if not m.verdict.codes:
         if not m.verdict.diverged:
             yield OF_WORD[m.verdict.word], explain(m)
         return

@@ -5,14 +5,14 @@ DFA  .337 ± .010  Γ +.10 │ ✓ resolved  ✗ credit ▅▁▁▁  ✗ depth 
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from creditscope.auditing.stats import NULL_SDS, Interval
-from creditscope.auditing.verdict import NETWORK_QUESTIONS, QUESTIONS, VerdictAnswer, Word
-from creditscope.text import number, points, visible
+from creditscope.auditing.verdict import NETWORK_QUESTIONS, QUESTIONS, VerdictAnswer, VerdictLine, Word
+from creditscope.text import cells, number, points, visible
 
 if TYPE_CHECKING:
     from creditscope.auditing.audit import MethodAudit
@@ -32,11 +32,16 @@ BAR = 20
 INDENT = 4
 """Of what stands under a long name; a shorter one stands before it."""
 KEY = (
-    "accuracy ± 95 % over seeds (┿ frozen blocks) · Γ mean cosine of block taps │ reference gradient resolved? · "
+    "accuracy ± 95 % over seeds{tick} · Γ mean cosine of block taps │ reference gradient resolved? · "
     "credit informative? a sign per block tap: ▁ chance or below δ, ▂ to █ its cosine, = exact, ↓ against · depth "
     "used? pp over frozen blocks │ ✓ yes, ✗ no, ? open, ○ not measured, – not asked"
 )
 """What stands in a strip, said once."""
+
+
+def write_key(lines: Iterable[str]) -> str:
+    """What stands in these strips: the tick of frozen blocks only where one is drawn."""
+    return KEY.format(tick=" (┿ or ┼ frozen blocks)" if any("┿" in line or "┼" in line for line in lines) else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +104,6 @@ class Strip:
     answers: tuple[StripAnswer, ...]
     word: Word
 
-    @property
-    def sparkline(self) -> str:
-        return draw_sparkline(self.taps)
-
 
 def make_strip(found: "MethodAudit") -> Strip:
     """Of a method, or of a watched network."""
@@ -112,8 +113,8 @@ def make_strip(found: "MethodAudit") -> Strip:
         accuracy=found.accuracy,
         frozen=max(baselines, default=None),
         gamma=None if found.network else found.gamma,
-        taps=() if found.network else tuple(_mark(tap) for tap in found.per_tap[1:]),
-        answers=tuple(_answer(KEYS[line.question], line.answer, found) for line in found.verdict.lines),
+        taps=() if found.network else tuple(_mark(found.per_tap[tap]) for tap in found.gamma_taps),
+        answers=tuple(_answer(KEYS[line.question], line, found) for line in found.verdict.lines),
         word=found.verdict.word,
     )
 
@@ -129,9 +130,16 @@ def _mark(tap: "TapAudit") -> TapMark:
     )
 
 
-def _answer(key: str, answer: VerdictAnswer, found: "MethodAudit") -> StripAnswer:
-    words = f"{points(found.gain.mean)} pp" if key == "depth" and found.gain else ""
-    return StripAnswer(key, LABELS.get(key, key), answer, words)
+def _answer(key: str, line: VerdictLine, found: "MethodAudit") -> StripAnswer:
+    """With the check that says no, where the number beside it does not show that."""
+    gain = found.gain.mean if key == "depth" and found.gain else None
+    words = [f"{points(gain)} pp"] if gain is not None else []
+    told = (found.per_tap[tap] for tap in found.gamma_taps)
+    seen = any(tap.answer == "below" or (tap.cos and tap.cos.mean < 0) for tap in told)
+    hidden = {"credit": not seen, "depth": gain is not None and gain >= 0}
+    if line.answer == "no" and hidden.get(key) and not found.network:
+        words += [f.code for f in found.findings if f.is_issue and f.code in line.codes][:1]
+    return StripAnswer(key, LABELS.get(key, key), line.answer, " ".join(words))
 
 
 def draw_sparkline(taps: Sequence[TapMark], room: int | None = None) -> str:
@@ -205,7 +213,7 @@ def lay_out(strips: Sequence[Strip], width: int) -> list[list[list[Piece]]]:
     for layout in LAYOUTS:
         drawn = _draw(strips, layout, fewest)
         numbers = [line for lines in drawn for line in lines if len(line) > 1]
-        room = width - max((sum(len(piece.text) for piece in line) for line in numbers), default=0)
+        room = width - max((sum(cells(piece.text) for piece in line) for line in numbers), default=0)
         if room >= 0:
             return _draw(strips, layout, fewest + room)
     return drawn
@@ -216,7 +224,7 @@ def _draw(strips: Sequence[Strip], layout: Layout, signs: int) -> list[list[list
     names: list[list[list[Piece]]] = [[] for _ in rows]
     if layout.above:
         short = INDENT - len(layout.gap)
-        names = [[[row[0]]] if len(row[0].text) > short else [] for row in rows]
+        names = [[[row[0]]] if cells(row[0].text) > short else [] for row in rows]
         rows = [
             [Piece(("" if name else row[0].text).ljust(short)), *row[1:]] for row, name in zip(rows, names, strict=True)
         ]
@@ -245,8 +253,11 @@ def _pieces(strip: Strip, room: int, *, bar: bool = False) -> list[Piece]:
 
 
 def _pad(rows: Sequence[Sequence[Piece]]) -> list[list[Piece]]:
-    widths = [max(len(piece.text) for piece in column) for column in zip(*rows, strict=True)]
-    return [[Piece(p.text.ljust(w), p.sign) for p, w in zip(row, widths, strict=True) if w] for row in rows]
+    widths = [max(cells(piece.text) for piece in column) for column in zip(*rows, strict=True)]
+    return [
+        [Piece(p.text + " " * (w - cells(p.text)), p.sign) for p, w in zip(row, widths, strict=True) if w]
+        for row in rows
+    ]
 
 
 def _join(row: Sequence[Piece], gap: str) -> list[Piece]:
@@ -264,7 +275,7 @@ def draw_bar(strip: Strip) -> str:
     filled, tick = round(BAR * strip.accuracy.mean), -1
     if strip.frozen is not None:
         tick = min(BAR - 1, int(BAR * strip.frozen))
-    return "".join("┿" if i == tick else "━" if i < filled else "─" for i in range(BAR))
+    return "".join(("━┿" if i < filled else "─┼")[i == tick] for i in range(BAR))
 
 
 def short(interval: Interval | None) -> str:

@@ -31,7 +31,7 @@ NETWORK_QUESTIONS = {
 MEANINGS: dict[Word, str] = {
     "trustworthy": "no check fired; accuracy and alignment may be reported as they are, with their intervals",
     "walk back": "a check fired; do not claim that this method assigns credit to its layers",
-    "undecided": "the seeds allow both answers; more of them would tell",
+    "undecided": "the seeds allow both answers; the checks say whether more of them would tell",
     "not measured": "a check lacks what it needs, and says which command measures it",
     "not judged": "there is nothing to judge: random targets, or a net that is not trained yet",
     "healthy": "no check of the network fired",
@@ -180,14 +180,14 @@ def _answer(question: str, findings: Sequence[Finding], checks: dict[str, Check]
 NOT_SETTLED = {Outcome.SKIPPED: "? Not measured", Outcome.UNDECIDED: "? Undecided"}
 
 
-def explain(found: "MethodAudit", *, brief: bool = False) -> str:
-    """One sentence: what the first check behind the word found, and how many more there are; or that check alone."""
+def explain(found: "MethodAudit") -> str:
+    """One sentence: what the first check behind the word found, and how many more there are."""
     verdict = found.verdict
     if rests_on_checks(found):
         first, *others = sorted((f for f in found.findings if f.code in verdict.codes), key=lambda f: f.rank)
         headline = f"{first.title[0].upper()}{first.title[1:]}{NOT_SETTLED.get(first.outcome, '')}"
         more = f" ({count(len(others), 'further check')} behind it)" if others else ""
-        return f"{headline}." if brief else f"{headline}: {first.message.rstrip('.')}{more}."
+        return f"{headline}: {first.message.rstrip('.')}{more}."
     if verdict.diverged:
         rest = "; the method cannot be judged" if verdict.word != "walk back" else ""
         return f"Diverged: {verdict.diverged}{rest}."

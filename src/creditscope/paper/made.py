@@ -16,7 +16,7 @@ from creditscope.files import write_whole
 
 RECORDED = (".json", ".jsonl", ".xz")
 """How files of records end that are judged and drawn; weights are neither."""
-LIBRARIES = ("matplotlib", "numpy", "jinja2")
+LIBRARIES = ("matplotlib", "numpy", "scipy", "pandas", "xarray", "pillow", "jinja2")
 """Others that have a hand in what is drawn."""
 
 

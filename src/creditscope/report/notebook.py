@@ -12,7 +12,7 @@ from creditscope.auditing import Audit, Thresholds
 from creditscope.auditing.audit import MethodAudit
 from creditscope.auditing.checks import what_to_do
 from creditscope.auditing.columns import METHODS, OF_WORD, Column
-from creditscope.auditing.strip import KEY, lay_out, make_strip
+from creditscope.auditing.strip import lay_out, make_strip, write_key
 from creditscope.plots._quantities import title
 from creditscope.record import Record, Snapshot
 from creditscope.record.flat import tabulate_taps
@@ -81,7 +81,7 @@ def _macros() -> Any:
         "told": _told,
         "remedies": _remedies,
         "strips": _strips,
-        "key": KEY,
+        "key": write_key(()),
         "ramp": lambda letter: ",".join(LEVELS[letter]),
         "visible": visible,
         "zip": zip,

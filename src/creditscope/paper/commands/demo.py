@@ -42,7 +42,7 @@ class Demo:
         records = collect(demo(), root, train=True, problems=problems, **self.training.options())
         audit(records).show(verbose=self.verbose)
         made, code = Made(self.out), digest_code()
-        self._make(made, "demo", f"{code} {digest_records(root)}", lambda: self._draw(records, problems))
+        self._make(made, "demo", f"{code} {self.out} {digest_records(root)}", lambda: self._draw(records, problems))
         say([f"records in {root}; judge them again: creditscope audit {root}"])
         say([f"note: {problem}" for problem in problems])
         if self.shipped.is_dir():

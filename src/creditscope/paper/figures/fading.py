@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from creditscope.auditing import audit
 from creditscope.auditing.stats import NULL_SDS
+from creditscope.auditing.strip import short_number
 from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._layout import (
     PAGE,
@@ -34,14 +35,15 @@ from creditscope.plots._quantities import mean_and_half, title
 from creditscope.plots._style import BAND, BODY, FAINT, GREY, INK
 from creditscope.record import Record
 from creditscope.record.pick import Cell, Picked, pick
-from creditscope.text import count, number, subscript
+from creditscope.text import count, subscript
 
 SUBJECT = "dfa"
 """Whose taps the titles are about; the other is there to compare."""
 TITLE = "Accuracy from epoch to epoch, and what every tap is told then."
 READING = (
     "A: thick lines are means over seeds, thin ones seeds. B: mean cosine and 95 % t interval over seeds, on the band "
-    "of a random orientation of one run. As a film (--format gif) every epoch that all runs were measured at in turn."
+    "of a random orientation of one run (of DFA, where it is drawn). As a film (--format gif) every epoch that all "
+    "runs were measured at in turn."
 )
 DODGE = 0.09
 
@@ -133,15 +135,15 @@ def find_titles(courses: dict[str, Course]) -> dict[str, str]:
         return plain
     name, trained = own.line.look.label, own.epochs > 0
     first, last = own.accuracy.mean(axis=0)[trained][[0, -1]]
-    said = f"{name}: accuracy {_short(first)} after {count(int(own.epochs[trained][0]), 'epoch')}, "
-    plain["accuracy"] = f"{said}{_short(last)} after {own.epochs[-1]}"
+    said = f"{name}: accuracy {short_number(first, '.2f')} after {count(int(own.epochs[trained][0]), 'epoch')}, "
+    plain["accuracy"] = f"{said}{short_number(last, '.2f')} after {own.epochs[-1]}"
     asked = list(own.line.facts.gamma_taps)
     always = [tap for tap in asked if own.inside[:, tap].all()]
     at_last = [tap for tap in asked if own.inside[-1, tap]]
     if always:
-        plain["taps"] = f"{name}: {name_taps(always)} never leave the band of chance"
+        plain["taps"] = f"{name}: {name_taps(always)} never leave one run's band"
     elif at_last:
-        plain["taps"] = f"{name}: {name_taps(at_last)} end in the band of chance"
+        plain["taps"] = f"{name}: {name_taps(at_last)} end in one run's band"
     return plain
 
 
@@ -213,14 +215,9 @@ def _show_accuracy(ax: Axes, courses: Sequence[Course], moment: int) -> None:
 
 
 def _show_taps(ax: Axes, courses: Sequence[Course], moment: int) -> None:
-    band = np.mean([course.band[moment] for course in courses], axis=0)
+    band = next((course for course in courses if course.cell.key[0] == SUBJECT), courses[0]).band[moment]
     ax.bar(range(len(band)), 2 * band, bottom=-band, width=1.0, color=BAND, lw=0, zorder=0, gid="null")
     for i, course in enumerate(courses):
         facts, (mean, half) = course.line.facts, mean_and_half(course.cos[:, moment].T)
         x = np.arange(len(mean)) + DODGE * (2 * i - len(courses) + 1)
         draw_series(ax, course.line, x, mean, (half, half), joined=facts.gamma_taps, hollow=facts.exact_taps)
-
-
-def _short(value: float) -> str:
-    """A share without its leading zero."""
-    return number(value, ".2f").lstrip("0")
