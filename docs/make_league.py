@@ -9,7 +9,7 @@ from pathlib import Path
 
 import creditscope
 from creditscope.auditing.strip import KEY, short_number
-from creditscope.paper.predictions.outcomes import Held, Outcome
+from creditscope.paper.predictions.outcomes import Held, Outcome, Prediction
 from creditscope.paper.standings import ABOUT_COLUMNS, count_missing, write_block
 from creditscope.paper.studies.league import NEW_SETTINGS, SCALES
 from creditscope.record import Record, load_records
@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "results" / "league"
 BLOCKS = SCALES["league"]
 WORDS = {"hit": "hit", "miss": "**miss**", "open": "open"}
+ABOUT_RULES = "What a layer is told, and who proposed it; [rules](rules.md) says more of each."
 ABSENT = "not on record"
 HEAD = """# The league
 
@@ -40,7 +41,14 @@ def make_page(records: list[Record] | None = None) -> str:
     """The page as text; without records, of those that ship."""
     records = load_records(RECORDS) if records is None else records
     held = Held(records)
-    parts = [HEAD.rstrip(), *make_blocks(held, records), "## Rules", make_sources(held), *make_predictions(held)]
+    parts = [
+        HEAD.rstrip(),
+        *make_blocks(held, records),
+        "## Rules",
+        ABOUT_RULES,
+        make_sources(held),
+        *make_predictions(held),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -59,7 +67,8 @@ def make_blocks(held: Held, records: list[Record]) -> Iterator[str]:
     yield f"In a strip: {KEY}. Rows are ordered by share, without one by accuracy.\n\n{ABOUT_COLUMNS}"
     for name, block in BLOCKS.items():
         standings = list(held.standings(name).values())
-        yield f"## Block {name}"
+        setting = standings[0].found.setting if standings else "nothing on record"
+        yield f"## {name}: {markdown(' · '.join(setting.split(' · ')[:2]))}"
         if missing := count_missing(block, records)[0]:
             yield f"**Not complete**: {missing:,} runs are not on record. Nothing follows from these rows."
         if standings:
@@ -72,10 +81,10 @@ def make_sources(held: Held) -> str:
     rows = []
     for name, facts in sorted(found.items()):
         text = (Path(creditscope.__file__).parent / "rules" / f"{name}.py").read_text(encoding="utf-8")
-        first, _, rest = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")
-        cells = (facts.label, facts.formula, first, rest.partition("\n\n")[0])
+        source = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[1:2]
+        cells = (facts.label, facts.formula, *(source or [""]))
         rows.append([f"`{name}`", *(markdown(" ".join(cell.split())).replace("|", "∣") or DASH for cell in cells)])
-    return table(["rule", "label", "formula", "what it does", "source"], rows)
+    return table(["rule", "label", "formula", "source"], rows)
 
 
 def make_predictions(held: Held) -> Iterator[str]:
@@ -101,21 +110,22 @@ def make_predictions(held: Held) -> Iterator[str]:
 def _miss(one: Outcome) -> str:
     asked, rows = one.prediction, [name for name in one.missed if name]
     what = f" Outside: {', '.join(f'`{name}`' for name in rows)}." if rows else ""
-    said = f"Predicted {asked.bounds}, found {_found(one)}.{what}"
+    said = f"Predicted {_quantity(asked)} {asked.bounds}, found {_found(one)}.{what}"
     return f"- **{asked.id}** ({asked.block}): {markdown(asked.statement)} {said}"
 
 
 def _row(one: Outcome) -> list[str]:
     asked = one.prediction
-    less = (
-        f" less that of `{asked.less}`"
-        if asked.less
-        else f" over that of block {asked.over_block}" * bool(asked.over_block)
-    )
-    when = f" of {asked.measure} at {'the end' if asked.epoch == -1 else f'epoch {asked.epoch}'}" * bool(asked.measure)
     place = " and ".join(asked.blocks) or asked.block + ("" if asked.terminal_norm else ", no norm")
-    quantity = f"{asked.quantity.replace('_', ' ')}{when}{less}"
-    return [asked.id, place, markdown(asked.statement), quantity, asked.bounds, _found(one), WORDS[one.state]]
+    return [asked.id, place, markdown(asked.statement), _quantity(asked), asked.bounds, _found(one), WORDS[one.state]]
+
+
+def _quantity(asked: Prediction) -> str:
+    """What decides, in words."""
+    when = f" of {asked.measure} at {'the end' if asked.epoch == -1 else f'epoch {asked.epoch}'}" * bool(asked.measure)
+    less = f" less that of `{asked.less}`" * bool(asked.less)
+    over = f" over that of block {asked.over_block}" * bool(asked.over_block)
+    return f"{asked.quantity.replace('_', ' ')}{when}{less}{over}"
 
 
 def _found(one: Outcome) -> str:
