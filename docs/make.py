@@ -20,6 +20,7 @@ from pathlib import Path
 
 import make_api
 import make_commands
+import make_league
 
 from creditscope.auditing import MethodAudit, audit
 from creditscope.auditing.checks import all_checks
@@ -522,6 +523,7 @@ def make_pages(shipped: Shipped) -> Iterator[tuple[Path, str]]:
     yield DOCS / "reproduction.md", render_page(shipped.records, derived)[0]
     yield DOCS / "api.md", make_api.make_page()
     yield DOCS / "commands.md", make_commands.make_page()
+    yield DOCS / "league.md", make_league.make_page()
     yield LISTED, write_list(ROOT / "results")
 
 

@@ -17,7 +17,7 @@ from creditscope.commands.run import Run
 from creditscope.record.spec import Recipe
 
 COMMANDS = ["demo", "run", "audit", "figure", "report", "bundle", "cancel", "clinic", "export", "fetch"]
-COMMANDS += ["pack", "reproduce", "reproduction", "status", "list", "doctor"]
+COMMANDS += ["league", "pack", "reproduce", "reproduction", "status", "list", "doctor"]
 TRAIN_NOTHING = ["audit", "report", "list", "doctor"]
 
 

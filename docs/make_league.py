@@ -1,0 +1,151 @@
+"""Write docs/league.md from results/league: where every rule stands, where it comes from, and what was predicted.
+
+Example: python docs/make_league.py
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import creditscope
+from creditscope.auditing.strip import KEY, short_number
+from creditscope.paper.predictions.outcomes import Held, Outcome, Prediction
+from creditscope.paper.standings import ABOUT_COLUMNS, count_missing, write_block
+from creditscope.paper.studies.league import NEW_SETTINGS, SCALES
+from creditscope.record import Record, load_records
+from creditscope.text import DASH, markdown
+
+ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / "results" / "league"
+BLOCKS = SCALES["league"]
+WORDS = {"hit": "hit", "miss": "**miss**", "open": "open"}
+ABOUT_RULES = "What a layer is told, and who proposed it; [rules](rules.md) says more of each."
+ABSENT = "not on record"
+HEAD = """# The league
+
+Which rules use depth? Every rule on the same nets, data, seeds and optimiser, at its own defaults, with its frozen twin
+and BP beside it; nothing is tuned, and a contested knob is a row of its own. The page is made from the records in
+`results/league` (`creditscope fetch league`) by `make docs`; `creditscope league` prints it. Your own rule among them,
+in minutes on two cores:
+
+```sh
+creditscope league add my_rule.py:Rule
+```
+
+trains it on mnist1d over three seeds with its frozen twin, prints its row in its place, and writes the table and the
+reporting card to `out/league`. [Your own rules](own-rules.md) says how to write one.
+"""
+
+
+def make_page(records: list[Record] | None = None) -> str:
+    """The page as text; without records, of those that ship."""
+    records = load_records(RECORDS) if records is None else records
+    held = Held(records)
+    parts = [
+        HEAD.rstrip(),
+        *make_blocks(held, records),
+        "## Rules",
+        ABOUT_RULES,
+        make_sources(held),
+        *make_predictions(held),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def make_blocks(held: Held, records: list[Record]) -> Iterator[str]:
+    """What is complete, how to read it, and every block."""
+    rows = []
+    for name, block in BLOCKS.items():
+        missing, wanted = count_missing(block, records)
+        standings = held.standings(name)
+        setting = next(iter(standings.values())).found.setting if standings else DASH
+        state = f"**no: {missing:,} of {wanted:,} runs are missing**" if missing else "yes"
+        rows.append([name, markdown(setting), str(len(block.seeds)), f"{wanted - missing:,}", state])
+    yield table(["block", "setting", "seeds", "runs on record", "complete"], rows)
+    new, old = (" and ".join(n for n in BLOCKS if (n in NEW_SETTINGS) == kind) for kind in (True, False))
+    yield f"No threshold was set on records of {new.replace(' and ', ', ')}; on settings of {old} some were."
+    yield f"In a strip: {KEY}. Rows are ordered by share, without one by accuracy.\n\n{ABOUT_COLUMNS}"
+    for name, block in BLOCKS.items():
+        standings = list(held.standings(name).values())
+        setting = standings[0].found.setting if standings else "nothing on record"
+        yield f"## {name}: {markdown(' · '.join(setting.split(' · ')[:2]))}"
+        if missing := count_missing(block, records)[0]:
+            yield f"**Not complete**: {missing:,} runs are not on record. Nothing follows from these rows."
+        if standings:
+            yield write_block(standings)
+
+
+def make_sources(held: Held) -> str:
+    """Every rule of the league: what a layer is told, and who proposed it."""
+    found = {s.method.facts.rule.name: s.method.facts.rule for b in BLOCKS for s in held.standings(b).values()}
+    rows = []
+    for name, facts in sorted(found.items()):
+        text = (Path(creditscope.__file__).parent / "rules" / f"{name}.py").read_text(encoding="utf-8")
+        source = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[1:2]
+        cells = (facts.label, facts.formula, *(source or [""]))
+        rows.append([f"`{name}`", *(markdown(" ".join(cell.split())).replace("|", "∣") or DASH for cell in cells)])
+    return table(["rule", "label", "formula", "source"], rows)
+
+
+def make_predictions(held: Held) -> Iterator[str]:
+    """Counts, misses by name, and every prediction beside its outcome."""
+    yield "## Predictions and outcomes"
+    yield (
+        "Written down before any of these runs was trained (`paper/predictions/league.toml`, which says how each "
+        "quantity is computed); none was changed. *Open*: not all runs that it is about are on record."
+    )
+    rows = []
+    for figure in dict.fromkeys(one.prediction.figure for one in held.outcomes):
+        own = [one.state for one in held.outcomes if one.prediction.figure == figure]
+        rows.append([figure, str(len(own)), *(str(own.count(state)) for state in WORDS)])
+    rows.append(["all", *(str(sum(int(row[i]) for row in rows)) for i in range(1, 5))])
+    yield table(["figure", "predictions", *WORDS], rows)
+    yield "### Misses"
+    yield "\n".join(_miss(one) for one in held.outcomes if one.state == "miss")
+    yield "### All"
+    columns = ["id", "block", "prediction", "quantity", "predicted", "found", "outcome"]
+    yield table(columns, [_row(one) for one in held.outcomes])
+
+
+def _miss(one: Outcome) -> str:
+    asked, rows = one.prediction, [name for name in one.missed if name]
+    what = f" Outside: {', '.join(f'`{name}`' for name in rows)}." if rows else ""
+    said = f"Predicted {_quantity(asked)} {asked.bounds}, found {_found(one)}.{what}"
+    return f"- **{asked.id}** ({asked.block}): {markdown(asked.statement)} {said}"
+
+
+def _row(one: Outcome) -> list[str]:
+    asked = one.prediction
+    place = " and ".join(asked.blocks) or asked.block + ("" if asked.terminal_norm else ", no norm")
+    return [asked.id, place, markdown(asked.statement), _quantity(asked), asked.bounds, _found(one), WORDS[one.state]]
+
+
+def _quantity(asked: Prediction) -> str:
+    """What decides, in words."""
+    when = f" of {asked.measure} at {'the end' if asked.epoch == -1 else f'epoch {asked.epoch}'}" * bool(asked.measure)
+    less = f" less that of `{asked.less}`" * bool(asked.less)
+    over = f" over that of block {asked.over_block}" * bool(asked.over_block)
+    return f"{asked.quantity.replace('_', ' ')}{when}{less}{over}"
+
+
+def _found(one: Outcome) -> str:
+    if all(value is None for value in one.values.values()):
+        return ABSENT
+    said = [f"`{row}` {_number(value)}" if row else _number(value) for row, value in one.values.items()]
+    return ", ".join(said) + (f" ({one.detail})" if one.detail else "")
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ABSENT
+    return str(value) if isinstance(value, int) else short_number(value, ".3f")
+
+
+def table(columns: list[str], rows: list[list[str]]) -> str:
+    """As Markdown."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    (ROOT / "docs" / "league.md").write_text(make_page(), encoding="utf-8")

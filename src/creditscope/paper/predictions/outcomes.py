@@ -1,0 +1,275 @@
+"""What became of predictions: the quantity that decides each, from records, beside its bounds: hit, miss or open.
+
+`league.toml` says what the quantities are. A quantity is known only if every run that it is about is on record.
+"""
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from importlib.resources import files
+from itertools import combinations
+from statistics import fmean
+from typing import Any, Literal
+
+import numpy as np
+
+from creditscope.auditing.stats import known_mean
+from creditscope.paper.standings import Standing, count_missing, deep_cosine, mean_over_taps, rank_block
+from creditscope.paper.studies._league import Block
+from creditscope.paper.studies.league import SCALES
+from creditscope.paper.studies.league_more import SCALES as MORE
+from creditscope.record import Facts, Record, Snapshot
+from creditscope.record.table import largest_growth
+
+State = Literal["hit", "miss", "open"]
+BLOCKS: dict[str, Block] = SCALES["league"] | MORE["league"]
+OF_GAINS = ("share", "gain", "order", "rank", "rank_gap", "rank_pair")
+"""Quantities that need frozen twins."""
+FEWEST_RANKED = 0.9
+"""Share of the rows that must have a measure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """As it was written down."""
+
+    id: str
+    figure: str
+    block: str
+    statement: str
+    quantity: str
+    basis: str
+    rows: tuple[str, ...] = ()
+    low: float = -np.inf
+    high: float = np.inf
+    less: str = ""
+    measure: str = ""
+    epoch: int = -1
+    allowed_misses: int = 0
+    blocks: tuple[str, ...] = ()
+    over_block: str = ""
+    terminal_norm: bool = True
+
+    @property
+    def bounds(self) -> str:
+        """In words."""
+        low, high = (f"{bound:g}".replace("-", "−") for bound in (self.low, self.high))
+        if self.low == -np.inf:
+            return f"≤ {high}"
+        return f"≥ {low}" if self.high == np.inf else f"{low} to {high}"
+
+    def holds(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the records say of a prediction."""
+
+    prediction: Prediction
+    values: Mapping[str, float | None]
+    """The quantity by row ("" where it is about none); None: not on record."""
+    detail: str = ""
+    refuted: bool = False
+    """Whether it misses by more than its bounds say."""
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Rows outside the bounds."""
+        known = ((row, value) for row, value in self.values.items() if value is not None)
+        return tuple(row for row, value in known if self.refuted or not self.prediction.holds(value))
+
+    @property
+    def state(self) -> State:
+        """What is known may miss before all is known; it never hits before."""
+        if len(self.missed) > self.prediction.allowed_misses:
+            return "miss"
+        return "open" if None in self.values.values() or not self.values else "hit"
+
+
+def read_predictions(study: str = "league") -> list[Prediction]:
+    """Those of a study."""
+    text = files("creditscope.paper.predictions").joinpath(f"{study}.toml").read_text("utf-8")
+    return [Prediction(**_with_tuples(one)) for one in tomllib.loads(text)["prediction"]]
+
+
+def _with_tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+def growth(facts: Facts, snapshot: Snapshot) -> float | None:
+    """Logarithm of the largest over a block, so that its mean over seeds is a geometric one."""
+    found = largest_growth(facts, snapshot)
+    return float(np.log(found)) if found else None
+
+
+MEASURES: dict[str, tuple[Callable[[Facts, Snapshot], float | None], int]] = {
+    "cos": (deep_cosine, 1),
+    "stage_cos": (partial(mean_over_taps, "stage_cos"), 1),
+    "rho": (partial(mean_over_taps, "rho"), 1),
+    "descent": (partial(mean_over_taps, "descent"), 1),
+    "growth": (growth, -1),
+}
+"""What may tell early who wins, and whether more of it is better or less."""
+
+
+def over_seeds(standing: Standing, measure: str, epoch: int = -1) -> float | None:
+    """Mean over seeds at an epoch (−1: the end)."""
+    find, found = MEASURES[measure][0], []
+    for record in standing.method.whole:
+        moments = [record.last] if epoch == -1 else [s for s in record.snapshots if s.epoch == epoch]
+        found += [find(record.facts, snapshot) for snapshot in moments]
+    return known_mean(found)
+
+
+def _lost(standing: Standing) -> list[float] | None:
+    """Accuracy lost by block, when it alone is put back."""
+    found = standing.found.trained_depth
+    return [block.mean for block in found.blocks] if found else None
+
+
+def _front(standing: Standing) -> float | None:
+    lost = _lost(standing)
+    if not lost or len(lost) < 2:
+        return None
+    half = len(lost) // 2
+    return fmean(lost[:half]) - fmean(lost[-half:])
+
+
+def _growth(standing: Standing) -> float | None:
+    found = over_seeds(standing, "growth")
+    return None if found is None else float(np.exp(found))
+
+
+QUANTITIES: dict[str, Callable[[Standing], float | None]] = {
+    "share": lambda s: s.share.mean if s.share else None,
+    "gain": lambda s: s.found.gain.mean if s.found.gain else None,
+    "accuracy": lambda s: s.found.accuracy.mean if s.found.accuracy else None,
+    "cos": lambda s: s.cos,
+    "growth": _growth,
+    "depth": lambda s: s.found.trained_depth.low if s.found.trained_depth else None,
+    "rewind": lambda s: fmean(lost) if (lost := _lost(s)) else None,
+    "front": _front,
+}
+"""Of one row."""
+
+
+class Held:
+    """Predictions held against records."""
+
+    def __init__(self, records: Iterable[Record]):
+        self._records = list(records)
+        self._ranked: dict[str, dict[str, Standing]] = {}
+
+    @cached_property
+    def outcomes(self) -> list[Outcome]:
+        """One a prediction, in their order."""
+        return [self.outcome(one) for one in read_predictions()]
+
+    def outcome(self, asked: Prediction) -> Outcome:
+        """Of one prediction."""
+        if asked.rows:
+            return Outcome(asked, {row: self._of_row(asked, row) for row in asked.rows})
+        if asked.quantity == "order":
+            return self._order(asked)
+        return self._best_pair(asked) if asked.quantity == "rank_pair" else self._rank(asked)
+
+    def standings(self, block: str) -> dict[str, Standing]:
+        """The rows of a block that are on record, by name."""
+        if block not in self._ranked:
+            self._ranked[block] = {s.name: s for s in rank_block(BLOCKS[block], self._records)}
+        return self._ranked[block]
+
+    def _of_row(self, asked: Prediction, row: str) -> float | None:
+        block = asked.block if asked.terminal_norm else f"{asked.block}, no norm"
+        value = self._value(block, asked.quantity, row)
+        if value is None:
+            return None
+        if asked.less:
+            other = self._value(block, asked.quantity, asked.less)
+            return None if other is None else value - other
+        if asked.over_block:
+            other = self._value(asked.over_block, asked.quantity, row)
+            return value / other if other else None
+        return value
+
+    def _value(self, block: str, quantity: str, row: str) -> float | None:
+        standing = self.standings(block).get(row)
+        if standing is None or quantity not in QUANTITIES or not is_whole(standing, BLOCKS[block], quantity):
+            return None
+        return QUANTITIES[quantity](standing)
+
+    def _others(self, block: str) -> list[Standing] | None:
+        """All rows but BP's, if all are on record."""
+        if count_missing(BLOCKS[block], self._records)[0]:
+            return None
+        found = [s for s in self.standings(block).values() if not s.is_bp]
+        return found if found and all(s.share for s in found) else None
+
+    def _rank(self, asked: Prediction) -> Outcome:
+        """Over the rows that have a value: credit that is 0 has no cosine, and so no rank; which they are is said."""
+        rows, names = self._others(asked.block) or [], [name for name in (asked.measure, asked.less) if name]
+        ranked = [row for row in rows if all(over_seeds(row, name, asked.epoch) is not None for name in names)]
+        if len(ranked) < FEWEST_RANKED * len(rows) or not ranked:
+            return Outcome(asked, {"": None})
+        first, *others = (judge(ranked, name, asked.epoch) for name in names)
+        without = ", ".join(row.name for row in rows if row not in ranked)
+        detail = f"{len(ranked)} rows" + (f", without {without}" if without else "")
+        return Outcome(asked, {"": first - sum(others)}, detail)
+
+    def _best_pair(self, asked: Prediction) -> Outcome:
+        """It misses, too, if the best pair is one without the measure."""
+        pairs = best_pairs(self._others(asked.block) or [], asked.epoch)
+        if not pairs:
+            return Outcome(asked, {"": None})
+        pair, value = pairs[0]
+        return Outcome(asked, {"": value}, " and ".join(pair), refuted=asked.measure not in pair)
+
+    def _order(self, asked: Prediction) -> Outcome:
+        one, other = (self._others(block) for block in asked.blocks)
+        if not one or not other:
+            return Outcome(asked, {"": None})
+        shares = [{s.name: s.share.mean for s in rows if s.share} for rows in (one, other)]
+        common = sorted(shares[0].keys() & shares[1].keys())
+        value = spearman(*([share[name] for name in common] for share in shares))
+        return Outcome(asked, {"": value}, f"{len(common)} rows")
+
+
+def is_whole(standing: Standing, block: Block, quantity: str) -> bool:
+    """Whether all runs are on record that a quantity of a row is about."""
+    method = standing.method
+    needed = [method.runs, *([method.bp, method.frozen_own, method.frozen_bp] if quantity in OF_GAINS else [])]
+    return all(set(block.seeds) <= runs.keys() for runs in needed)
+
+
+def judge(rows: Sequence[Standing], measure: str, epoch: int) -> float:
+    """How a measure that every row has, turned so that more is better, ranks them by their final shares."""
+    values = (over_seeds(row, measure, epoch) for row in rows)
+    return spearman([MEASURES[measure][1] * value for value in values if value is not None], _shares(rows))
+
+
+def best_pairs(rows: Sequence[Standing], epoch: int) -> list[tuple[tuple[str, str], float]]:
+    """Pairs of the measures that every row has at an epoch, by how their mean ranks agree with the shares."""
+    ranks = {}
+    for name, (_, sign) in MEASURES.items():
+        values = [over_seeds(row, name, epoch) for row in rows]
+        if values and None not in values:
+            ranks[name] = rank_values([sign * value for value in values if value is not None])
+    found = [(pair, spearman(ranks[pair[0]] + ranks[pair[1]], _shares(rows))) for pair in combinations(ranks, 2)]
+    return sorted(found, key=lambda one: -one[1])
+
+
+def _shares(rows: Sequence[Standing]) -> list[float]:
+    return [row.share.mean for row in rows if row.share]
+
+
+def rank_values(values: Sequence[float]) -> np.ndarray:
+    """Ranks from 1 on, ties by their mean."""
+    array = np.asarray(values, dtype=float)
+    return np.array([((array < v).sum() + (array <= v).sum() + 1) / 2 for v in array])
+
+
+def spearman(one: Sequence[float] | np.ndarray, other: Sequence[float] | np.ndarray) -> float:
+    """Correlation of ranks; without SciPy, which takes a second to import."""
+    return float(np.corrcoef(rank_values(list(one)), rank_values(list(other)))[0, 1])
