@@ -13,7 +13,7 @@ from creditscope.auditing import Outcome, audit
 from creditscope.auditing.strip import TapMark, make_strip
 from creditscope.cli import parse
 from creditscope.commands.run import parse_settings
-from creditscope.report.next_run import ENOUGH, list_needs, write_command
+from creditscope.report.next_run import ENOUGH, find_hopeless, list_needs, write_command
 from creditscope.report.rows import list_next, name_rows
 from creditscope.report.sparkline import draw_sparkline, tell_taps
 
@@ -112,6 +112,43 @@ class TestWhatToRun:
         seeds = words[words.index("--seeds") + 1 : words.index("--seeds") + 1 + needed]
         assert [int(seed) for seed in seeds[:3]] == [1, 2, 3]
         assert len({int(seed) for seed in seeds}) == needed
+
+    def test_seeds_that_diverged_are_none_of_those_asked_for(self):
+        gone = [make_record(seed=seed, diverged=1) for seed in range(50, 90)]
+        row, more = rows_of(open_records())["DFA"], rows_of([*open_records(), *gone])["DFA"]
+        asked = [set(map(int, parse(shlex.split(one.command)[1:]).seeds)) - set(one.method.runs) for one in (row, more)]
+        assert len(asked[1]) == len(asked[0]) > len(gone)
+
+    def test_nothing_where_only_divergence_stands_against_it(self):
+        row = rows_of([*make_family("dfa"), make_record(seed=9, diverged=1)])["DFA"]
+        assert (row.found.verdict.word, row.found.verdict.codes, row.command) == ("undecided", (), "")
+        page = page_of([*make_family("dfa"), make_record(seed=9, diverged=1)])
+        assert page.behind.text.count("seed 9 at epoch 1") > 1
+
+    @pytest.mark.parametrize(
+        ("said", "helps"),
+        [
+            ("about 20 seeds would decide", True),
+            ("about 900 seeds would decide, or more rows", False),
+            ("over 1,000 seeds would decide, or more rows", False),
+            ("more seeds would not decide: a few rows decide cos_F", False),
+        ],
+    )
+    def test_no_seeds_where_a_check_says_that_they_would_not_do(self, said, helps):
+        found = audit(open_records())
+        (place,) = (i for i, m in enumerate(found.methods) if m.verdict.word == "undecided")
+        method, own = found.groups[place], found.methods[place]
+        told = replace(own, findings=[replace(f, message=said) if f.code == "CS005" else f for f in own.findings])
+        assert (bool(write_command(method, told)), find_hopeless(told.findings) is None) == (helps, helps)
+
+    def test_why_more_seeds_would_not_do_stands_where_the_command_would(self, monkeypatch):
+        monkeypatch.setattr("creditscope.report.next_run.MOST_SEEDS", 3)
+        row = rows_of(open_records())["DFA"]
+        (opened,) = (m["html"] for m in page_of(open_records()).methods.values() if m["name"] == "DFA")
+        advice = Page(opened.partition("class=next")[2].partition("</div>")[0])
+        assert row.command == ""
+        assert row.hopeless
+        assert row.hopeless.message in advice.text
 
     def test_options_that_the_checks_name_for_what_is_missing(self):
         row = rows_of([make_record(seed=s, net_options={"depth": 4, "x y": "a b"}, lr=0.5) for s in (1, 2, 3)])["DFA"]

@@ -9,11 +9,11 @@ from functools import cached_property
 from markupsafe import Markup
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.checks import Outcome
+from creditscope.auditing.checks import Finding, Outcome
 from creditscope.auditing.methods import Method, rule_key, setting_key
 from creditscope.auditing.strip import Strip, make_strip, short, short_number
 from creditscope.auditing.verdict import explain, rests_on_checks
-from creditscope.report.next_run import list_needs, write_command
+from creditscope.report.next_run import find_hopeless, list_needs, write_command
 from creditscope.report.sparkline import draw_sparkline
 from creditscope.text import DASH
 
@@ -98,6 +98,11 @@ class Row:
             return [("", explain(self.found), "")]
         behind = sorted((f for f in self.found.findings if f.code in self.found.verdict.codes), key=lambda f: f.rank)
         return [(f.code, f.title if f.is_issue else f"{f.title}?", f.message.rstrip(".")) for f in behind]
+
+    @property
+    def hopeless(self) -> Finding | None:
+        """An open check that more seeds would not settle."""
+        return find_hopeless(self.found.findings)
 
     def codes(self, *outcomes: Outcome) -> str:
         """Of the checks with these outcomes that are no mere advice."""
