@@ -184,3 +184,10 @@ class TestWhatToRun:
         rows = report_of([make_record(rule=rule, seed=s) for rule in ("dfa", "fa") for s in (1, 2, 3)]).rows
         (need,) = list_next(rows)
         assert (need.option, need.methods, need.command) == ("--baselines", 2, rows[0].command)
+
+    def test_the_head_passes_over_what_no_command_measures(self):
+        watched = replace(make_record(), spec=None)
+        rows = report_of([watched, *(make_record(rule="fa", seed=s) for s in (1, 2, 3))]).rows
+        assert [bool(row.command) for row in rows] == [False, True]
+        assert [(need.methods, need.command) for need in list_next(rows)] == [(1, rows[1].command)]
+        assert list_next(rows[:1]) == []

@@ -177,8 +177,8 @@ class Need:
 
 
 def list_next(rows: Sequence[Row]) -> list[Need]:
-    """What would measure those that are not measured, most of them first."""
-    lacking = [row for row in rows if row.found.verdict.word == "not measured"]
+    """What would measure those that are not measured and can be, most of them first."""
+    lacking = [row for row in rows if row.found.verdict.word == "not measured" and row.command]
     options = Counter(need for row in lacking for need in list_needs(row.found.findings))
     first = {option: next(r for r in lacking if option in list_needs(r.found.findings)) for option in options}
     return [Need(option, many, first[option].command) for option, many in options.most_common()]
