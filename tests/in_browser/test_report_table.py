@@ -136,6 +136,22 @@ def test_a_plain_link_to_a_row_or_a_check_works(page):
     assert page.locator("#CS004").evaluate(IN_SIGHT)
 
 
+@pytest.mark.parametrize("code", ["place+CS005", "toString+x", "__proto__+x", "answers+CS005"])
+def test_an_address_with_a_kind_of_code_that_there_is_not_shows_nothing(page, code):
+    page.goto(f"{page.url.partition('#')[0]}#code={code}")
+    assert page.evaluate(SHOWN) == []
+    assert page.locator("#shown").inner_text().startswith("0 of ")
+
+
+@pytest.mark.parametrize("sort", ["constructor", "-toString", "no such"])
+def test_an_address_with_an_order_that_there_is_not_leaves_it(page, sort):
+    before, said = page.evaluate(SHOWN), page.locator("#shown").inner_text()
+    page.goto(f"{page.url.partition('#')[0]}#sort={sort}")
+    page.evaluate("draw()")
+    assert (page.evaluate(SHOWN), page.locator("#shown").inner_text()) == (before, said)
+    assert page.locator("th[aria-sort]").count() == 0
+
+
 def test_the_grid_counts_verdicts_and_leads_to_its_methods(page, judged):
     page.locator("#filters button", has_text="Grid").click()
     cells = page.locator("#grid button").all()
