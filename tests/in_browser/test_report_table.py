@@ -126,6 +126,12 @@ def test_a_view_is_its_address(page):
     assert (page.evaluate(SHOWN) != shown, state(page)) == (True, {})
 
 
+def test_a_browser_without_the_size_of_an_address_keeps_the_view_in_it(page):
+    page.evaluate("delete URLSearchParams.prototype.size")
+    page.locator(".tile[data-word='walk back']").click()
+    assert state(page) == {"verdict": ["walk back"]}
+
+
 def test_a_plain_link_to_a_row_or_a_check_works(page):
     row = page.locator("tr[data-method=FA]").get_attribute("id")
     address = page.url.partition("#")[0]
@@ -175,8 +181,8 @@ def test_csv_holds_what_is_shown(page):
     dfa = next(row for row in rows if row["method"] == "DFA")
     assert (dfa["task"], dfa["depth"], dfa["codes fired"].split()[0]) == ("mnist1d", "4", "CS001")
     assert dfa["id"] == page.locator("tr[data-method=DFA]:not([hidden])").get_attribute("id")
-    assert page.evaluate("csvCell('=1+1')") == "'=1+1"
-    assert page.evaluate("csvCell('−.25')") == "-.25"
+    cells = {"=1+1": "'=1+1", "−.25": "-.25", "a;=1+1": "a;=1+1", 'b","c': 'b"",""c', "d\te": "d e", "": ""}
+    assert {text: page.evaluate("csvCell", text) for text in cells} == {text: f'"{c}"' for text, c in cells.items()}
 
 
 def test_navigation_and_head_stay_in_sight(page):

@@ -228,11 +228,11 @@ const makeFilters = () => {
   });
 };
 
-// CSV: what a spreadsheet would take for a formula is quoted as text
+// CSV: every cell is quoted, as some spreadsheets split at semicolons; what one would take for a formula is text
 const csvCell = (text) => {
   const plain = text.replace(/\s+/g, " ").trim().replace(/^−(?=[\d.])/, "-");
   const safe = /^[=+@\t-]/.test(plain) && !/^[+-]?[\d.]+$/.test(plain) ? "'" + plain : plain;
-  return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  return `"${safe.replaceAll('"', '""')}"`;
 };
 const rowsAsCsv = () => {
   const heads = ["id", ...[...table.tHead.rows[0].cells].map((head) => head.textContent.trim().toLowerCase()), "codes fired", "credit by tap"];
