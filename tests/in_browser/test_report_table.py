@@ -7,6 +7,11 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
+from networks import bad_moment, network_record
+from reports import small
+
+from creditscope.auditing import Thresholds
+from creditscope.report import judge_records, write_report
 
 pytestmark = pytest.mark.slow
 
@@ -183,6 +188,20 @@ def test_csv_holds_what_is_shown(page):
     assert dfa["id"] == page.locator("tr[data-method=DFA]:not([hidden])").get_attribute("id")
     cells = {"=1+1": "'=1+1", "−.25": "-.25", "a;=1+1": "a;=1+1", 'b","c': 'b"",""c', "d\te": "d e", "": ""}
     assert {text: page.evaluate("csvCell", text) for text in cells} == {text: f'"{c}"' for text, c in cells.items()}
+
+
+def test_networks_and_methods_in_one_table_have_heads_that_fit_and_are_those_of_the_csv(visit, tmp_path):
+    records = [*small(), network_record(bad_moment("CS106"))]
+    write_report(judge_records(records, "mixed", Thresholds(), []), tmp_path / "mixed.html")
+    page = visit(tmp_path / "mixed.html")
+    heads = page.locator("#table thead th")
+    assert [head for head in heads.all() if head.evaluate("e => e.scrollWidth > e.clientWidth + 1")] == []
+    saved = list(csv.DictReader(io.StringIO(page.evaluate("rowsAsCsv()"))))
+    shown = [text.lower() for text in heads.all_inner_texts()]
+    assert list(saved[0])[1 : 1 + len(shown)] == shown
+    for row in saved:
+        answers = [row[head].split()[1] for head in shown[6:9]]
+        assert answers in (["task", "signal", "training"], ["resolved", "credit", "depth"])
 
 
 def test_navigation_and_head_stay_in_sight(page):

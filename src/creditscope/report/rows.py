@@ -22,6 +22,9 @@ LETTERS = 10
 TAG_BYTES = 700
 """Of a row but for its words and its sparkline."""
 
+HEADS = {"reference": "reference", "depth": "use of depth"}
+"""Of questions that do not go by the label of their answer."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -125,6 +128,13 @@ def list_rows(audit: Audit, folder: str) -> list[Row]:
     """A row for every method, in the order of the audit."""
     parts = zip(name_rows(audit.groups), audit.methods, audit.groups, tell_recipes(audit.groups), strict=True)
     return [Row(name, found, own, write_command(own, found, folder), recipe) for name, found, own, recipe in parts]
+
+
+def name_questions(rows: Sequence[Row]) -> list[str]:
+    """The heads of the three answers; those of networks and of methods both where they stand in one table."""
+    asked = zip(*(row.strip.answers for row in rows), strict=True)
+    names = [dict.fromkeys(HEADS.get(given.key, given.label) for given in column) for column in asked]
+    return [" / ".join(column).capitalize() for column in names]
 
 
 def tell_recipes(groups: Sequence[Method]) -> list[str]:
