@@ -9,10 +9,11 @@ import pytest
 from builders import make_family, make_record
 from reading import Page, page_of, report_of
 
-from creditscope.auditing import Outcome, audit
+from creditscope.auditing import Outcome, Thresholds, audit
 from creditscope.auditing.strip import TapMark, make_strip
 from creditscope.cli import parse
 from creditscope.commands.run import parse_settings
+from creditscope.report import build_report, judge_records
 from creditscope.report.next_run import ENOUGH, find_hopeless, list_needs, write_command
 from creditscope.report.rows import list_next, name_rows
 from creditscope.report.sparkline import draw_sparkline, tell_taps
@@ -53,6 +54,24 @@ class TestNames:
         names = [audit([replace(watched, path=tmp_path / place)]).groups for place in ("a/one", "b/one", "b/two")]
         one, moved, two = (name_rows(groups)[0] for groups in names)
         assert one == moved != two
+
+    def test_of_watched_models_in_folders_of_one_name_stay_when_another_is_added(self, tmp_path):
+        def ids(root, *places):
+            records = [replace(make_record(), spec=None, path=tmp_path / root / place) for place in places]
+            return dict(zip(places, name_rows(audit(records).groups, str(tmp_path / root)), strict=True))
+
+        alone, more, moved = ids("lab", "b/one"), ids("lab", "a/one", "b/one"), ids("new", "b/one", "a/one")
+        assert alone.items() <= more.items()
+        assert moved == more
+        assert len(set(more.values())) == 2
+
+    def test_of_watched_models_are_written_so_on_the_page(self, tmp_path):
+        watched = [replace(make_record(), spec=None, path=tmp_path / place / "one") for place in "ab"]
+        both, second = (
+            [row.id for row in build_report(judge_records(list(own), str(tmp_path), Thresholds(), [])).rows]
+            for own in (watched, watched[1:])
+        )
+        assert both[1:] == second
 
 
 class TestStrip:

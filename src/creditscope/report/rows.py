@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from markupsafe import Markup
 
@@ -126,7 +127,7 @@ class Row:
 
 def list_rows(audit: Audit, folder: str) -> list[Row]:
     """A row for every method, in the order of the audit."""
-    parts = zip(name_rows(audit.groups), audit.methods, audit.groups, tell_recipes(audit.groups), strict=True)
+    parts = zip(name_rows(audit.groups, folder), audit.methods, audit.groups, tell_recipes(audit.groups), strict=True)
     return [Row(name, found, own, write_command(own, found, folder), recipe) for name, found, own, recipe in parts]
 
 
@@ -157,24 +158,31 @@ def _split_setting(method: Method) -> list[str]:
     return [*(o for part in options for o in part if o and not o.startswith("depth ")), *others]
 
 
-def name_rows(groups: Sequence[Method]) -> list[str]:
+def name_rows(groups: Sequence[Method], folder: str = "") -> list[str]:
     """A digest of what was asked, the same in every report; twins that differ in nothing are counted."""
     times: Counter[str] = Counter()
     names = []
     for method in groups:
-        name = f"m{hashlib.sha256(_identity(method).encode(errors='replace')).hexdigest()[:LETTERS]}"
+        name = f"m{hashlib.sha256(_identity(method, folder).encode(errors='replace')).hexdigest()[:LETTERS]}"
         times[name] += 1
         names.append(name if times[name] == 1 else f"{name}-{times[name]}")
     return names
 
 
-def _identity(method: Method) -> str:
-    """What tells a method from others; a watched model goes by its folder's name, wherever that lies."""
+def _identity(method: Method, folder: str) -> str:
+    """What tells a method from others; a watched model goes by its place in the folder, wherever that lies."""
     first = method.first
     if first.spec is None:
-        path = first.path.name if first.path else ""
-        return repr((path, first.facts.taps, first.facts.tap_shapes, rule_key(first)))
+        return repr((_place(first.path, folder), first.facts.taps, first.facts.tap_shapes, rule_key(first)))
     return f"{setting_key(first)} {rule_key(first)}"
+
+
+def _place(path: Path | None, folder: str) -> str:
+    """Where it lies in the folder; of the folder itself, or one elsewhere, its name."""
+    if path is None:
+        return ""
+    inside = folder and path.is_relative_to(folder) and path != Path(folder)
+    return path.relative_to(folder).as_posix() if inside else path.name
 
 
 @dataclass(frozen=True)
