@@ -117,6 +117,16 @@ class TestReasons:
         page = page_of(make_family("dfa", taps=blind))
         assert all(messages[code].replace("`", "") in page.text for code in row.found.verdict.codes)
 
+    def test_what_is_open_or_lacking_is_named_behind_the_divergence(self):
+        gone = make_record(seed=9, diverged=1)
+        for records in (open_records(), [make_record(seed=s) for s in (1, 2, 3)]):
+            row = rows_of([*records, gone])["DFA"]
+            (code, said, _), *behind = row.reasons
+            assert (code, "seed 9 at epoch 1" in said) == ("", True)
+            assert {code for code, _, _ in behind} == set(row.found.verdict.codes) != set()
+        (row,) = rows_of([gone]).values()
+        assert [code for code, _, _ in row.reasons] == [""]  # nothing could be looked at
+
     def test_codes_that_fired_are_not_those_left_open(self):
         (row,) = [row for row in rows_of(open_records()).values() if row.found.verdict.word == "undecided"]
         assert (row.fired, "CS005" in row.open) == ("", True)

@@ -96,12 +96,11 @@ class Row:
     def reasons(self) -> list[tuple[str, str, str]]:
         """All of them: code, headline and message of each check behind the word, what to look at first before others.
 
-        Where no check is needed to explain it, one sentence without a code.
+        Where divergence or nothing at all explains it, one sentence without a code before them.
         """
-        if not rests_on_checks(self.found):
-            return [("", explain(self.found), "")]
         behind = sorted((f for f in self.found.findings if f.code in self.found.verdict.codes), key=lambda f: f.rank)
-        return [(f.code, f.title if f.is_issue else f"{f.title}?", f.message.rstrip(".")) for f in behind]
+        told = [(f.code, f.title if f.is_issue else f"{f.title}?", f.message.rstrip(".")) for f in behind]
+        return told if rests_on_checks(self.found) else [("", explain(self.found), ""), *told]
 
     @property
     def hopeless(self) -> Finding | None:
