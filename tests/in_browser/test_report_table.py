@@ -7,6 +7,11 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
+from networks import bad_moment, network_record
+from reports import small
+
+from creditscope.auditing import Thresholds
+from creditscope.report import judge_records, write_report
 
 pytestmark = pytest.mark.slow
 
@@ -126,6 +131,12 @@ def test_a_view_is_its_address(page):
     assert (page.evaluate(SHOWN) != shown, state(page)) == (True, {})
 
 
+def test_a_browser_without_the_size_of_an_address_keeps_the_view_in_it(page):
+    page.evaluate("delete URLSearchParams.prototype.size")
+    page.locator(".tile[data-word='walk back']").click()
+    assert state(page) == {"verdict": ["walk back"]}
+
+
 def test_a_plain_link_to_a_row_or_a_check_works(page):
     row = page.locator("tr[data-method=FA]").get_attribute("id")
     address = page.url.partition("#")[0]
@@ -134,6 +145,22 @@ def test_a_plain_link_to_a_row_or_a_check_works(page):
     page.goto(f"{address}#%zz")  # nobody here has written it
     page.goto(f"{address}#CS004")
     assert page.locator("#CS004").evaluate(IN_SIGHT)
+
+
+@pytest.mark.parametrize("code", ["place+CS005", "toString+x", "__proto__+x", "answers+CS005"])
+def test_an_address_with_a_kind_of_code_that_there_is_not_shows_nothing(page, code):
+    page.goto(f"{page.url.partition('#')[0]}#code={code}")
+    assert page.evaluate(SHOWN) == []
+    assert page.locator("#shown").inner_text().startswith("0 of ")
+
+
+@pytest.mark.parametrize("sort", ["constructor", "-toString", "no such"])
+def test_an_address_with_an_order_that_there_is_not_leaves_it(page, sort):
+    before, said = page.evaluate(SHOWN), page.locator("#shown").inner_text()
+    page.goto(f"{page.url.partition('#')[0]}#sort={sort}")
+    page.evaluate("draw()")
+    assert (page.evaluate(SHOWN), page.locator("#shown").inner_text()) == (before, said)
+    assert page.locator("th[aria-sort]").count() == 0
 
 
 def test_the_grid_counts_verdicts_and_leads_to_its_methods(page, judged):
@@ -159,8 +186,22 @@ def test_csv_holds_what_is_shown(page):
     dfa = next(row for row in rows if row["method"] == "DFA")
     assert (dfa["task"], dfa["depth"], dfa["codes fired"].split()[0]) == ("mnist1d", "4", "CS001")
     assert dfa["id"] == page.locator("tr[data-method=DFA]:not([hidden])").get_attribute("id")
-    assert page.evaluate("csvCell('=1+1')") == "'=1+1"
-    assert page.evaluate("csvCell('−.25')") == "-.25"
+    cells = {"=1+1": "'=1+1", "−.25": "-.25", "a;=1+1": "a;=1+1", 'b","c': 'b"",""c', "d\te": "d e", "": ""}
+    assert {text: page.evaluate("csvCell", text) for text in cells} == {text: f'"{c}"' for text, c in cells.items()}
+
+
+def test_networks_and_methods_in_one_table_have_heads_that_fit_and_are_those_of_the_csv(visit, tmp_path):
+    records = [*small(), network_record(bad_moment("CS106"))]
+    write_report(judge_records(records, "mixed", Thresholds(), []), tmp_path / "mixed.html")
+    page = visit(tmp_path / "mixed.html")
+    heads = page.locator("#table thead th")
+    assert [head for head in heads.all() if head.evaluate("e => e.scrollWidth > e.clientWidth + 1")] == []
+    saved = list(csv.DictReader(io.StringIO(page.evaluate("rowsAsCsv()"))))
+    shown = [text.lower() for text in heads.all_inner_texts()]
+    assert list(saved[0])[1 : 1 + len(shown)] == shown
+    for row in saved:
+        answers = [row[head].split()[1] for head in shown[6:9]]
+        assert answers in (["task", "signal", "training"], ["resolved", "credit", "depth"])
 
 
 def test_navigation_and_head_stay_in_sight(page):

@@ -14,6 +14,7 @@ from creditscope.auditing import Thresholds, audit
 from creditscope.auditing.columns import FINDINGS, METHODS
 from creditscope.record import RuleFacts
 from creditscope.report import build_report, judge_records, render
+from creditscope.report.rows import name_questions
 from creditscope.report.tables import check_rows
 from creditscope.rule_styles import LOOKS
 from creditscope.text import visible
@@ -317,3 +318,15 @@ def test_a_network_has_a_page_that_speaks_of_it_and_of_no_rule():
     assert "58 of 64 units" in page.text
     said = page.text + page.behind.text
     assert [word for word in ("mean cosine", "frozen b", "way of judging", "walk back", "CS001") if word in said] == []
+
+
+def test_heads_are_true_of_networks_and_methods_in_one_table():
+    network, methods = [network_record(bad_moment("CS106"))], make_family("dfa")
+    alone = [name_questions(report_of(records).rows) for records in (network, methods)]
+    assert alone == [["Task", "Signal", "Training"], ["Reference", "Credit", "Use of depth"]]
+    for records, order in (([*network, *methods], (0, 1)), ([*methods, *network], (1, 0))):
+        heads = name_questions(report_of(records).rows)
+        assert [head.lower().split(" / ") for head in heads] == [
+            [alone[kind][column].lower() for kind in order] for column in range(3)
+        ]
+        assert all(head in page_of(records).text for head in heads)

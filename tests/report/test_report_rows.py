@@ -9,11 +9,12 @@ import pytest
 from builders import make_family, make_record
 from reading import Page, page_of, report_of
 
-from creditscope.auditing import Outcome, audit
+from creditscope.auditing import Outcome, Thresholds, audit
 from creditscope.auditing.strip import TapMark, make_strip
 from creditscope.cli import parse
 from creditscope.commands.run import parse_settings
-from creditscope.report.next_run import ENOUGH, list_needs, write_command
+from creditscope.report import build_report, judge_records
+from creditscope.report.next_run import ENOUGH, find_hopeless, list_needs, write_command
 from creditscope.report.rows import list_next, name_rows
 from creditscope.report.sparkline import draw_sparkline, tell_taps
 
@@ -53,6 +54,24 @@ class TestNames:
         names = [audit([replace(watched, path=tmp_path / place)]).groups for place in ("a/one", "b/one", "b/two")]
         one, moved, two = (name_rows(groups)[0] for groups in names)
         assert one == moved != two
+
+    def test_of_watched_models_in_folders_of_one_name_stay_when_another_is_added(self, tmp_path):
+        def ids(root, *places):
+            records = [replace(make_record(), spec=None, path=tmp_path / root / place) for place in places]
+            return dict(zip(places, name_rows(audit(records).groups, str(tmp_path / root)), strict=True))
+
+        alone, more, moved = ids("lab", "b/one"), ids("lab", "a/one", "b/one"), ids("new", "b/one", "a/one")
+        assert alone.items() <= more.items()
+        assert moved == more
+        assert len(set(more.values())) == 2
+
+    def test_of_watched_models_are_written_so_on_the_page(self, tmp_path):
+        watched = [replace(make_record(), spec=None, path=tmp_path / place / "one") for place in "ab"]
+        both, second = (
+            [row.id for row in build_report(judge_records(list(own), str(tmp_path), Thresholds(), [])).rows]
+            for own in (watched, watched[1:])
+        )
+        assert both[1:] == second
 
 
 class TestStrip:
@@ -98,6 +117,16 @@ class TestReasons:
         page = page_of(make_family("dfa", taps=blind))
         assert all(messages[code].replace("`", "") in page.text for code in row.found.verdict.codes)
 
+    def test_what_is_open_or_lacking_is_named_behind_the_divergence(self):
+        gone = make_record(seed=9, diverged=1)
+        for records in (open_records(), [make_record(seed=s) for s in (1, 2, 3)]):
+            row = rows_of([*records, gone])["DFA"]
+            (code, said, _), *behind = row.reasons
+            assert (code, "seed 9 at epoch 1" in said) == ("", True)
+            assert {code for code, _, _ in behind} == set(row.found.verdict.codes) != set()
+        (row,) = rows_of([gone]).values()
+        assert [code for code, _, _ in row.reasons] == [""]  # nothing could be looked at
+
     def test_codes_that_fired_are_not_those_left_open(self):
         (row,) = [row for row in rows_of(open_records()).values() if row.found.verdict.word == "undecided"]
         assert (row.fired, "CS005" in row.open) == ("", True)
@@ -112,6 +141,43 @@ class TestWhatToRun:
         seeds = words[words.index("--seeds") + 1 : words.index("--seeds") + 1 + needed]
         assert [int(seed) for seed in seeds[:3]] == [1, 2, 3]
         assert len({int(seed) for seed in seeds}) == needed
+
+    def test_seeds_that_diverged_are_none_of_those_asked_for(self):
+        gone = [make_record(seed=seed, diverged=1) for seed in range(50, 90)]
+        row, more = rows_of(open_records())["DFA"], rows_of([*open_records(), *gone])["DFA"]
+        asked = [set(map(int, parse(shlex.split(one.command)[1:]).seeds)) - set(one.method.runs) for one in (row, more)]
+        assert len(asked[1]) == len(asked[0]) > len(gone)
+
+    def test_nothing_where_only_divergence_stands_against_it(self):
+        row = rows_of([*make_family("dfa"), make_record(seed=9, diverged=1)])["DFA"]
+        assert (row.found.verdict.word, row.found.verdict.codes, row.command) == ("undecided", (), "")
+        page = page_of([*make_family("dfa"), make_record(seed=9, diverged=1)])
+        assert page.behind.text.count("seed 9 at epoch 1") > 1
+
+    @pytest.mark.parametrize(
+        ("said", "helps"),
+        [
+            ("about 20 seeds would decide", True),
+            ("about 900 seeds would decide, or more rows", False),
+            ("over 1,000 seeds would decide, or more rows", False),
+            ("more seeds would not decide: a few rows decide cos_F", False),
+        ],
+    )
+    def test_no_seeds_where_a_check_says_that_they_would_not_do(self, said, helps):
+        found = audit(open_records())
+        (place,) = (i for i, m in enumerate(found.methods) if m.verdict.word == "undecided")
+        method, own = found.groups[place], found.methods[place]
+        told = replace(own, findings=[replace(f, message=said) if f.code == "CS005" else f for f in own.findings])
+        assert (bool(write_command(method, told)), find_hopeless(told.findings) is None) == (helps, helps)
+
+    def test_why_more_seeds_would_not_do_stands_where_the_command_would(self, monkeypatch):
+        monkeypatch.setattr("creditscope.report.next_run.MOST_SEEDS", 3)
+        row = rows_of(open_records())["DFA"]
+        (opened,) = (m["html"] for m in page_of(open_records()).methods.values() if m["name"] == "DFA")
+        advice = Page(opened.partition("class=next")[2].partition("</div>")[0])
+        assert row.command == ""
+        assert row.hopeless
+        assert row.hopeless.message in advice.text
 
     def test_options_that_the_checks_name_for_what_is_missing(self):
         row = rows_of([make_record(seed=s, net_options={"depth": 4, "x y": "a b"}, lr=0.5) for s in (1, 2, 3)])["DFA"]
@@ -147,3 +213,10 @@ class TestWhatToRun:
         rows = report_of([make_record(rule=rule, seed=s) for rule in ("dfa", "fa") for s in (1, 2, 3)]).rows
         (need,) = list_next(rows)
         assert (need.option, need.methods, need.command) == ("--baselines", 2, rows[0].command)
+
+    def test_the_head_passes_over_what_no_command_measures(self):
+        watched = replace(make_record(), spec=None)
+        rows = report_of([watched, *(make_record(rule="fa", seed=s) for s in (1, 2, 3))]).rows
+        assert [bool(row.command) for row in rows] == [False, True]
+        assert [(need.methods, need.command) for need in list_next(rows)] == [(1, rows[1].command)]
+        assert list_next(rows[:1]) == []

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import fields
+from itertools import islice
 from pathlib import Path
 
 from creditscope.auditing.audit import MethodAudit
@@ -16,8 +17,10 @@ from creditscope.registry import NETS, RULES, TASKS, Registry
 SIZES = ("depth", "width")
 ASKED = re.compile(r"--(baselines|tier \w+|seeds \d+)")
 """The options that checks name where they lack an input."""
-ENOUGH = re.compile(r"about ([\d,]+) seeds would decide")
+ENOUGH = re.compile(r"(?:about|over) ([\d,]+) seeds would decide")
 """How CS005 says how many it needs."""
+STUCK = "more seeds would not decide"
+"""How it says that no number would do."""
 LEFT_OUT = ("frozen", "train_last")
 MORE = 2
 """Times the seeds that left a question open, where no check says how many would decide."""
@@ -36,10 +39,10 @@ def write_command(method: Method, found: MethodAudit, folder: str = "") -> str:
     spec, word = method.spec, found.verdict.word
     if spec is None or word not in ("not measured", "undecided") or not method.whole:
         return ""
-    missing = [f for f in found.findings if f.is_missing]
-    needs, seeds = list_needs(found.findings), _seeds(method, found)
-    if missing and not needs and len(seeds) == len(method.runs):
+    needs, fresh = list_needs(found.findings), _fresh_seeds(method, found)
+    if not needs and not fresh:
         return ""
+    seeds = [*method.runs, *fresh]
     asked = [
         *("--task", spec.task, "--net", spec.net, "--rule", spec.rule),
         *_options(spec),
@@ -53,16 +56,29 @@ def write_command(method: Method, found: MethodAudit, folder: str = "") -> str:
     return f"creditscope run {shlex.join(asked)}"
 
 
-def _seeds(method: Method, found: MethodAudit) -> list[int]:
-    """Those on record, and as many more as are asked for."""
+def find_hopeless(findings: Iterable[Finding]) -> Finding | None:
+    """The first that is open and says that no number of seeds that could be advised would settle it."""
+    return next((f for f in findings if f.is_open and _is_hopeless(f.message)), None)
+
+
+def _is_hopeless(message: str) -> bool:
+    return STUCK in message or any(needed > MOST_SEEDS for needed in _seeds_said(message))
+
+
+def _seeds_said(message: str) -> list[int]:
+    return [int(n.replace(",", "")) for n in ENOUGH.findall(message)]
+
+
+def _fresh_seeds(method: Method, found: MethodAudit) -> list[int]:
+    """As many as are lacking; those that diverged are none of those that the checks ask for."""
     messages = " ".join(f.message for f in found.findings if f.is_open)
     wanted = [int(n) for n in re.findall(r"--seeds (\d+)", messages)]
     if found.verdict.word == "undecided":
-        enough = [int(n.replace(",", "")) for n in ENOUGH.findall(messages)]
-        wanted += [n for n in enough if n <= MOST_SEEDS] or [MORE * len(method.runs)]
-    seeds = list(method.runs)
+        if not found.verdict.codes or find_hopeless(found.findings):
+            return []  # only divergence stands against it, or more of them would not help
+        wanted += _seeds_said(messages) or [MORE * len(method.whole)]
     fresh = (seed for seed in range(1, 10**6) if seed not in method.runs)
-    return seeds + [next(fresh) for _ in range(max(wanted, default=0) - len(seeds))]
+    return list(islice(fresh, max(0, max(wanted, default=0) - len(method.whole))))
 
 
 def _options(spec: RunSpec) -> list[str]:

@@ -25,7 +25,7 @@ from creditscope.report import tables
 from creditscope.report.build import Material, Report, SettingPart, build_report
 from creditscope.report.colours import colour_rules
 from creditscope.report.history import SYMBOLS
-from creditscope.report.rows import list_next
+from creditscope.report.rows import list_next, name_questions
 from creditscope.text import count, visible
 
 _OPTIONAL = re.compile(r"</(?:td|th|tr|thead|tbody|li|dt|dd)>(?=\s*<)")
@@ -75,6 +75,7 @@ def render(report: Report) -> str:
         report=report,
         material=report.material,
         rows=report.rows,
+        asked_of_rows=name_questions(report.rows),
         needs=list_next(report.rows),
         places=places,
         chunks=[text for _, text in packed],

@@ -5,15 +5,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from markupsafe import Markup
 
 from creditscope.auditing.audit import Audit, MethodAudit
-from creditscope.auditing.checks import Outcome
+from creditscope.auditing.checks import Finding, Outcome
 from creditscope.auditing.methods import Method, rule_key, setting_key
 from creditscope.auditing.strip import Strip, make_strip, short, short_number
 from creditscope.auditing.verdict import explain, rests_on_checks
-from creditscope.report.next_run import list_needs, write_command
+from creditscope.report.next_run import find_hopeless, list_needs, write_command
 from creditscope.report.sparkline import draw_sparkline
 from creditscope.text import DASH
 
@@ -21,6 +22,9 @@ LETTERS = 10
 """Of a digest that names a row."""
 TAG_BYTES = 700
 """Of a row but for its words and its sparkline."""
+
+HEADS = {"reference": "reference", "depth": "use of depth"}
+"""Of questions that do not go by the label of their answer."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +96,16 @@ class Row:
     def reasons(self) -> list[tuple[str, str, str]]:
         """All of them: code, headline and message of each check behind the word, what to look at first before others.
 
-        Where no check is needed to explain it, one sentence without a code.
+        Where divergence or nothing at all explains it, one sentence without a code before them.
         """
-        if not rests_on_checks(self.found):
-            return [("", explain(self.found), "")]
         behind = sorted((f for f in self.found.findings if f.code in self.found.verdict.codes), key=lambda f: f.rank)
-        return [(f.code, f.title if f.is_issue else f"{f.title}?", f.message.rstrip(".")) for f in behind]
+        told = [(f.code, f.title if f.is_issue else f"{f.title}?", f.message.rstrip(".")) for f in behind]
+        return told if rests_on_checks(self.found) else [("", explain(self.found), ""), *told]
+
+    @property
+    def hopeless(self) -> Finding | None:
+        """An open check that more seeds would not settle."""
+        return find_hopeless(self.found.findings)
 
     def codes(self, *outcomes: Outcome) -> str:
         """Of the checks with these outcomes that are no mere advice."""
@@ -118,8 +126,15 @@ class Row:
 
 def list_rows(audit: Audit, folder: str) -> list[Row]:
     """A row for every method, in the order of the audit."""
-    parts = zip(name_rows(audit.groups), audit.methods, audit.groups, tell_recipes(audit.groups), strict=True)
+    parts = zip(name_rows(audit.groups, folder), audit.methods, audit.groups, tell_recipes(audit.groups), strict=True)
     return [Row(name, found, own, write_command(own, found, folder), recipe) for name, found, own, recipe in parts]
+
+
+def name_questions(rows: Sequence[Row]) -> list[str]:
+    """The heads of the three answers; those of networks and of methods both where they stand in one table."""
+    asked = zip(*(row.strip.answers for row in rows), strict=True)
+    names = [dict.fromkeys(HEADS.get(given.key, given.label) for given in column) for column in asked]
+    return [" / ".join(column).capitalize() for column in names]
 
 
 def tell_recipes(groups: Sequence[Method]) -> list[str]:
@@ -142,24 +157,31 @@ def _split_setting(method: Method) -> list[str]:
     return [*(o for part in options for o in part if o and not o.startswith("depth ")), *others]
 
 
-def name_rows(groups: Sequence[Method]) -> list[str]:
+def name_rows(groups: Sequence[Method], folder: str = "") -> list[str]:
     """A digest of what was asked, the same in every report; twins that differ in nothing are counted."""
     times: Counter[str] = Counter()
     names = []
     for method in groups:
-        name = f"m{hashlib.sha256(_identity(method).encode(errors='replace')).hexdigest()[:LETTERS]}"
+        name = f"m{hashlib.sha256(_identity(method, folder).encode(errors='replace')).hexdigest()[:LETTERS]}"
         times[name] += 1
         names.append(name if times[name] == 1 else f"{name}-{times[name]}")
     return names
 
 
-def _identity(method: Method) -> str:
-    """What tells a method from others; a watched model goes by its folder's name, wherever that lies."""
+def _identity(method: Method, folder: str) -> str:
+    """What tells a method from others; a watched model goes by its place in the folder, wherever that lies."""
     first = method.first
     if first.spec is None:
-        path = first.path.name if first.path else ""
-        return repr((path, first.facts.taps, first.facts.tap_shapes, rule_key(first)))
+        return repr((_place(first.path, folder), first.facts.taps, first.facts.tap_shapes, rule_key(first)))
     return f"{setting_key(first)} {rule_key(first)}"
+
+
+def _place(path: Path | None, folder: str) -> str:
+    """Where it lies in the folder; of the folder itself, or one elsewhere, its name."""
+    if path is None:
+        return ""
+    inside = folder and path.is_relative_to(folder) and path != Path(folder)
+    return path.relative_to(folder).as_posix() if inside else path.name
 
 
 @dataclass(frozen=True)
@@ -172,8 +194,8 @@ class Need:
 
 
 def list_next(rows: Sequence[Row]) -> list[Need]:
-    """What would measure those that are not measured, most of them first."""
-    lacking = [row for row in rows if row.found.verdict.word == "not measured"]
+    """What would measure those that are not measured and can be, most of them first."""
+    lacking = [row for row in rows if row.found.verdict.word == "not measured" and row.command]
     options = Counter(need for row in lacking for need in list_needs(row.found.findings))
     first = {option: next(r for r in lacking if option in list_needs(r.found.findings)) for option in options}
     return [Need(option, many, first[option].command) for option, many in options.most_common()]

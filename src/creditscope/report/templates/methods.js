@@ -25,7 +25,7 @@ const codeKinds = { fired: "fired", open: "left open", lacks: "not measured" };
 // what a row must be to be shown
 const hasCode = (fact, asked) => {
   const [kind, code] = asked.includes(" ") ? asked.split(" ") : ["fired", asked];
-  return (fact[kind] ?? []).includes(code);
+  return Object.keys(codeKinds).includes(kind) && fact[kind].includes(code);
 };
 const hasWord = (fact, word) => (/^cs\d{3}$/.test(word) ? fact.fired.includes(word.toUpperCase()) : fact.text.includes(word));
 const passes = (fact) => {
@@ -49,10 +49,10 @@ const keys = {
   verdict: (row) => `${WORDS.indexOf(row.dataset.verdict)} ${facts.get(row).fired.join()}`,
 };
 const KEYS = Object.keys(keys);
+const sortedBy = () => KEYS.find((key) => key === view.sort.replace(/^-/, "")); // an address may name anything
 const ordered = () => {
-  const name = view.sort.replace(/^-/, "");
-  const key = keys[name];
-  if (!key) return rows;
+  if (!sortedBy()) return rows;
+  const key = keys[sortedBy()];
   const sign = view.sort.startsWith("-") ? -1 : 1;
   const known = new Map(rows.map((row) => [row, key(row)]));
   const absent = (value) => Number.isNaN(value) || value === "";
@@ -132,10 +132,9 @@ const drawTable = () => {
   const asked = NAMES.filter((name) => view[name] && !["open", "at", "view", "sort"].includes(name));
   document.getElementById("shown").textContent = `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")} methods`
     + (asked.length ? ": " + asked.map((name) => (name === "q" ? view.q : `${name} ${view[name].replaceAll(",", " or ")}`)).join(", ") : "")
-    + (view.sort ? `; by ${view.sort.replace("-", "")}, ${view.sort.startsWith("-") ? "largest" : "smallest"} first` : "");
+    + (sortedBy() ? `; by ${sortedBy()}, ${view.sort.startsWith("-") ? "largest" : "smallest"} first` : "");
   for (const [i, head] of [...table.tHead.rows[0].cells].entries()) {
-    const way = { [KEYS[i]]: "ascending", ["-" + KEYS[i]]: "descending" }[view.sort];
-    if (way) head.setAttribute("aria-sort", way);
+    if (KEYS[i] === sortedBy()) head.setAttribute("aria-sort", view.sort.startsWith("-") ? "descending" : "ascending");
     else head.removeAttribute("aria-sort");
   }
   for (const tile of all(".tile")) tile.setAttribute("aria-pressed", split(view.verdict).includes(tile.dataset.word));
@@ -229,11 +228,11 @@ const makeFilters = () => {
   });
 };
 
-// CSV: what a spreadsheet would take for a formula is quoted as text
+// CSV: every cell is quoted, as some spreadsheets split at semicolons; what one would take for a formula is text
 const csvCell = (text) => {
   const plain = text.replace(/\s+/g, " ").trim().replace(/^−(?=[\d.])/, "-");
   const safe = /^[=+@\t-]/.test(plain) && !/^[+-]?[\d.]+$/.test(plain) ? "'" + plain : plain;
-  return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  return `"${safe.replaceAll('"', '""')}"`;
 };
 const rowsAsCsv = () => {
   const heads = ["id", ...[...table.tHead.rows[0].cells].map((head) => head.textContent.trim().toLowerCase()), "codes fired", "credit by tap"];

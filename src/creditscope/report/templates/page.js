@@ -36,7 +36,8 @@ const readAddress = () => {
 const addressOf = (wanted) => {
   const found = new URLSearchParams();
   for (const name of NAMES) if (wanted[name]) found.set(name, wanted[name]);
-  return found.size ? "#" + found : location.pathname + location.search;
+  const text = found.toString();
+  return text ? "#" + text : location.pathname + location.search;
 };
 const draw = () => drawers.forEach((drawer) => drawer());
 const go = (changes, { keep = false } = {}) => {
