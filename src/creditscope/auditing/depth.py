@@ -39,6 +39,14 @@ class DepthUse:
         """Δ/Δ_BP; None where BP gains nothing."""
         return self.gain / self.bp_gain if self.bp_gain > 0 else None
 
+    @property
+    def share_interval(self) -> Interval | None:
+        """Δ/Δ_BP with the t interval of Δ − share · Δ_BP over seeds, in units of Δ_BP: both gains are of one seed."""
+        if (share := self.share) is None:
+            return None
+        pairs = zip(self.gains, self.bp_gains, strict=True)
+        return t_interval([share + (gain - share * bp) / self.bp_gain for gain, bp in pairs])
+
 
 def use_of_depth(method: Method) -> DepthUse | None:
     """Gains over the baselines on the seeds that have them all; None without such a seed."""
