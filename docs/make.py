@@ -41,7 +41,7 @@ from creditscope.paper.published.numbers import AS_PUBLISHED, OURS, PUBLISHED, S
 from creditscope.paper.published.page import render_page
 from creditscope.paper.published.readings import RunFinder
 from creditscope.paper.shipped import LISTED, write_list
-from creditscope.paper.studies import collect, resolve_study
+from creditscope.paper.studies import collect, resolve_study, shipped_scale
 from creditscope.paper.studies.graph_depth import METHODS
 from creditscope.paper.studies.rescaling import DerivedRecord
 from creditscope.record import Record, load_records
@@ -49,7 +49,7 @@ from creditscope.registry import FIGURES, STUDIES
 from creditscope.text import DASH, number, span
 
 ROOT = Path(__file__).parents[1]
-RECORDS = ROOT / "results" / "paper"
+RECORDS, LEAGUE = ROOT / "results" / "paper", ROOT / "results" / "league"
 DOCS = ROOT / "docs"
 PAGES = ("index", "overview", "published", "studies", "performance", "checks", "rules", "clusters", "clinic")
 FILLED = (ROOT / "README.md", *(DOCS / f"{name}.md" for name in PAGES))
@@ -90,6 +90,11 @@ class Shipped:
 
     records: Sequence[Record]
     methods: Sequence[MethodAudit]
+
+    @cached_property
+    def league(self) -> list[Record]:
+        """Records of the league, which ship apart."""
+        return load_records(LEAGUE)
 
     @cached_property
     def finder(self) -> RunFinder:
@@ -514,8 +519,9 @@ def make_pages(shipped: Shipped) -> Iterator[tuple[Path, str]]:
         yield page, fill(page.read_text(encoding="utf-8"), shipped)
     derived = []
     for name in drawable():
-        study = resolve_study(name, "paper")
-        own = collect(study, RECORDS, records=shipped.records, train=False, problems=[])
+        scale = shipped_scale(name)
+        records = shipped.league if scale == LEAGUE.name else shipped.records
+        own = collect(resolve_study(name, scale), RECORDS, records=records, train=False, problems=[])
         derived += [record for record in own if isinstance(record, DerivedRecord)]
         caption = describe_figure(FIGURES.get(name), own)
         if caption:

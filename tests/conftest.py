@@ -91,6 +91,14 @@ def shipped_records() -> list:
 
 
 @pytest.fixture(scope="session")
+def league_records() -> list:
+    """Those in results/league."""
+    from creditscope.record import load_records
+
+    return load_records(Path(__file__).parents[1] / "results" / "league")
+
+
+@pytest.fixture(scope="session")
 def shipped_audit(shipped_records):
     """Their audit."""
     from creditscope.auditing import audit

@@ -22,7 +22,7 @@ from creditscope.paper.commands.figure import drawable
 from creditscope.paper.figures import draw_figure, graph_rules
 from creditscope.paper.figures._graphs import STARTS
 from creditscope.paper.figures._layout import Page, Panel, draw_page, grey_key
-from creditscope.paper.studies import collect, resolve_study
+from creditscope.paper.studies import collect, resolve_study, shipped_scale
 from creditscope.plots import save_figure
 from creditscope.registry import FIGURES
 from creditscope.rule_styles import LOOKS
@@ -35,11 +35,13 @@ LEAST = 7.0
 
 
 @pytest.fixture(scope="module")
-def shipped(shipped_records):
+def shipped(shipped_records, league_records):
     """The records of a study, by its name."""
+    records = {"paper": shipped_records, "league": league_records}
 
     def of(name):
-        return collect(resolve_study(name, "paper"), SHIPPED, records=shipped_records, train=False, problems=[])
+        scale = shipped_scale(name)
+        return collect(resolve_study(name, scale), SHIPPED, records=records[scale], train=False, problems=[])
 
     return of
 

@@ -65,8 +65,11 @@ def test_half_of_the_settings_are_new():
     assert 2 * len(NEW_SETTINGS) >= len(SCALES["league"])
 
 
-def test_its_scale_has_no_other_study():
-    assert [study.name for study in studies_at("league")] == ["league", "league_more"]
+def test_other_studies_of_its_scale_have_no_runs_of_their_own():
+    found = {study.name: study.runs for study in studies_at("league")}
+    assert list(found) == ["judges", "league", "league_more", "trained_depth"]
+    all_runs = [*found["league"], *found["league_more"]]
+    assert all(run in all_runs for name in ("judges", "trained_depth") for run in found[name])
 
 
 class TestPredictions:

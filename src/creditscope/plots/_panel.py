@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterSciNotation, NullFormatter
 
 from creditscope.plots._lines import Line, name_room
-from creditscope.plots._style import BODY, GREY, MARK, SMALL, line_height, styled, text_width, wrap_text
+from creditscope.plots._style import BODY, GREY, INK, MARK, SMALL, line_height, styled, text_width, wrap_text
 from creditscope.rule_styles import Look
 from creditscope.text import power
 
@@ -189,6 +189,37 @@ def find_places(
         chosen.append(sides[int(np.argmin(clashes))])
         taken.append((*chosen[-1], width))
     return chosen
+
+
+def label_some(ax: Axes, points: Sequence[tuple[str, float, float]], *, led: int = 0) -> None:
+    """Write small labels beside those points that have room for one, the first first, nearer to them than to others.
+
+    The first `led` may stand further off, where a line leads to them.
+    """
+    inch = ax.figure.dpi
+    places = [tuple(ax.transData.transform((x, y)) / inch) for _, x, y in points]
+    low, high = ax.bbox.y0 / inch + 0.06, ax.bbox.y1 / inch - 0.04
+    taken: list[tuple[float, float, float]] = []
+    for i, ((label, x, y), place) in enumerate(zip(points, places, strict=True)):
+        width, others = text_width(label), [other for other in places if other != place]
+        beside = [(place[0] + 0.08, place[1]), (place[0] - width - 0.08, place[1])]
+        beside += [(place[0] - width / 2, place[1] + up) for up in (0.13, -0.13)]
+        off = [(left, middle + up) for up in (0.24, -0.24, 0.38, -0.38, 0.5) for left, middle in beside[:3]]
+        for left, middle in (*beside, *off[: len(off) * (i < led)]):
+            near = [np.hypot(x - np.clip(x, left, left + width), y - middle) for x, y in others]
+            far = (left, middle) in off
+            if not low < middle < high or (not far and min(near, default=1.0) < 0.17):
+                continue
+            if _count_clashes(ax, (left, middle, width), others, taken, ()):
+                continue
+            line = {"arrowstyle": "-", "color": GREY, "lw": 0.5, "shrinkA": 0, "shrinkB": 2, "relpos": (0.5, 0.5)}
+            how = {"size": SMALL, "color": INK, "va": "center", "zorder": 6, "gid": "label"}
+            how["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.3, "alpha": 0.75}
+            offset = 72 * (np.array((left, middle)) - place)
+            how |= {"arrowprops": line} if far else {}
+            ax.annotate(label, (x, y), tuple(offset), textcoords="offset points", annotation_clip=False, **how)
+            taken.append((left, middle, width))
+            break
 
 
 def label_points(ax: Axes, points: Sequence[tuple[Look, float, float]], dots: Sequence[tuple[float, float]]) -> bool:

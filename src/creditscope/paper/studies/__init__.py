@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -279,6 +280,15 @@ def resolve_study(name: str, scale: str = "") -> Study:
             f"Expected a study with several scales, but got scale {scale!r} for {name!r}, which has one. Leave it out."
         )
     return make()
+
+
+def shipped_scale(name: str) -> str:
+    """The scale at which a study's records ship, which is the name of their folder."""
+    for scale in ("paper", "league"):
+        with suppress(UnknownNameError):
+            resolve_study(name, scale)
+            return scale
+    raise CreditscopeError(f"Expected a study whose records ship, but got {name!r}. Train it: creditscope reproduce.")
 
 
 def studies_at(scale: str) -> list[Study]:

@@ -1,0 +1,219 @@
+"""Figures of the league: what is drawn is what NumPy and SciPy make of the records, and titles are true of them."""
+
+import numpy as np
+import pytest
+from builders import make_record
+from drawn import head, line, stated, words
+from scipy import stats
+
+from creditscope.errors import CreditscopeError
+from creditscope.paper.figures import judges, league, trained_depth
+from creditscope.paper.figures._league import find_boards
+from creditscope.paper.studies import find_wanted, resolve_study
+from creditscope.record import Record
+
+pytestmark = pytest.mark.slow
+BLOCKS = {
+    "A": {"task": "mnist1d", "net": "resmlp"},
+    "B": {"task": "cifar10", "net": "resmlp"},
+    "D": {"task": "cifar10", "net": "lenet"},
+}
+
+
+@pytest.fixture(scope="module")
+def records(league_records) -> list[Record]:
+    return find_wanted(resolve_study("league", "league"), league_records)
+
+
+@pytest.fixture(scope="module")
+def many(league_records) -> list[Record]:
+    return find_wanted(resolve_study("judges", "league"), league_records)
+
+
+@pytest.fixture(scope="module")
+def fig(records):
+    return league.plot_league(records)
+
+
+@pytest.fixture(scope="module")
+def courts(many):
+    return judges.find_courts(many)[0]
+
+
+@pytest.fixture(scope="module")
+def rewound(many):
+    return trained_depth.plot_trained_depth(many).axes, trained_depth.describe(many)
+
+
+def runs(records, block: str, rule: str, variant: str = "", penalty: float = 0.0, frozen: bool = False):
+    """By seed."""
+    wanted = {**BLOCKS[block], "rule": rule, "penalty": penalty, "frozen": frozen}
+    own = [r for r in records if all(getattr(r.spec, name) == value for name, value in wanted.items())]
+    return {r.spec.seed: r for r in own if r.facts.rule.variant == variant}
+
+
+def share_of(records, block: str, rule: str, variant: str = "", penalty: float = 0.0) -> tuple[float, float]:
+    """Δ/Δ_BP and half its interval, by the formula of a ratio of paired means."""
+
+    def accuracy(*asked, **how):
+        found = runs(records, block, *asked, **how)
+        return np.array([found[seed].last.accuracy for seed in sorted(found)])
+
+    frozen = [accuracy(rule, variant, frozen=True), accuracy("bp", frozen=True)]
+    if rule == "bp" and penalty:
+        frozen[0] = accuracy("bp", penalty=penalty, frozen=True)
+    gains = accuracy(rule, variant, penalty) - max(frozen, key=np.mean)
+    bp = accuracy("bp") - accuracy("bp", frozen=True)
+    share = gains.mean() / bp.mean()
+    apart = gains - share * bp
+    return share, stats.t.ppf(0.975, len(bp) - 1) * apart.std(ddof=1) / len(bp) ** 0.5 / bp.mean()
+
+
+def cosine_of(found: dict[int, Record]) -> float:
+    return float(np.mean([[r.last.taps.cos[tap] for tap in r.facts.inexact_taps] for r in found.values()]))
+
+
+class TestLeague:
+    @pytest.mark.parametrize(
+        ("block", "panel", "name", "asked"),
+        [
+            ("A", 0, "EP, beta 0.1", ("ep", "beta 0.1")),
+            ("A", 0, "DFA, λ 0.01", ("dfa", "", 1e-2)),
+            ("B", 1, "forward gradient", ("forward_gradient",)),
+            ("D", 2, "KP, decay 0.01", ("kp", "decay 0.01")),
+        ],
+    )
+    def test_a_mark_is_at_its_cosine_and_share(self, fig, records, block, panel, name, asked):
+        share, half = share_of(records, block, *asked)
+        (x,), (y,) = line(fig.axes[panel], name)
+        assert (x, y) == pytest.approx((cosine_of(runs(records, block, *asked)), share))
+        assert line(fig.axes[panel], f"{name} bar")[1] == pytest.approx([share - half, share + half])
+
+    def test_growth_is_the_largest_over_a_block_and_has_its_colour(self, records):
+        boards, _ = find_boards(records)
+        (dfa,) = [entry for entry in boards[0].entries if entry.name == "DFA"]
+        rms = np.array([r.last.taps.h_rms for r in runs(records, "A", "dfa").values()])
+        growth = stats.gmean((rms[:, 1:] / rms[:, :-1]).max(axis=1))
+        assert dfa.growth == pytest.approx(growth)
+        assert 10 < growth < 100
+        assert league.colour(growth) == league.GROWTHS[100.0]
+        assert league.colour(float("nan")) == "white"
+
+    def test_titles_name_rules_that_the_cosine_ranks_wrongly(self, fig, records):
+        boards, _ = find_boards(records)
+        for board in boards[:3]:
+            found = league.find_misled(board)
+            assert found
+            low, high = found
+            assert low.cos < high.cos
+            assert board.stands(low).low > board.stands(high).high
+            assert {low.short, high.short} <= set(words(fig.axes[boards.index(board)]))  # named in the panel, too
+        assert "−.73 at cosine .76" in head(fig.axes[0])[1]
+
+    def test_where_bp_gains_nothing_there_are_no_shares(self, fig, records):
+        boards, gaps = find_boards(records)
+        own = {b.name.replace("\u00a0", " "): b for b in boards}["GCN, L = 6, Cora"]
+        assert not own.shared
+        assert own.bp_gain.low < 0
+        assert fig.axes[3].get_ylabel() == "gain over frozen, pp"
+        assert "no gain" in head(fig.axes[3])[1]
+        assert any("L\u00a0=\u00a02" in gap for gap in gaps)
+
+    def test_the_table_has_all(self, records):
+        said = stated(league.describe(records), "A")
+        assert len([key for key in said if key[0] == "share of BP's gain"]) == 47
+        share, half = share_of(records, "A", "pc", "inputs settled")
+        value = said["share of BP's gain", "PC, inputs settled"].value
+        assert (value.mean, value.high - value.mean) == pytest.approx((share, half))
+
+    def test_records_without_twins_are_refused(self):
+        with pytest.raises(CreditscopeError, match="frozen twins"):
+            find_boards([make_record()])
+
+
+class TestJudges:
+    def test_correlations_are_those_of_scipy(self, courts, many):
+        asked = {(e.rule, e.method.facts.rule.variant, e.penalty) for e in courts[0].board.others}
+        assert len(asked) == 45
+        shares = [share_of(many, "A", *row)[0] for row in asked]
+        found = [runs(many, "A", *row) for row in asked]
+        cosines = [cosine_of(own) for own in found]
+        growths = [
+            np.mean([np.log(np.divide(r.last.taps.h_rms[1:], r.last.taps.h_rms[:-1]).max()) for r in own.values()])
+            for own in found
+        ]
+        by_cosine, by_growth = (stats.spearmanr(values, shares).statistic for values in (cosines, growths))
+        assert courts[0].judge(("cosine",), -1).rank.mean == pytest.approx(by_cosine)
+        assert courts[0].judge(("small growth",), -1).rank.mean == pytest.approx(-by_growth)
+        ranks = stats.rankdata(cosines) - stats.rankdata(growths)
+        pair = courts[0].judge(("cosine", "small growth"), -1)
+        assert pair.rank.mean == pytest.approx(stats.spearmanr(ranks, shares).statistic)
+        assert courts[0].best_pair(-1).rank.mean >= pair.rank.mean
+
+    def test_a_draw_of_rules_is_spearman_of_their_repeated_rows(self):
+        stream = np.random.default_rng(1)
+        one, other, weights = stream.integers(5, size=12), stream.normal(size=12), stream.integers(3, size=(4, 12))
+        found = judges.spearman(one.astype(float), other, weights.astype(float))
+        for drawn, times in zip(found, weights, strict=True):
+            assert drawn == pytest.approx(stats.spearmanr(np.repeat(one, times), np.repeat(other, times)).statistic)
+
+    def test_rows_of_a_rule_are_drawn_together(self, courts):
+        rules = [entry.rule for entry in courts[0].board.others]
+        for rule in set(rules):
+            own = courts[0].weights[:, [name == rule for name in rules]]
+            assert (own == own[:, :1]).all()
+
+    def test_the_end_is_not_judged_by_itself(self, courts):
+        assert courts[0].judge((judges.ACCURACY,), -1) is None
+        assert all(judges.ACCURACY not in courts[0].best_pair(epoch).measures for epoch in judges.EPOCHS)
+
+    def test_what_is_drawn_is_what_is_stated(self, courts, many):
+        ax = judges.plot_judges(many).axes[1]
+        rank = courts[1].judge(("weight cosine",), 1).rank
+        assert line(ax, "weight cosine 1")[0] == pytest.approx([rank.mean])
+        assert line(ax, "weight cosine 1 bar")[0] == pytest.approx([rank.low, rank.high])
+        said = stated(judges.describe(many), "B")
+        assert said["rank correlation at epoch 1", "weight cosine"].value == rank
+        best = max(
+            (courts[1].judge((name,), 1) for name in ("cosine", "weight cosine", "accuracy")), key=lambda v: v.rank.mean
+        )
+        assert f"after one epoch {best.name} at" in head(ax)[1]
+
+
+class TestTrainedDepth:
+    @pytest.mark.parametrize(
+        ("block", "panel", "name", "asked"),
+        [
+            ("A", 0, "DFA, λ 0.01", ("dfa", "", 1e-2)),
+            ("B", 1, "EP, steps 4", ("ep", "steps 4")),
+            ("B", 1, "BP", ("bp",)),
+        ],
+    )
+    def test_what_a_block_is_worth(self, many, rewound, block, panel, name, asked):
+        own = runs(many, block, *asked).values()
+        lost = np.array([r.last.accuracy - r.last.taps.rewind[3] for r in own]) * 100
+        ax = rewound[0][panel]
+        step = float(ax.get_xlabel().split()[-2])
+        (x,), _ = line(ax, f"{name} 3")
+        half = stats.t.ppf(0.975, len(lost) - 1) * stats.sem(lost)
+        assert (x - 2) * step == pytest.approx(lost.mean())
+        assert (line(ax, f"{name} 3 bar")[0] - 2) * step == pytest.approx([lost.mean() - half, lost.mean() + half])
+        said = stated(rewound[1], "AB"[panel])
+        assert said["accuracy lost without block 3, pp", name].value.mean == pytest.approx(lost.mean())
+
+    def test_a_row_is_a_rule_and_bp_is_first(self, many):
+        boards, _ = find_boards(many)
+        rows = trained_depth.pick_rows(boards[0])
+        assert next(iter(rows)) == "bp"
+        assert [own.entry.name for own in rows["dfa"]] == ["DFA", "DFA, λ 0.01"]  # not its signs
+        best = [max(share_of(many, "A", rule, "", own.entry.penalty)[0] for own in both) for rule, both in rows.items()]
+        assert best[1:] == sorted(best[1:], reverse=True)
+
+    def test_the_title_counts_blocks_by_their_lower_bounds(self, many):
+        boards, _ = find_boards(many)
+        said = trained_depth.find_title(boards[0], trained_depth.pick_rows(boards[0]))
+        own = runs(many, "A", "bp").values()
+        lost = np.array([[r.last.accuracy - after for after in r.last.taps.rewind[1:]] for r in own])
+        low = lost.mean(axis=0) - stats.t.ppf(0.95, len(lost) - 1) * stats.sem(lost)
+        assert (low > 0.01).all()
+        assert "all 4 blocks" in said
