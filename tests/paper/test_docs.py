@@ -140,7 +140,7 @@ class TestGallery:
         with Image.open(shipped) as gif:
             assert getattr(gif, "n_frames", 1) == made.moments == 15
         assert shipped.stat().st_size <= 500_000
-        assert head(made.figure.axes[1])[1] == "DFA: h₂–h₄ never leave what chance gives"
+        assert head(made.figure.axes[1])[1] == "DFA: h₂–h₄ never leave one run's band"
 
 
 class TestCheckPictures:
