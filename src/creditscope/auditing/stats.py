@@ -35,6 +35,11 @@ class Interval:
     scale: Literal["linear", "log"] = "linear"
     """Where the mean was taken; on a log scale it is the geometric one."""
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Its bounds, to be drawn: for a single value that value twice."""
+        return self.mean if self.low is None else self.low, self.mean if self.high is None else self.high
+
     def __str__(self) -> str:
         return self.text()
 

@@ -89,8 +89,7 @@ def _draw(ax: Axes, one: Estimate, y: float, *, log: bool, labels: bool) -> None
     known, name = one.known(log=log), f"{one.row} {one.name}".strip()
     if known.size:
         found = (geometric_interval if log else t_interval)(known.tolist())
-        ends = [found.mean if bound is None else bound for bound in (found.low, found.high)]
-        ax.plot(ends, [y, y], color=one.colour, lw=0.9, zorder=3, solid_capstyle="butt", gid=f"{name} interval")
+        ax.plot(found.ends, [y, y], color=one.colour, lw=0.9, zorder=3, solid_capstyle="butt", gid=f"{name} interval")
         ax.plot(known, [y] * len(known), "|", color=one.colour, ms=3.5, mew=0.7, zorder=3, gid=f"{name} seeds")
         look = {"mec": one.colour, "mfc": one.face, "mew": 0.7, "ms": 4.2}
         ax.plot([found.mean], [y], one.marker, zorder=4, gid=name, **look)

@@ -132,9 +132,8 @@ def list_rows(audit: Audit, folder: str) -> list[Row]:
 
 def name_questions(rows: Sequence[Row]) -> list[str]:
     """The heads of the three answers; those of networks and of methods both where they stand in one table."""
-    asked = zip(*(row.strip.answers for row in rows), strict=True)
-    names = [dict.fromkeys(HEADS.get(given.key, given.label) for given in column) for column in asked]
-    return [" / ".join(column).capitalize() for column in names]
+    columns = zip(*([HEADS.get(a.key, a.label) for a in row.strip.answers] for row in rows), strict=True)
+    return [" / ".join(dict.fromkeys(column)).capitalize() for column in columns]
 
 
 def tell_recipes(groups: Sequence[Method]) -> list[str]:

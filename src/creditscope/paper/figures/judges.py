@@ -109,7 +109,7 @@ class Court:
     def judge(self, measures: tuple[str, ...], epoch: int) -> Verdict | None:
         """Spearman's correlation of their mean rank with the share, over rows that have them; None of few or alike."""
         values = np.array([self.read(measure, epoch) for measure in measures])
-        rows = np.isfinite(values).all(axis=0)
+        rows = np.asarray(np.isfinite(values).all(axis=0))
         values, shares = values[:, rows], self.shares[rows]
         alike = rows.sum() < FEWEST or (np.ptp(values, axis=1) <= ALIKE * np.abs(values).max(axis=1)).any()
         if alike or (measures == (ACCURACY,) and epoch == -1):
@@ -197,7 +197,7 @@ def draw_court(ax: Axes, court: Court) -> None:
             if not found:
                 continue
             at = y + (i - 1.5) * 0.2
-            ax.plot([found.rank.low, found.rank.high], [at, at], color=INK, lw=0.7, zorder=2, gid=f"{name} {epoch} bar")
+            ax.plot(found.rank.ends, [at, at], color=INK, lw=0.7, zorder=2, gid=f"{name} {epoch} bar")
             look = {"mfc": GREYS[epoch], "mec": INK, "mew": 0.6, "ms": 4.2, "ls": ""}
             ax.plot([found.rank.mean], [at], "o", zorder=3, gid=f"{name} {epoch}", **look)
         ax.axhline(y + 0.5, color=BAND, lw=0.5, zorder=0)

@@ -62,8 +62,7 @@ def find_misled(board: Board) -> tuple[Entry, Entry] | None:
     found: dict[float, tuple[Entry, Entry]] = {}
     for one, other in permutations(board.others, 2):
         more, less = board.stands(one), board.stands(other)
-        ends = more.low, less.high
-        if one.cos < other.cos and None not in ends and ends[0] > ends[1]:  # pyright: ignore[reportOptionalOperand]
+        if one.cos < other.cos and more.low is not None and less.high is not None and more.low > less.high:
             found[(other.cos - one.cos) * (more.mean - less.mean)] = one, other
     return found[max(found)] if found else None
 
@@ -76,7 +75,7 @@ def draw_board(ax: Axes, board: Board) -> None:
     for entry in board.entries:
         found = board.stands(entry)
         if found.low is not None and found.high is not None:
-            ax.plot([entry.cos] * 2, [found.low, found.high], color=FAINT, lw=0.7, zorder=2, gid=f"{entry.name} bar")
+            ax.plot([entry.cos] * 2, found.ends, color=FAINT, lw=0.7, zorder=2, gid=f"{entry.name} bar")
         look = {"mfc": colour(entry.growth), "mec": INK, "mew": 1.5 if entry.penalty else 0.4, "ls": ""}
         size = 7.5 if entry.rule == "bp" else 5.0
         ax.plot([entry.cos], [found.mean], MARKERS[entry.family], ms=size, zorder=3, gid=entry.name, **look)

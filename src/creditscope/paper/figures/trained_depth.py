@@ -100,9 +100,8 @@ def draw_board(ax: Axes, rows: dict[str, list[Rewinding]]) -> None:
                 if tap not in own.lost:
                     continue
                 found, at = own.lost[tap], y + 0.22 * (2 * i - len(both) + 1)
-                ends = [found.mean if end is None else end for end in (found.low, found.high)]
                 name = f"{own.entry.name} {tap}"
-                ax.plot(column + np.array(ends) / step, [at, at], color=INK, lw=0.7, zorder=2, gid=f"{name} bar")
+                ax.plot(column + np.array(found.ends) / step, [at, at], color=INK, lw=0.7, zorder=2, gid=f"{name} bar")
                 face = "white" if own.entry.penalty else INK
                 look = {"mfc": face, "mec": INK, "mew": 0.6, "ms": 3.0, "ls": ""}
                 ax.plot([column + found.mean / step], [at], "o", zorder=3, gid=name, **look)
