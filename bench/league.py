@@ -1,7 +1,8 @@
 """Train the league block after block, in the order that matters, and pack what is finished.
 
-The same command goes on where it was stopped, also from bundles that lie among the records. Blocks are joined by `+`
-where their runs share the workers: `python bench/league.py --blocks A+E2+E6,B+D,C --time-limit 1500 --out bundles`.
+The same command goes on where it was stopped, also from bundles that lie among the records. Blocks of
+`league` and of `league_more` are joined by `+` where their runs share the workers:
+`python bench/league.py --blocks A+E2+E6 B+D C "L8+L12+phase, no norm" --time-limit 1500 --out bundles`.
 Blocks whose data are not there yet are waited for, until the time is over.
 """
 
@@ -13,8 +14,17 @@ from pathlib import Path
 from creditscope.errors import CreditscopeError, UnfinishedError
 from creditscope.paper.commands.pack import Pack
 from creditscope.paper.commands.reproduce import worker_seconds
-from creditscope.paper.studies import Study, find_missing, find_wanted, plan_union, train_runs
-from creditscope.paper.studies.league import SCALES, league
+from creditscope.paper.studies import (
+    Study,
+    choose_scale,
+    drop_repeated,
+    find_missing,
+    find_wanted,
+    plan_union,
+    train_runs,
+)
+from creditscope.paper.studies.league import SCALES
+from creditscope.paper.studies.league_more import SCALES as MORE
 from creditscope.record import load_records
 from creditscope.record.table import method_name
 from creditscope.tasks import load_task
@@ -26,7 +36,7 @@ TOOK = "league_took.json"
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train the league block after block.")
     parser.add_argument("--records", type=Path, default=Path("out/league"))
-    parser.add_argument("--blocks", default="A+E2+E6,B+D,C")
+    parser.add_argument("--blocks", nargs="+", default=["A+E2+E6", "B+D", "C"])
     parser.add_argument("--scale", default="league", choices=[*SCALES])
     parser.add_argument(
         "--time-limit", type=float, default=1e9, help="seconds, after which runs stop to be gone on with"
@@ -36,15 +46,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="pack the finished runs into this folder")
     parser.add_argument("--only-pack", action="store_true")
     given = parser.parse_args()
-    phases = [phase.split("+") for phase in given.blocks.split(",")]
     end = time.monotonic() + given.time_limit
     how = {"device": given.device, "slots": given.slots}
-    for phase in () if given.only_pack else phases:
-        study = league(given.scale, blocks=phase)
-        if not wait_for_data(study, end) or not train(study, "+".join(phase), given.records, end, how):
+    for phase in () if given.only_pack else given.blocks:
+        study = plan(given.scale, phase)
+        if not wait_for_data(study, end) or not train(study, phase, given.records, end, how):
             break
     if given.out:
         pack(given.records, given.out, given.scale)
+
+
+def plan(scale: str, phase: str) -> Study:
+    """The runs of blocks that are joined."""
+    blocks = SCALES[scale] | MORE.get(scale, {})
+    return Study("league", drop_repeated(run for name in phase.split("+") for run in choose_scale(blocks, name).plan()))
 
 
 def wait_for_data(study: Study, end: float) -> bool:
@@ -90,9 +105,11 @@ def pack(root: Path, out: Path, scale: str) -> None:
     """Bundles, and what each row of each block took."""
     Pack(records=root, out=out, scale=scale, replace=True).run()
     records, rows = load_records(root, problems=[]), {}
-    for block in SCALES[scale]:
-        study = league(scale, blocks=[block])
+    for block in SCALES[scale] | MORE.get(scale, {}):
+        study = plan(scale, block)
         found = find_wanted(study, records)
+        if not found:
+            continue
         by_row: dict[str, list] = {}
         for record in found:
             by_row.setdefault(method_name(record), []).append(record)

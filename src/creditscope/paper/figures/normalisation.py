@@ -121,7 +121,8 @@ def select(records: Sequence[Record]) -> Picked:
     return Picked(found.axes, {(s, *key): found[s, *key] for s, key in product(settings, keys)}, found.seeds)
 
 
-def _key_of(method: Method) -> Key:
+def key_of(method: Method) -> Key:
+    """Of the cell that a method is in."""
     spec = spec_of(method.first)
     return setting_of(spec), kind_of(spec), spec.credit_norm, spec.penalty
 
@@ -130,7 +131,7 @@ def _key_of(method: Method) -> Key:
 def plot_normalisation(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw the figure from the records of study `normalisation`: DFA in every condition, frozen and BP references."""
     found = select(records)
-    uses = {_key_of(method): use_of_depth(method) for method in group_methods(found.records)}
+    uses = {key_of(method): use_of_depth(method) for method in group_methods(found.records)}
     settings = found.along("setting")
     penalties = sorted({cell.key[3] for cell in found if cell.key[1] == "DFA"})
     faces = (FACES[0], FACES[3]) if len(penalties) == 2 else FACES
@@ -205,7 +206,7 @@ def describe(records: Sequence[Record]) -> Caption:
     found = select(records)
     judged, statements = audit(found.records), []
     both = zip(judged.groups, judged.methods, strict=True)
-    methods = {_key_of(group): (use_of_depth(group), method.findings) for group, method in both}
+    methods = {key_of(group): (use_of_depth(group), method.findings) for group, method in both}
     for cell in found:
         setting, runs, norm, penalty = cell.key
         if runs != "DFA":

@@ -12,7 +12,16 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from creditscope.errors import CreditscopeError, UnknownNameError
-from creditscope.paper.published.readings import READERS, Condition, Reading, first_is_best, gain, read_each
+from creditscope.paper.published.readings import (
+    OF_THE_END,
+    READERS,
+    Condition,
+    Reader,
+    Reading,
+    first_is_best,
+    gain,
+    read_each,
+)
 from creditscope.paper.studies._recipes import AT_THE_END, PAPER, VIT
 from creditscope.paper.studies.bp_bottleneck import PLAIN, RECIPE
 from creditscope.paper.studies.conventions import BLOCK_FA, DFA
@@ -79,6 +88,10 @@ class Published:
     """By setting; one that cannot have the number is left out."""
     alternatives: tuple[tuple[str, Reading], ...] = ()
     """The same number under other conditions that may be the published one, each with its label."""
+    conditions: tuple[Condition, ...] = ()
+    """The runs it is read from."""
+    reader: Reader | None = None
+    """Of one run, where its end says all."""
     apart: str = ""
     """Why it is not like for like, if it is not: it is shown, and not counted."""
 
@@ -188,6 +201,8 @@ def make_number(entry: Mapping[str, Any], part: str) -> Published:
             said=said,
             accuracy=entry["read"] in ("accuracy", "gain"),
             readings=_read_under_all(entry),
+            conditions=tuple(find_conditions(entry["condition"])),
+            reader=_find_reader(entry["read"]) if entry["read"].split()[0] in OF_THE_END else None,
             alternatives=tuple(_make_alternative(other, entry) for other in entry.get("alternatives", ())),
             **known,
         )
@@ -228,11 +243,15 @@ def _find_reading(text: str) -> Make:
     """Of "name argument … option=argument …"."""
     if text in OF_SEVERAL:
         return OF_SEVERAL[text]
+    return partial(read_each, reader=_find_reader(text))
+
+
+def _find_reader(text: str) -> Reader:
     name, *words = text.split()
     pairs = [word.rpartition("=") for word in words]
     arguments = [_number_or_word(value) for key, _, value in pairs if not key]
     options = {key: _number_or_word(value) for key, _, value in pairs if key}
-    return partial(read_each, reader=choose("reader", name, READERS)(*arguments, **options))
+    return choose("reader", name, READERS)(*arguments, **options)
 
 
 def _number_or_word(text: str) -> int | str:

@@ -95,12 +95,17 @@ def read_each(condition: Condition, reader: Reader) -> Reading:
 
     def find(finder: RunFinder) -> Values:
         runs, diverged = finder.find(condition)
-        found = {seed: reader(record) for seed, record in runs.items()}
-        numbers = {seed: value for seed, value in found.items() if not isinstance(value, str)}
-        reasons = {seed: value for seed, value in found.items() if isinstance(value, str)}
-        return Values(numbers, reasons | dict.fromkeys(diverged, "diverged"))
+        return read_runs(runs, reader, diverged)
 
     return find
+
+
+def read_runs(runs: Mapping[int, Record], reader: Reader, diverged: Iterable[int] = ()) -> Values:
+    """A reader on every run."""
+    found = {seed: reader(record) for seed, record in runs.items()}
+    numbers = {seed: value for seed, value in found.items() if not isinstance(value, str)}
+    reasons = {seed: value for seed, value in found.items() if isinstance(value, str)}
+    return Values(numbers, reasons | dict.fromkeys(diverged, "diverged"))
 
 
 def gain(condition: Condition, baseline: Condition) -> Reading:
@@ -248,3 +253,5 @@ READERS: dict[str, Callable[..., Reader]] = {
     "pair_accepts_at_input": lambda: pair_accepts(gamma_at_input),
 }
 """By the names that `published.toml` has for them, made from the arguments that follow there."""
+OF_THE_END = ("accuracy", "gamma", "at_tap", "deep")
+"""Those that read the last snapshot alone."""

@@ -1,0 +1,113 @@
+"""Figure `phase`: gains and counted numbers are what NumPy and SciPy make of the records, and titles are true of them."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from drawn import head, words
+from scipy import stats
+
+from creditscope.auditing.stats import Interval
+from creditscope.paper.figures.phase import compare, describe, find_phases, plot_phase
+from creditscope.paper.published.explained import count_inside, explain, numbers_of
+from creditscope.paper.studies import find_wanted, resolve_study
+from creditscope.record import Record
+
+pytestmark = pytest.mark.slow
+NORMS = ("none", "batch", "sample")
+
+
+@pytest.fixture(scope="module")
+def records(shipped_records) -> list[Record]:
+    return find_wanted(resolve_study("phase", "paper"), shipped_records)
+
+
+def runs(records, *, rule="dfa", norm="none", penalty=0.0, frozen=False, terminal=True) -> dict[int, Record]:
+    wanted = {"rule": rule, "credit_norm": norm, "penalty": penalty, "frozen": frozen}
+    found = [r for r in records if all(getattr(r.spec, name) == value for name, value in wanted.items())]
+    return {r.spec.seed: r for r in found if r.spec.net_options["terminal_norm"] == terminal}
+
+
+def accuracies(found: dict[int, Record]) -> np.ndarray:
+    return np.array([found[seed].last.accuracy for seed in sorted(found)])
+
+
+class TestStudy:
+    def test_at_full_scale_it_is_two_blocks_and_on_embedded_data_one_optimiser(self):
+        full, demo = resolve_study("phase", "league").runs, resolve_study("phase", "demo").runs
+        dfa = [r for r in full if r["rule"] == "dfa" and not r.get("frozen")]
+        cells = {(r.get("credit_norm", "none"), r["penalty"], r["net_options"]["terminal_norm"]) for r in dfa}
+        assert cells == set(product(NORMS, (0.0, 1e-4, 1e-3, 1e-2, 1e-1), (True, False)))
+        assert len(dfa) == 5 * len(cells)
+        assert {r["optimiser"] for r in demo} == {"adamw"}
+        assert {r["penalty"] for r in demo if r["rule"] == "dfa" and not r.get("frozen")} == {p for _, p, _ in cells}
+
+
+class TestFigure:
+    def test_cells_are_gains_over_the_better_frozen_baseline(self, records):
+        axes = plot_phase(records).axes
+        for ax, terminal in zip(axes, (True, False), strict=False):
+            for norm, penalty in product(NORMS, (0.0, 0.01)):
+                own = accuracies(runs(records, norm=norm, penalty=penalty, terminal=terminal))
+                twins = [
+                    accuracies(runs(records, norm=norm, frozen=True, terminal=terminal)),
+                    accuracies(runs(records, rule="bp", frozen=True, terminal=terminal)),
+                ]
+                better = max(twins, key=np.mean)
+                (said,) = [text.get_text() for text in ax.texts if text.get_gid() == f"{norm} {penalty:g}"]
+                assert float(said.replace("−", "-")) == pytest.approx(100 * (own - better).mean(), abs=0.05)
+
+    def test_a_cell_is_tinted_by_its_interval_alone(self):
+        for ends, way in (((2.1, 4.0), "more"), ((1.9, 4.0), "open"), ((-9.0, 1.9), "less"), ((None, None), "open")):
+            assert compare(Interval(3.0, *ends, 3)) == way
+        assert compare(None) == "open"
+
+    def test_its_title_names_the_best_cell_or_that_none_is_shown_to_gain(self, records):
+        _, phases = find_phases(records)
+        gains = {cell: phases[0].gain(*cell) for cell in phases[0].cells}
+        best = max((own.mean, cell) for cell, own in gains.items() if own)[1]
+        assert best == ("batch", 1e-4)
+        assert "10⁻⁴, per batch" in head(plot_phase(records), 0)
+        few = [r for r in records if r.spec.seed == 42]
+        assert "no cell" in head(plot_phase(few), 0)
+
+    def test_another_net_than_the_published_one_explains_nothing(self, records):
+        narrow = [replace(r, spec=replace(r.spec, net_options={**r.spec.net_options, "width": 64})) for r in records]
+        assert not any(own.explained for own in find_phases(narrow)[1])
+        assert not any(s.quantity.startswith("published") for s in describe(narrow).statements)
+        assert not any(" of " in text for text in words(plot_phase(narrow)))
+
+
+class TestExplained:
+    def test_numbers_are_those_of_the_same_penalty_and_net(self):
+        plain = {one.id for one in numbers_of(0.0, terminal_norm=True)}
+        assert {"acc-dfa", "brief-acc-dfa", "cos-dfa-1", "h-dfa"} <= plain
+        assert not {"cos-wide-dfa-0", "acc-frozen", "acc-random", "growth-dfa", "cos-early", "acc-bare-dfa"} & plain
+        assert {one.id for one in numbers_of(0.0, terminal_norm=False)} == {"acc-bare-dfa", "h-bare-dfa", "g-bare-dfa"}
+        assert {one.id for one in numbers_of(1e-4, terminal_norm=True)} == {"cos-weak", "rho-weak"}
+        assert not numbers_of(1e-3, terminal_norm=True)
+
+    def test_inside_is_the_prediction_interval_of_scipy(self, records):
+        """A cosine that is said with a number of seeds, but without their spread."""
+        cells = {norm: list(runs(records, norm=norm, penalty=0.01).values()) for norm in NORMS}
+        found = explain(cells, 0.01, terminal_norm=True)
+        said = {"cos-strong-dfa-0": (0, 0.316), "cos-strong-dfa-1": (1, 0.169), "cos-strong-dfa-4": (4, 0.166)}
+        for norm, records_of in cells.items():
+            by_id = {number.id: own for number, own in found[norm]}
+            for name, (tap, published) in said.items():
+                values = np.array([r.last.taps.cos[tap] for r in records_of])
+                reach = stats.t.ppf(0.975, 2) * values.std(ddof=1) * np.sqrt(1 / 3 + 1 / 3)
+                inside = abs(values.mean() - published) <= reach + 0.0005
+                assert by_id[name].inside == inside
+                assert by_id[name].n == 3
+
+    def test_fewer_seeds_explain_no_more(self, records):
+        """Two seeds have an interval six times as wide: all are then held against numbers on these two."""
+        cells = {norm: list(runs(records, norm=norm, penalty=0.01).values()) for norm in NORMS}
+        fewer = explain({**cells, "none": cells["none"][:2]}, 0.01, terminal_norm=True)
+        assert {own.n for both in fewer.values() for _, own in both} == {2}
+        alone = explain({"none": cells["none"][:2]}, 0.01, terminal_norm=True)
+        assert count_inside(fewer["none"]) == count_inside(alone["none"])
+        one = explain({**cells, "none": cells["none"][:1]}, 0.01, terminal_norm=True)
+        assert {count_inside(own) for own in one.values()} == {(0, 0)}
