@@ -25,6 +25,7 @@ nitpicky = True
 nb_execution_mode = "off"
 """Notebooks are stored executed."""
 myst_heading_anchors = 4
+myst_enable_extensions = ["html_image"]
 myst_links_external_new_tab = False
 highlight_language = "none"
 smartquotes = False

@@ -64,6 +64,12 @@ class TestFacts:
         assert (dfa.answers[1].answer, dfa.answers[1].words) == ("no", "CS001")
         assert make_strip(found.methods[1]).answers[1].words == ""
 
+    def test_a_no_without_any_number_names_its_check(self):
+        """At chance depth is not used, whatever the baselines would say, which are not there."""
+        (method,) = audit([make_record(seed=s, accuracy=0.1, facts={"chance": 0.1}) for s in (1, 2, 3)]).methods
+        (depth,) = [a for a in make_strip(method).answers if a.key == "depth"]
+        assert (depth.answer, depth.words) == ("no", "CS010")
+
     def test_a_sign_says_no_more_than_is_known(self):
         """A large cosine inside a wide band of chance is none, and an exact tap is no measurement."""
         assert [tap(c).sign for c in (0.5, 0.019, -0.019, -0.5)] == ["▆", "▁", "▁", "↓"]

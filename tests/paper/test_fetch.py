@@ -104,4 +104,4 @@ def test_an_address_without_the_file_is_told_with_its_status(mirror, tmp_path, r
 
 
 def test_unknown_records_are_refused(refused):
-    assert "demo, paper, rules" in refused("fetch", "nope")
+    assert "demo, league, paper, rules" in refused("fetch", "nope")

@@ -152,7 +152,8 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("how", "said"),
         [
-            ({"name": "audit_hero", "format": "gif"}, "formats among png, pdf, svg, but got 'gif'"),
+            ({"name": "audit_hero", "format": "bmp"}, "formats among png, pdf, svg, gif, but got 'bmp'"),
+            ({"name": "audit_hero", "format": "gif"}, "a figure that moves for a gif"),
             ({"name": "audit_hero", "format": ""}, "but got none"),
             ({"name": "all", "panels": "A"}, "Name one figure"),
             ({"name": "own", "width": 3.0}, "Name one figure"),

@@ -231,7 +231,7 @@ class TestScaleOfFigures:
     def test_of_all_studies_each_has_its_own(self, call, tmp_path):
         code, out, _ = call("figure", "all", "--records", tmp_path / "records", "--out", tmp_path / "out")
         assert (code, "audit_hero: 60 of 60" in out) == (0, True)
-        assert re.search(r"^scale paper .*: audit_hero, rescaling, snapshot_resmlp$", out, re.M)
+        assert re.search(r"^scale paper .*: audit_hero, fading, rescaling, snapshot_resmlp$", out, re.M)
         assert re.search(r"^scale demo .*: bottleneck_controls, .*normalisation", out, re.M)
 
 

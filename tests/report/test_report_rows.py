@@ -188,6 +188,10 @@ class TestWhatToRun:
         assert parse_settings((asked,))["net_options"] == {"x y": "a b"}
         assert {"--baselines", "--lr", "0.5", "--depth", "4"} <= set(words)
 
+    def test_noise_that_was_turned_off_is_measured(self):
+        row = rows_of([make_record(seed=s, noise=False) for s in (1, 2, 3)])["DFA"]
+        assert parse(shlex.split(row.command)[1:]).recipe.noise
+
     def test_the_command_is_one_that_the_parser_takes(self):
         for row in (rows_of(open_records())["DFA"], rows_of([make_record(rule="fa", tier="quick", noise=False)])["FA"]):
             asked = parse(shlex.split(row.command)[1:])

@@ -14,7 +14,7 @@ from creditscope.auditing.columns import OF_OUTCOME, OF_WORD
 from creditscope.auditing.printing import STYLES, WIDE, fit_line, indent, note, printed, warn
 from creditscope.auditing.strip import lay_out, make_strip, write_key
 from creditscope.auditing.verdict import explain, rests_on_checks
-from creditscope.text import count, visible
+from creditscope.text import count, first_few, visible
 
 SIGN_STYLES = {"✓": "green", "✗": "red", "?": "yellow", "○": "cyan", "–": "dim"}
 REASONS = (Outcome.ISSUE, Outcome.SKIPPED, Outcome.UNDECIDED)
@@ -26,6 +26,8 @@ NARROWER = (
     'setting, a method or a verdict: creditscope audit … --only "cifar10, 30 epochs", or audit.only(…) in Python; '
     "--json and --card DIR hold everything."
 )
+NAMED = 4
+"""Methods of which it is said what to run."""
 NARROW_NAMES = 8
 """A name that takes more than this part of the width stands above its reasons."""
 MORE = "creditscope audit … -v, or show(verbose=True), tells more; --explain CODE why"
@@ -134,7 +136,7 @@ def list_reasons(m: MethodAudit) -> Iterator[tuple[str, ...]]:
         return
     found = sorted((f for f in m.findings if f.outcome in REASONS), key=lambda f: (REASONS.index(f.outcome), f.rank))
     for f in found:
-        said = without_brackets(f.message)
+        said = f.message if f.outcome == Outcome.SKIPPED else without_brackets(f.message)
         yield OF_OUTCOME[f.outcome], f"{f.code} {f.title}: {said}", f"{f.code} {said}"
 
 
@@ -148,6 +150,17 @@ def without_brackets(said: str) -> str:
     while said != before:
         before, said = said, re.sub(r" ?\([^()]*\)", "", said)
     return said
+
+
+def list_runs(methods: Methods) -> list[str]:
+    """What to run for those that lack a measurement, by the options that they lack."""
+    lacking: dict[str, list[str]] = {}
+    for m in methods:
+        if needs := sorted({need for f in m.findings for need in f.needs}):
+            lacking.setdefault(" ".join(needs), []).append(visible(m.method))
+    several = len({m.method for m in methods}) > 1
+    named = {needs: first_few([*dict.fromkeys(names)], NAMED) for needs, names in lacking.items()}
+    return [f"○ run again with {needs}" + f": {names}" * several for needs, names in named.items()]
 
 
 def _meanings(methods: Methods) -> Text:
@@ -167,5 +180,6 @@ def _remedies(methods: Methods, width: int, *, verbose: bool) -> list[Renderable
         fired = sorted((f.rank, f.code) for f in findings if f.outcome in REASONS and f.outcome != Outcome.SKIPPED)
         codes = dict.fromkeys(code for _, code in fired)
         lines = indent(fit_line(width - 2, f"{code} {remedies[code]}") for code in codes)
+    lines = [*indent(fit_line(width - 2, said) for said in list_runs(judged)), *lines]
     why = note("why a check matters and how it decides: creditscope audit --explain CODE")
     return [printed("What to do", style="bold"), *lines, *[why] * verbose] if lines else []

@@ -136,7 +136,7 @@ def _answer(key: str, line: VerdictLine, found: "MethodAudit") -> StripAnswer:
     words = [f"{points(gain)} pp"] if gain is not None else []
     told = (found.per_tap[tap] for tap in found.gamma_taps)
     seen = any(tap.answer == "below" or (tap.cos and tap.cos.mean < 0) for tap in told)
-    hidden = {"credit": not seen, "depth": gain is not None and gain >= 0}
+    hidden = {"reference": True, "credit": not seen, "depth": gain is None or gain >= 0}
     if line.answer == "no" and hidden.get(key) and not found.network:
         words += [f.code for f in found.findings if f.is_issue and f.code in line.codes][:1]
     return StripAnswer(key, LABELS.get(key, key), line.answer, " ".join(words))

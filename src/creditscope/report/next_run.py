@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import fields
 from itertools import islice
 from pathlib import Path
@@ -15,13 +15,12 @@ from creditscope.record.spec import Recipe, RunSpec
 from creditscope.registry import NETS, RULES, TASKS, Registry
 
 SIZES = ("depth", "width")
-ASKED = re.compile(r"--(baselines|tier \w+|seeds \d+)")
-"""The options that checks name where they lack an input."""
 ENOUGH = re.compile(r"(?:about|over) ([\d,]+) seeds would decide")
 """How CS005 says how many it needs."""
 STUCK = "more seeds would not decide"
 """How it says that no number would do."""
-LEFT_OUT = ("frozen", "train_last")
+LEFT_OUT = ("frozen", "train_last", "noise")
+"""Fields that no command sets: which blocks train, and what a check may lack."""
 MORE = 2
 """Times the seeds that left a question open, where no check says how many would decide."""
 MOST_SEEDS = 200
@@ -30,8 +29,7 @@ MOST_SEEDS = 200
 
 def list_needs(findings: Iterable[Finding]) -> list[str]:
     """The options that would give the checks what they lack, each once: `--tier standard`, `--baselines`."""
-    asked = [found for f in findings if f.is_missing for found in ASKED.findall(f.message)]
-    return [f"--{option}" for option in sorted(set(asked)) if not option.startswith("seeds")]
+    return sorted({need for f in findings for need in f.needs if not need.startswith("--seeds")})
 
 
 def write_command(method: Method, found: MethodAudit, folder: str = "") -> str:
@@ -46,7 +44,7 @@ def write_command(method: Method, found: MethodAudit, folder: str = "") -> str:
     asked = [
         *("--task", spec.task, "--net", spec.net, "--rule", spec.rule),
         *_options(spec),
-        *_recipe(spec, "--tier" in " ".join(needs)),
+        *_recipe(spec, {need.split()[0].lstrip("-") for need in needs}),
         *("--seeds", *(map(str, seeds) if len(seeds) > 1 else [f"{seeds[0]},"])),
         *(word for need in needs for word in need.split()),
         *(["--out", str(Path(folder).parent)] if Path(folder).name == "records" else []),
@@ -72,7 +70,8 @@ def _seeds_said(message: str) -> list[int]:
 def _fresh_seeds(method: Method, found: MethodAudit) -> list[int]:
     """As many as are lacking; those that diverged are none of those that the checks ask for."""
     messages = " ".join(f.message for f in found.findings if f.is_open)
-    wanted = [int(n) for n in re.findall(r"--seeds (\d+)", messages)]
+    needs = (need.split() for f in found.findings for need in f.needs)
+    wanted = [int(words[1]) for words in needs if words[0] == "--seeds"]
     if found.verdict.word == "undecided":
         if not found.verdict.codes or find_hopeless(found.findings):
             return []  # only divergence stands against it, or more of them would not help
@@ -99,10 +98,10 @@ def _unusual(registry: Registry, name: str, options: dict[str, Scalar]) -> dict[
     return {option: value for option, value in options.items() if option not in usual or usual[option] != value}
 
 
-def _recipe(spec: RunSpec, tier: bool) -> list[str]:
-    """What differs from what a run is by default; `tier`: that one is asked for anyway."""
-    left_out = (*LEFT_OUT, *(["tier"] if tier else []))
-    differing = [f for f in fields(Recipe) if f.name not in left_out and getattr(spec, f.name) != f.default]
+def _recipe(spec: RunSpec, asked: Collection[str]) -> list[str]:
+    """What differs from what a run is by default, but for what is asked for anyway."""
+    kept = [f for f in fields(Recipe) if f.name not in LEFT_OUT and f.name not in asked]
+    differing = [f for f in kept if getattr(spec, f.name) != f.default]
     words = []
     for f in differing:
         value, flag = getattr(spec, f.name), f.name.replace("_", "-")

@@ -4,6 +4,7 @@ A check that could not run never looks like one that passed.
 """
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from creditscope.record import Facts
 from creditscope.text import amount, first_few, span
 
 Question = Literal["reference", "credit", "depth", "task", "signal", "training"]
+OPTION = re.compile(r"--(?:baselines|tier \w+|seeds \d+)")
+"""Those of creditscope run that a message asks for."""
 MOST, NAMED_SEEDS = 6, 4
 """Taps, blocks or stages that a message gives the numbers of, and seeds that it names."""
 
@@ -83,6 +86,11 @@ class Finding:
     def is_open(self) -> bool:
         """Whether it leaves the verdict open."""
         return self.is_missing or (self.outcome == Outcome.UNDECIDED and not self.advisory)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The options of creditscope run that would give it what it lacks: ("--tier standard",)."""
+        return tuple(OPTION.findall(self.message)) if self.is_missing else ()
 
     @property
     def fired(self) -> str:

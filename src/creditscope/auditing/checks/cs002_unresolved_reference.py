@@ -40,7 +40,7 @@ class UnresolvedReference(RunCheck):
             return self.not_applicable("the run is in float64 already; there is nothing finer to compare with")
         if not noise:
             off = moment.spec is not None and not moment.spec.noise
-            remedy = "run with --noise" if off else moment.remedy()
+            remedy = "run without --no-noise" if off else moment.remedy()
             why = [note for note in snapshot.notes if note.startswith("g_noise")]
             return self.skipped("; ".join(why) or f"g_noise was not measured ({remedy})")
         tap, worst = max(noise.items(), key=lambda item: item[1])
