@@ -19,6 +19,9 @@ ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "results" / "league"
 BLOCKS = SCALES["league"]
 WORDS = {"hit": "hit", "miss": "**miss**", "open": "open"}
+BASES = ("none", "prototype", "published", "records")
+"""What was known of a prediction when it was made, the least first."""
+TITLES = {"basis": "known before", "figure": "figure"}
 ABOUT_RULES = "What a layer is told, and who proposed it; [rules](rules.md) says more of each."
 ABSENT = "not on record"
 HEAD = """# The league
@@ -92,32 +95,46 @@ def make_predictions(held: Held) -> Iterator[str]:
     yield "## Predictions and outcomes"
     yield (
         "Written down before any of these runs was trained (`paper/predictions/league.toml`, which says how each "
-        "quantity is computed); none was changed. *Open*: not all runs that it is about are on record."
+        "quantity is computed, and what was known then); none was changed. A hit says the more the less was known: "
+        "*none* is a guess, *prototype* one to three seeds of throw-away code, *records* three seeds or more in this "
+        "or a close setting. *Open*: not all runs that it is about are on record."
     )
-    rows = []
-    for figure in dict.fromkeys(one.prediction.figure for one in held.outcomes):
-        own = [one.state for one in held.outcomes if one.prediction.figure == figure]
-        rows.append([figure, str(len(own)), *(str(own.count(state)) for state in WORDS)])
-    rows.append(["all", *(str(sum(int(row[i]) for row in rows)) for i in range(1, 5))])
-    yield table(["figure", "predictions", *WORDS], rows)
+    for name in ("basis", "figure"):
+        kinds = dict.fromkeys(getattr(one.prediction, name) for one in held.outcomes)
+        yield count_states(held, name, sorted(kinds, key=BASES.index) if name == "basis" else list(kinds))
     yield "### Misses"
     yield "\n".join(_miss(one) for one in held.outcomes if one.state == "miss")
     yield "### All"
-    columns = ["id", "block", "prediction", "quantity", "predicted", "found", "outcome"]
+    columns = ["id", "block", "prediction", "known before", "quantity", "predicted", "found", "outcome"]
     yield table(columns, [_row(one) for one in held.outcomes])
+
+
+def count_states(held: Held, name: str, kinds: list[str]) -> str:
+    """Hits, misses and what is open, by a field of predictions."""
+    rows = []
+    for kind in kinds:
+        own = [one.state for one in held.outcomes if getattr(one.prediction, name) == kind]
+        rows.append([kind, str(len(own)), *(str(own.count(state)) for state in WORDS)])
+    rows.append(["all", *(str(sum(int(row[i]) for row in rows)) for i in range(1, 5))])
+    return table([TITLES[name], "predictions", *WORDS], rows)
 
 
 def _miss(one: Outcome) -> str:
     asked, rows = one.prediction, [name for name in one.missed if name]
     what = f" Outside: {', '.join(f'`{name}`' for name in rows)}." if rows else ""
     said = f"Predicted {_quantity(asked)} {asked.bounds}, found {_found(one)}.{what}"
-    return f"- **{asked.id}** ({asked.block}): {markdown(asked.statement)} {said}"
+    return f"- **{asked.id}** ({_place(asked)}; known before: {asked.basis}): {markdown(asked.statement)} {said}"
 
 
 def _row(one: Outcome) -> list[str]:
-    asked = one.prediction
-    place = " and ".join(asked.blocks) or asked.block + ("" if asked.terminal_norm else ", no norm")
-    return [asked.id, place, markdown(asked.statement), _quantity(asked), asked.bounds, _found(one), WORDS[one.state]]
+    asked, outcome = one.prediction, WORDS[one.state]
+    said = markdown(asked.statement), asked.basis, _quantity(asked), asked.bounds
+    return [asked.id, _place(asked), *said, _found(one), outcome]
+
+
+def _place(asked: Prediction) -> str:
+    """The blocks it is about."""
+    return " and ".join(asked.blocks) or asked.block + ("" if asked.terminal_norm else ", no norm")
 
 
 def _quantity(asked: Prediction) -> str:

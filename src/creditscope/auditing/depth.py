@@ -9,6 +9,8 @@ from creditscope.auditing.thresholds import Thresholds
 from creditscope.record import Record, Snapshot
 from creditscope.text import count, span
 
+OWN_FROZEN = "own-rule frozen"
+
 
 @dataclass(frozen=True)
 class DepthUse:
@@ -41,8 +43,12 @@ class DepthUse:
 
     @property
     def share_interval(self) -> Interval | None:
-        """Δ/Δ_BP with the t interval of Δ − share · Δ_BP over seeds, in units of Δ_BP: both gains are of one seed."""
-        if (share := self.share) is None:
+        """Δ/Δ_BP with the t interval of Δ − share · Δ_BP over seeds, in units of Δ_BP: both gains are of one seed.
+
+        None where the seeds do not show that BP gains anything: a ratio over what may be 0 says nothing.
+        """
+        least, share = t_interval(self.bp_gains).low, self.share
+        if share is None or least is None or least <= 0:
             return None
         pairs = zip(self.gains, self.bp_gains, strict=True)
         return t_interval([share + (gain - share * bp) / self.bp_gain for gain, bp in pairs])
@@ -51,7 +57,7 @@ class DepthUse:
 def use_of_depth(method: Method) -> DepthUse | None:
     """Gains over the baselines on the seeds that have them all; None without such a seed."""
     own, bp = accuracies(method.runs), accuracies(method.bp)
-    frozen = {"own-rule frozen": accuracies(method.frozen_own), "BP-frozen": accuracies(method.frozen_bp)}
+    frozen = {OWN_FROZEN: accuracies(method.frozen_own), "BP-frozen": accuracies(method.frozen_bp)}
     seeds = tuple(sorted(own.keys() & bp.keys() & set.intersection(*map(set, frozen.values()))))
     if not seeds:
         return None
@@ -60,7 +66,7 @@ def use_of_depth(method: Method) -> DepthUse | None:
         seeds,
         better,
         gains=_differences(own, frozen[better], seeds),
-        own_gain=_mean(_differences(own, frozen["own-rule frozen"], seeds)),
+        own_gain=_mean(_differences(own, frozen[OWN_FROZEN], seeds)),
         bp_gains=_differences(bp, frozen["BP-frozen"], seeds),
     )
 

@@ -188,8 +188,18 @@ def group_methods(records: Sequence[Record]) -> list[Method]:
                 rungs=dict(sorted(rungs.items())),
             )
         )
+    _tell_apart(methods)
     places = {setting: place for place, setting in enumerate(dict.fromkeys(m.setting for m in methods))}
     return sorted(methods, key=lambda m: (places[m.setting], bool(m.facts.inexact_taps)))
+
+
+def _tell_apart(methods: Sequence[Method]) -> None:
+    """Two rules from two files may have one name: then both are called by their files, too."""
+    files: dict[tuple[str, str], set[str]] = {}
+    for m in methods:
+        files.setdefault((m.setting, m.label), set()).add(m.spec.rule if m.spec else "")
+    for m in [m for m in methods if len(files[m.setting, m.label]) > 1]:
+        m.label += f" ({m.spec.rule})" if m.spec else ""
 
 
 def split_settings(records: Sequence[Record]) -> list[list[Record]]:

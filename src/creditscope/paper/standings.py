@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from creditscope.auditing import Audit, MethodAudit, audit
-from creditscope.auditing.depth import use_of_depth
+from creditscope.auditing.depth import OWN_FROZEN, use_of_depth
 from creditscope.auditing.methods import Method
 from creditscope.auditing.stats import Interval, known_mean
 from creditscope.auditing.strip import make_strip, short_number, write_markdown
@@ -17,12 +17,16 @@ from creditscope.record.table import method_name, read
 from creditscope.text import DASH, markdown
 
 COLUMNS = ("row", "share of BP's gain", "deep cosine", "n", "passes", "seconds", "verdict")
-WIDTH = 110
+OWN_TWIN = " †"
+"""Behind a share over the rule's own frozen twin."""
+WIDTH = 120
 """Columns of strips on a page."""
 ABOUT_COLUMNS = (
-    "*share of BP's gain*: Δ/Δ_BP, accuracy over the better frozen twin in units of BP's gain over frozen BP, ± 95 % t "
-    "interval over seeds, paired; *deep cosine*: mean over taps without exact credit, at the end; *passes*: what a "
-    "step costs beyond backprop's, in forward passes; *seconds*: of workers, for all n seeds, twins aside."
+    "*share of BP's gain*: Δ/Δ_BP, accuracy over the better of two frozen twins, the rule's own (†) and BP's, in units "
+    "of BP's gain over frozen BP, ± 95 % t interval over seeds, paired, where BP's gain is shown to be above 0; rows "
+    "with and without † are in no common order of accuracy; *deep cosine*: mean over taps without exact credit, at the end; "
+    "*passes*: what a step costs beyond backprop's, in forward passes; *seconds*: of workers, for all n seeds, twins "
+    "aside."
 )
 
 
@@ -53,6 +57,12 @@ class Standing:
     def cos(self) -> float | None:
         """At the end, mean over seeds."""
         return known_mean(deep_cosine(r.facts, r.last) for r in self.method.whole)
+
+    @property
+    def over_own_twin(self) -> bool:
+        """Whether the rule's own frozen twin is the better baseline; BP has no other."""
+        depth = use_of_depth(self.method)
+        return bool(depth and self.share and not self.is_bp and depth.baseline == OWN_FROZEN)
 
     @property
     def passes(self) -> float:
@@ -126,9 +136,9 @@ def write_block(standings: Sequence[Standing], own: Collection[str] = ()) -> str
     rows = [
         [
             f"**{markdown(one.found.method)}**" if one.rule in own else markdown(one.found.method),
-            write_share(one.share),
+            write_share(one.share) + OWN_TWIN * one.over_own_twin,
             DASH if one.cos is None else short_number(one.cos, ".3f"),
-            str(len(one.found.seeds)),
+            str(one.share.n if one.share else len(one.method.whole)),
             f"{one.passes:g}",
             f"{one.seconds:,.0f}",
             _verdict(one.found),

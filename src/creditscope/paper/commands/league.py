@@ -129,11 +129,10 @@ class League:
                     f"Expected a rule of your own as path/to/file.py:Class, but got {rule!r}, which is a built-in one. "
                     "creditscope league prints its rows."
                 )
-            RULES.get(rule)
         block = self._block()
         seeds = choose_seeds(read_seeds(self.seeds)) if self.seeds else block.seeds
         penalties = (0.0, self.penalty) if self.penalty else (0.0,)
-        rows = tuple(Row(rule, penalties=penalties) for rule in self.rule)
+        rows = tuple(Row(rule, penalties=penalties, local=RULES.get(rule).local) for rule in dict.fromkeys(self.rule))
         wanted = Block(block.recipe, rows, seeds, block.twins).plan()
         return [plan_run(**one) for one in drop_repeated(wanted)]
 

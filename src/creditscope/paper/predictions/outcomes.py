@@ -5,7 +5,7 @@
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.resources import files
 from itertools import combinations
@@ -14,12 +14,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from creditscope.auditing.stats import known_mean
+from creditscope.auditing.methods import accuracies
 from creditscope.paper.standings import Standing, count_missing, deep_cosine, mean_over_taps, rank_block
-from creditscope.paper.studies._league import Block
+from creditscope.paper.studies._league import Block, Row
 from creditscope.paper.studies.league import SCALES
 from creditscope.paper.studies.league_more import SCALES as MORE
 from creditscope.record import Facts, Record, Snapshot
+from creditscope.record.spec import COMPARED_NORMS
 from creditscope.record.table import largest_growth
 
 State = Literal["hit", "miss", "open"]
@@ -115,12 +116,13 @@ MEASURES: dict[str, tuple[Callable[[Facts, Snapshot], float | None], int]] = {
 
 
 def over_seeds(standing: Standing, measure: str, epoch: int = -1) -> float | None:
-    """Mean over seeds at an epoch (−1: the end)."""
+    """Mean over seeds at an epoch (−1: the end); None unless all of them have it."""
     find, found = MEASURES[measure][0], []
     for record in standing.method.whole:
         moments = [record.last] if epoch == -1 else [s for s in record.snapshots if s.epoch == epoch]
         found += [find(record.facts, snapshot) for snapshot in moments]
-    return known_mean(found)
+    known = [value for value in found if value is not None]
+    return fmean(known) if known and len(known) == len(standing.method.whole) else None
 
 
 def _lost(standing: Standing) -> list[float] | None:
@@ -137,17 +139,11 @@ def _front(standing: Standing) -> float | None:
     return fmean(lost[:half]) - fmean(lost[-half:])
 
 
-def _growth(standing: Standing) -> float | None:
-    found = over_seeds(standing, "growth")
-    return None if found is None else float(np.exp(found))
-
-
 QUANTITIES: dict[str, Callable[[Standing], float | None]] = {
     "share": lambda s: s.share.mean if s.share else None,
     "gain": lambda s: s.found.gain.mean if s.found.gain else None,
     "accuracy": lambda s: s.found.accuracy.mean if s.found.accuracy else None,
-    "cos": lambda s: s.cos,
-    "growth": _growth,
+    "cos": lambda s: over_seeds(s, "cos"),
     "depth": lambda s: s.found.trained_depth.low if s.found.trained_depth else None,
     "rewind": lambda s: fmean(lost) if (lost := _lost(s)) else None,
     "front": _front,
@@ -169,6 +165,8 @@ class Held:
 
     def outcome(self, asked: Prediction) -> Outcome:
         """Of one prediction."""
+        if asked.quantity == "explains":
+            return self._explains(asked)
         if asked.rows:
             return Outcome(asked, {row: self._of_row(asked, row) for row in asked.rows})
         if asked.quantity == "order":
@@ -182,12 +180,11 @@ class Held:
         return self._ranked[block]
 
     def _of_row(self, asked: Prediction, row: str) -> float | None:
-        block = asked.block if asked.terminal_norm else f"{asked.block}, no norm"
-        value = self._value(block, asked.quantity, row)
+        value = self._value(self._place(asked), asked.quantity, row)
         if value is None:
             return None
         if asked.less:
-            other = self._value(block, asked.quantity, asked.less)
+            other = self._value(self._place(asked), asked.quantity, asked.less)
             return None if other is None else value - other
         if asked.over_block:
             other = self._value(asked.over_block, asked.quantity, row)
@@ -199,6 +196,31 @@ class Held:
         if standing is None or quantity not in QUANTITIES or not is_whole(standing, BLOCKS[block], quantity):
             return None
         return QUANTITIES[quantity](standing)
+
+    def _explains(self, asked: Prediction) -> Outcome:
+        """Share of the published numbers inside the intervals of a cell; it misses, too, if another norm has more."""
+        from creditscope.paper.published.explained import count_inside, explain
+
+        ((row, block),) = ((row, self._place(asked)) for row in asked.rows)
+        own = self.standings(block).get(row)
+        spec = own.method.spec if own else None
+        if spec is None:
+            return Outcome(asked, {row: None})
+        alike = Row(spec.rule, spec.rule_options, (spec.penalty,))
+        names = {norm: replace(alike, credit_norm=norm).names()[0] for norm in COMPARED_NORMS}
+        cells = {norm: self.standings(block).get(name) for norm, name in names.items()}
+        if not all(one and is_whole(one, BLOCKS[block], "cos") for one in cells.values()):
+            return Outcome(asked, {row: None})
+        records = {norm: one.method.whole for norm, one in cells.items() if one}
+        found = explain(records, spec.penalty, terminal_norm=asked.terminal_norm)
+        counts = {norm: count_inside(numbers) for norm, numbers in found.items()}
+        (inside, of), most = counts[spec.credit_norm], max(inside for inside, _ in counts.values())
+        detail = ", ".join(f"{norm} {inside} of {of}" for norm, (inside, of) in counts.items())
+        return Outcome(asked, {row: inside / of if of else None}, detail, refuted=inside < most)
+
+    def _place(self, asked: Prediction) -> str:
+        """The block that it is about."""
+        return asked.block if asked.terminal_norm else f"{asked.block}, no norm"
 
     def _others(self, block: str) -> list[Standing] | None:
         """All rows but BP's, if all are on record."""
@@ -237,10 +259,10 @@ class Held:
 
 
 def is_whole(standing: Standing, block: Block, quantity: str) -> bool:
-    """Whether all runs are on record that a quantity of a row is about."""
+    """Whether all runs are on record that a quantity of a row is about, none of them diverged."""
     method = standing.method
     needed = [method.runs, *([method.bp, method.frozen_own, method.frozen_bp] if quantity in OF_GAINS else [])]
-    return all(set(block.seeds) <= runs.keys() for runs in needed)
+    return all(set(block.seeds) <= accuracies(runs).keys() for runs in needed)
 
 
 def judge(rows: Sequence[Standing], measure: str, epoch: int) -> float:

@@ -31,6 +31,8 @@ class Row:
     options: dict[str, Any] = field(default_factory=dict)
     penalties: tuple[float, ...] = (0.0,)
     credit_norm: str = "none"
+    local: bool = True
+    """Whether the penalty of a block stays in it: one frozen twin then serves every λ."""
 
     def names(self) -> tuple[str, ...]:
         """What `record.table.method_name` calls its runs, one name a penalty."""
@@ -65,8 +67,8 @@ class Block:
         for row in self.all_rows:
             for penalty in row.penalties:
                 trained = {**self.recipe, **row.fields(penalty)}
-                # nothing reaches the stem of what other rules' penalty asks of frozen blocks: one twin serves every λ
-                twin = {**trained, **FROZEN, "penalty": penalty if row.rule in WHOLE_BACKWARD else 0.0}
+                reaches_stem = row.rule in WHOLE_BACKWARD or not row.local
+                twin = {**trained, **FROZEN, "penalty": penalty if reaches_stem else 0.0}
                 conditions += [trained, twin] if self.twins else [trained]
         return drop_repeated(over_seeds(conditions, seeds or self.seeds))
 
