@@ -24,9 +24,9 @@ WIDTH = 120
 ABOUT_COLUMNS = (
     "*share of BP's gain*: Δ/Δ_BP, accuracy over the better of two frozen twins, the rule's own (†) and BP's, in units "
     "of BP's gain over frozen BP, ± 95 % t interval over seeds, paired, where BP's gain is shown to be above 0; rows "
-    "with and without † are in no common order of accuracy; *deep cosine*: mean over taps without exact credit, at the end; "
-    "*passes*: what a step costs beyond backprop's, in forward passes; *seconds*: of workers, for all n seeds, twins "
-    "aside."
+    "with and without † are in no common order of accuracy; *deep cosine*: mean over taps without exact credit, at the "
+    "end; *passes*: what a step costs beyond backprop's, in forward passes; *seconds*: of workers, for all n seeds, "
+    "twins aside."
 )
 
 
@@ -150,5 +150,5 @@ def write_block(standings: Sequence[Standing], own: Collection[str] = ()) -> str
 
 
 def _verdict(found: MethodAudit) -> str:
-    codes = ", ".join(found.verdict.codes)
-    return found.verdict.word + (f" ({codes})" if codes else "")
+    why = [*found.verdict.codes, *([f"diverged: {found.verdict.diverged}"] if found.verdict.diverged else [])]
+    return found.verdict.word + (f" ({', '.join(why)})" if why else "")

@@ -3,6 +3,7 @@
 `execute` tells what happens, event by event; `run_all` reads it to the end and gives the records.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -69,13 +70,26 @@ def run_all(
         found |= {spec.digest(): record for spec, record in zip(damaged, again, strict=True)}
     if failed:
         more = {reason: f" and {len(runs) - 1} more" if len(runs) > 1 else "" for reason, runs in failed.items()}
-        raise CreditscopeError("\n".join(f"Run {r[0]}{more[why]} failed: {why}" for why, r in failed.items()))
+        raise CreditscopeError("\n".join(f"Run {r[0]}{more[why]} failed: {shorten(why)}" for why, r in failed.items()))
     if left := len(names) - len(found):
         why = "Stopped" if time_limit is None else f"Stopped at the time limit of {time_limit:g} s"
         raise UnfinishedError(
             f"{why}: {len(found)} of {len(names)} runs are finished. The same command goes on from here.", left=left
         )
     return [found[spec.digest()] for spec in specs]
+
+
+def shorten(why: str) -> str:
+    """Of a traceback its end, and where that was raised; the run's folder keeps all of it. Other reasons as they are.
+
+    >>> shorten("Traceback …\\n  File '/a/rule.py', line 7, in credit\\nValueError: odd".replace("'", '"'))
+    'ValueError: odd (rule.py, line 7, in credit)'
+    """
+    if not why.startswith("Traceback"):
+        return why
+    places = re.findall(r'^  File "(.*)", (line \d+), in (.*)$', why, re.MULTILINE)
+    last = why.strip().splitlines()[-1]
+    return f"{last} ({Path(places[-1][0]).name}, {places[-1][1]}, in {places[-1][2]})" if places else last
 
 
 def execute(

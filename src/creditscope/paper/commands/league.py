@@ -10,7 +10,7 @@ import tyro
 from creditscope.commands import register_command
 from creditscope.commands._options import DataRoot, Folder, HowToTrain, Name, option, say
 from creditscope.commands.run import read_seeds
-from creditscope.errors import CreditscopeError, one_of
+from creditscope.errors import CreditscopeError, UnfinishedError, one_of
 from creditscope.files import write_whole
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ class League:
         standings = rank(judged)
         say([HEAD, standings[0].found.setting])
         print_standings(standings, self.rule)
-        say([f"note: {problem}" for problem in (*problems, *judged.problems)])
+        lost = [f"{m.method}: diverged: {m.verdict.diverged}" for m in judged.methods if m.verdict.diverged]
+        say([f"note: {problem}" for problem in (*problems, *judged.problems, *lost)])
         cards = [c for c, m in zip(judged.cards(), judged.groups, strict=True) if m.spec and m.spec.rule in self.rule]
         page = "\n\n".join([f"# {standings[0].found.setting}", write_block(standings, self.rule), ABOUT_COLUMNS]) + "\n"
         paths = [*write_whole({self.out / "league.md": page}), *write_cards(cards, self.out / "cards")]
@@ -156,11 +157,27 @@ class League:
         known = {(r.spec.rule, r.spec.penalty, r.spec.frozen, r.spec.seed) for r in others if r.spec}
         missing = [s for s in specs if (s.rule, s.penalty, s.frozen, s.seed) not in known]
         how = {"reused": len(specs) - len(missing), **self.training.options()}
-        return train_runs(missing, self.out / "records", problems=problems, **how)
+        try:
+            return train_runs(missing, self.out / "records", problems=problems, **how)
+        except UnfinishedError:
+            raise
+        except CreditscopeError as error:  # some runs failed; rules that did not take their place
+            trained = self._find_trained(missing)
+            if not any(r.spec and r.spec.rule in self.rule and not r.spec.frozen for r in trained):
+                raise
+            problems.append(str(error))
+            return trained
+
+    def _find_trained(self, specs: "Sequence[RunSpec]") -> "list[Record]":
+        from creditscope.record import load_records
+
+        asked = {spec.digest() for spec in specs}
+        found = load_records(self.out / "records", problems=[])
+        return [r for r in found if r.spec and r.spec.digest() in asked and r.provenance.status != "running"]
 
 
 def print_standings(standings: "Sequence[Standing]", own: Collection[str] = ()) -> None:
-    """A line a row: its share, and its strip; those of rules in `own` are marked."""
+    """A line a row: its share, of how many seeds where these differ, and its strip; rules in `own` are marked."""
     from rich.text import Text
 
     from creditscope.auditing.printing import make_console
@@ -169,7 +186,11 @@ def print_standings(standings: "Sequence[Standing]", own: Collection[str] = ()) 
 
     console = make_console()
     marks = [OWN if one.rule in own else OTHERS for one in standings] if own else [""] * len(standings)
-    heads = [mark + write_share(one.share) for mark, one in zip(marks, standings, strict=True)]
+    seeds = [len(one.method.whole) for one in standings]
+    told = [f"  n = {n}" * (len(set(seeds)) > 1) for n in seeds]
+    shares = [write_share(one.share) for one in standings]
+    most = max(map(len, shares), default=0)
+    heads = [mark + share.ljust(most) + n for mark, share, n in zip(marks, shares, told, strict=True)]
     beside = max(map(len, heads), default=0) + 2
     drawn = draw_strips([one.found for one in standings], console.width - beside)
     for head, strip in zip(heads, drawn, strict=True):

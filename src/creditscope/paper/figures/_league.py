@@ -118,8 +118,9 @@ class Board:
 
     def stands(self, entry: Entry) -> Interval:
         """Its share of BP's gain, or its gain in pp where BP has none."""
-        found = entry.depth.share_interval if self.shared else None
-        return found or entry.gain
+        share = entry.depth.share_interval if self.shared else entry.gain
+        assert share, f"{entry.name} has no share"
+        return share
 
     @property
     def others(self) -> list[Entry]:
@@ -141,8 +142,11 @@ def find_boards(records: Sequence[Record]) -> tuple[list[Board], tuple[str, ...]
         entries = [Entry(method, depth) for method in methods if (depth := use_of_depth(method))]
         name = name_setting(own[0].spec)
         if any(entry.rule != "bp" for entry in entries):
-            boards.append(Board(name, tuple(entries)))
+            board = Board(name, tuple(entries))
+            told = [entry for entry in entries if not board.shared or entry.depth.share_interval]
+            boards.append(Board(name, tuple(told)))
             gaps += [f"{name}, {m.label}: no frozen twins" for m in methods if m.label not in {e.name for e in entries}]
+            gaps += [f"{name}, {e.name}: too few seeds beside BP's for a share" for e in entries if e not in told]
         else:
             gaps.append(f"{name}: without frozen twins, or begun only")
     if not boards:
