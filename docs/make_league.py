@@ -6,9 +6,16 @@ Example: python docs/make_league.py
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import creditscope
-from creditscope.auditing.strip import KEY, short_number
+from creditscope.auditing import Audit
+from creditscope.auditing.checks import all_checks
+from creditscope.auditing.sensitivity import half_and_double, words_under
+from creditscope.auditing.strip import KEY, short, short_number
+from creditscope.auditing.thresholds import EVERY_RUN_CHECK
+from creditscope.auditing.thresholds import table as thresholds
+from creditscope.paper.headlines import HEADLINES, QUANTITIES, find_interval, say_bounds, stands
 from creditscope.paper.predictions.outcomes import Held, Outcome, Prediction
 from creditscope.paper.standings import ABOUT_COLUMNS, count_missing, write_block
 from creditscope.paper.studies.league import NEW_SETTINGS, SCALES
@@ -18,6 +25,7 @@ from creditscope.text import DASH, markdown
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "results" / "league"
 BLOCKS = SCALES["league"]
+OF_RULES = {EVERY_RUN_CHECK, *(check.code for check in all_checks() if not check.network)}
 WORDS = {"hit": "hit", "miss": "**miss**", "open": "open"}
 BASES = ("none", "prototype", "published", "records")
 """What was known of a prediction when it was made, the least first."""
@@ -46,13 +54,35 @@ def make_page(records: list[Record] | None = None) -> str:
     held = Held(records)
     parts = [
         HEAD.rstrip(),
+        *make_headlines(held),
         *make_blocks(held, records),
+        *make_sensitivity(held),
         "## Rules",
         ABOUT_RULES,
         make_sources(held),
         *make_predictions(held),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def make_headlines(held: Held) -> Iterator[str]:
+    """Every sentence, with what it rests on."""
+    yield "## What it says"
+    yield (
+        "Each sentence was written after the runs, by people; it stands where the whole 95 % interval over seeds keeps "
+        "out of what would have refuted it. *Check*: that which asks the same of any method."
+    )
+    rows = []
+    for headline in HEADLINES:
+        for i, claim in enumerate(headline.claims):
+            found, label = find_interval(held, claim), held.standings(claim.block)[claim.row].found.method
+            said = short(found) if found else ABSENT
+            answer = {True: "stands", False: "**refuted**", None: "open"}[stands(claim, found)]
+            text = markdown(headline.text) if not i else ""
+            place = [claim.block, markdown(label), claim.quantity, said, str(found.n if found else 0)]
+            rows.append([text, *place, say_bounds(claim), QUANTITIES[claim.quantity][1], answer])
+    columns = ["sentence", "block", "row", "quantity", "found", "n", "refuted by an interval that reaches", "check", ""]
+    yield table(columns, rows)
 
 
 def make_blocks(held: Held, records: list[Record]) -> Iterator[str]:
@@ -76,6 +106,38 @@ def make_blocks(held: Held, records: list[Record]) -> Iterator[str]:
             yield f"**Not complete**: {missing:,} runs are not on record. Nothing follows from these rows."
         if standings:
             yield write_block(standings)
+
+
+def make_sensitivity(held: Held) -> Iterator[str]:
+    """How many verdicts another value of each threshold changes, by block; those that change none are named."""
+    yield "## Verdicts under other thresholds"
+    yield (
+        "How many verdicts change when one threshold is halved, and when it is doubled, the others held (a confidence "
+        "by its odds, a whole number by one); in brackets how many of them from *trustworthy* to *walk back* or the "
+        "other way."
+    )
+    complete = [name for name, block in BLOCKS.items() if not count_missing(block, held.records)[0]]
+    audits = {name: judged for name in complete if (judged := held.judged(name))}
+    rows, calm = [], []
+    for row in thresholds():
+        if not OF_RULES.issuperset(row["checks"]):
+            continue
+        name, tried = f"`{row['name']}`", half_and_double(row)
+        cells = [" / ".join(_changed(judged, row, value) for value in tried) for judged in audits.values()]
+        if any(cell != "0 / 0" for cell in cells):
+            rows.append([name, f"{row['value']:g}", " / ".join(f"{value:.3g}" for value in tried), *cells])
+        else:
+            calm.append(name)
+    methods = ["methods", "", "", *(str(len(judged.methods)) for judged in audits.values())]
+    yield table(["threshold", "value", "tried", *audits], [methods, *rows])
+    yield f"No verdict changes with {', '.join(calm)}."
+
+
+def _changed(judged: Audit, row: dict[str, Any], value: float) -> str:
+    words = words_under(judged, row["name"])
+    pairs = [{old, new} for old, new in zip(words(row["value"]), words(value), strict=True) if old != new]
+    turned = pairs.count({"trustworthy", "walk back"})
+    return f"{len(pairs)}" + (f" ({turned})" if turned else "")
 
 
 def make_sources(held: Held) -> str:

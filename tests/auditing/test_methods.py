@@ -9,7 +9,7 @@ from scipy import stats
 from creditscope.auditing import MethodAudit, audit
 from creditscope.auditing.methods import group_methods, is_baseline
 from creditscope.options import declared_options
-from creditscope.record import Record
+from creditscope.record import Record, RuleFacts
 from creditscope.registry import NETS, TASKS
 
 
@@ -135,3 +135,13 @@ def test_an_unfinished_run_is_named_and_left_out():
     found = audit([done, running])
     assert found.methods[0].seeds == (1,)
     assert running.name in found.problems[0]
+
+
+def test_rules_of_one_name_are_called_by_their_files_too():
+    """Cards are files named after their method: of two alike one would be lost."""
+    facts, label = {"rule": RuleFacts(name="Rule", label="mine")}, "mine"
+    own = {n: [make_record(seed=s, rule=f"{n}.py:Rule", facts=facts) for s in (1, 2, 3)] for n in ("one", "two")}
+    judged = audit([*own["one"], *own["two"]])
+    assert [m.method for m in judged.methods] == [f"{label} (one.py:Rule)", f"{label} (two.py:Rule)"]
+    assert len({card.name for card in judged.cards()}) == 2
+    assert [m.method for m in audit(own["one"]).methods] == [label]

@@ -8,6 +8,7 @@ from judging import CHECKS, blind_taps
 from scipy import stats
 
 from creditscope.auditing import Thresholds, audit
+from creditscope.auditing.sensitivity import words_under
 from creditscope.auditing.thresholds import table
 from creditscope.errors import CreditscopeError
 
@@ -139,6 +140,14 @@ def test_unknown_names_list_the_choices():
 
 
 @pytest.mark.slow
+def test_words_under_a_threshold_are_those_of_another_audit():
+    records = [*make_family(accuracy=0.43), *make_family("fa", accuracy=0.6)]
+    judged = audit(records)
+    for name, value in (("depth_gain", 0.1), ("alignment", 0.5), ("seeds", 9), ("growth", 1.0)):
+        again = audit(records, limits=judged.limits.changed(**{name: value}))
+        assert words_under(judged, name)(value) == tuple(m.verdict.word for m in again.methods)
+
+
 def test_it_judges_only_what_depends_on_the_threshold(monkeypatch):
     """Every check but CS009 is judged again for its own thresholds, those of a run for those of seeds too."""
     done, judged = audit(make_family()), []

@@ -1,4 +1,4 @@
-"""Figure `phase`: gains and counted numbers are what NumPy and SciPy make of the records, and titles are true of them."""
+"""Figure `phase`: gains and counts are what NumPy and SciPy make of the records, and titles are true of them."""
 
 from dataclasses import replace
 from itertools import product
@@ -68,15 +68,15 @@ class TestFigure:
         gains = {cell: phases[0].gain(*cell) for cell in phases[0].cells}
         best = max((own.mean, cell) for cell, own in gains.items() if own)[1]
         assert best == ("batch", 1e-4)
-        assert "10⁻⁴, per batch" in head(plot_phase(records), 0)
+        assert "10⁻⁴, per batch" in head(plot_phase(records).axes[0])[1]
         few = [r for r in records if r.spec.seed == 42]
-        assert "no cell" in head(plot_phase(few), 0)
+        assert "no cell" in head(plot_phase(few).axes[0])[1]
 
     def test_another_net_than_the_published_one_explains_nothing(self, records):
         narrow = [replace(r, spec=replace(r.spec, net_options={**r.spec.net_options, "width": 64})) for r in records]
         assert not any(own.explained for own in find_phases(narrow)[1])
         assert not any(s.quantity.startswith("published") for s in describe(narrow).statements)
-        assert not any(" of " in text for text in words(plot_phase(narrow)))
+        assert not any(" of " in text for ax in plot_phase(narrow).axes for text in words(ax))
 
 
 class TestExplained:

@@ -14,7 +14,10 @@ from scipy.stats import spearmanr
 from scipy.stats import t as student_t
 
 from creditscope.auditing.depth import DepthUse
+from creditscope.auditing.stats import Interval
 from creditscope.cli import main
+from creditscope.paper.headlines import HEADLINES, Claim, find_interval, stands
+from creditscope.paper.predictions import outcomes
 from creditscope.paper.predictions.outcomes import BLOCKS, Held, Outcome, best_pairs, judge, read_predictions
 from creditscope.paper.standings import Standing, count_missing, find_block, write_share
 from creditscope.record import Record, load_records
@@ -79,6 +82,22 @@ class TestShare:
         assert write_share(half) == ".50"
         assert DepthUse((1, 2), "BP-frozen", (0.1, 0.1), 0.0, (-0.1, 0.0)).share_interval is None
 
+    def test_there_is_none_where_bps_gain_may_be_nothing(self, held):
+        """A ratio over what may be 0; on Cora BP loses by its blocks, and may gain."""
+        sure = DepthUse((1, 2, 3), "BP-frozen", (0.1, 0.1, 0.12), 0.0, (0.2, 0.21, 0.22))
+        assert sure.share_interval
+        assert replace(sure, bp_gains=(0.2, 0.01, -0.1)).share_interval is None
+        assert replace(sure, seeds=(1,), gains=(0.1,), bp_gains=(0.2,)).share_interval is None
+        assert not any(s.share for s in held.standings("E6").values())
+
+    def test_a_row_over_its_own_twin_is_marked(self, records, held):
+        own = find_block(BLOCKS["D"], records)
+        for name, standing in held.standings("D").items():
+            if name in ("fa", "dfa", "local", "wm"):
+                twins = [accuracies(own, rule, frozen=True).mean() for rule in (name, "bp")]
+                assert standing.over_own_twin == (twins[0] > twins[1])
+        assert {s.over_own_twin for s in held.standings("D").values()} == {True, False}
+
 
 class TestTable:
     def test_seconds_are_those_that_were_written_down(self, held):
@@ -120,9 +139,7 @@ class TestOutcomes:
         by_hand = -spearmanr(grown, shares).statistic
         assert held.outcome(BY_ID["judges-3"]).values[""] == pytest.approx(by_hand)
         assert (held.outcome(BY_ID["judges-3"]).state == "hit") == (by_hand >= 0.5)
-        pairs = best_pairs(rows, 4)
-        assert len(pairs) == 3  # ρ and descent are not measured then
-        assert pairs[0][1] == max(value for _, value in pairs)
+        assert len(best_pairs(rows, 4)) == 3  # ρ and descent are not measured then
 
     def test_what_is_not_on_record_is_open(self, records, held):
         for name in ("league-23", "league-24", "depth-2", "depth-6", "phase-1", "phase-6"):
@@ -134,6 +151,37 @@ class TestOutcomes:
         without = Held(lost).outcome(BY_ID["league-21"])
         assert without.values["sign_fa"] is None
         assert without.state == "open"
+
+    @pytest.mark.parametrize("spoil", ["diverged", "not measured"])
+    def test_a_seed_that_says_nothing_is_not_on_record(self, records, spoil):
+        """Else one seed of five would decide, and a rule that diverges would be judged by those that did not."""
+        name = {"diverged": "league-21", "not measured": "league-3"}[spoil]
+        block, rule = BY_ID[name].block, BY_ID[name].rows[-1] if spoil == "not measured" else "wm"
+        own = find_block(BLOCKS[block], records)
+        hit = [r for r in own if r.spec.rule == rule and not r.spec.frozen and not r.spec.penalty and r.spec.seed == 42]
+        lost = [r for r in hit if not r.facts.rule.variant]
+        assert len(lost) == 1
+        said = replace(lost[0], provenance=replace(lost[0].provenance, status="diverged", diverged_epoch=3))
+        taps = replace(lost[0].last.taps, cos=(None,) * len(lost[0].last.taps.cos))
+        mute = replace(lost[0], snapshots=(*lost[0].snapshots[:-1], replace(lost[0].last, taps=taps)))
+        other = {"diverged": said, "not measured": mute}[spoil]
+        found = Held([other if r is lost[0] else r for r in own]).outcome(BY_ID[name])
+        assert found.values[rule] is None
+        assert found.state == "open"
+        assert Held(own).outcome(BY_ID[name]).state == "hit"
+
+    def test_numbers_explained_are_a_share_and_another_norm_with_more_refutes(self, shipped_records, monkeypatch):
+        asked = BY_ID["phase-6"]
+        few = replace(BLOCKS["phase"], seeds=(42, 123, 456))
+        monkeypatch.setitem(outcomes.BLOCKS, "phase", few)
+        found = Held(shipped_records).outcome(asked)
+        assert found.values == {"dfa, norm sample": pytest.approx(8 / 11)}
+        assert found.detail == "none 8 of 11, batch 6 of 11, sample 8 of 11"
+        assert found.state == "hit"
+        worse = Held(shipped_records).outcome(replace(asked, rows=("dfa, norm batch",)))
+        assert (worse.values["dfa, norm batch"], worse.state) == (pytest.approx(6 / 11), "miss")
+        without = [r for r in shipped_records if r.spec and not (r.spec.credit_norm == "batch" and r.spec.seed == 42)]
+        assert Held(without).outcome(asked).state == "open"
 
     def test_a_miss_is_one_before_all_is_known_and_a_hit_is_not(self):
         asked = replace(BY_ID["league-22"], rows=("fa", "dfa"))
@@ -148,6 +196,27 @@ class TestOutcomes:
     def test_a_pair_without_the_measure_misses_whatever_it_reaches(self):
         assert Outcome(BY_ID["judges-6"], {"": 0.95}).state == "hit"
         assert Outcome(BY_ID["judges-6"], {"": 0.95}, refuted=True).state == "miss"
+
+
+class TestHeadlines:
+    def test_intervals_are_those_of_the_records(self, records, held):
+        claim = Claim("D", "sign_fa", "share", low=0.75)
+        share, half = share_by_hand(find_block(BLOCKS["D"], records), "sign_fa")
+        found = find_interval(held, claim)
+        assert (found.low, found.high, found.n) == (pytest.approx(share - half), pytest.approx(share + half), 5)
+        runs = [r for r in find_block(BLOCKS["A"], records) if r.spec.rule == "ep" and r.spec.rule_options]
+        cosines = [at(r, -1, "cos") for r in runs if not r.spec.frozen and r.facts.rule.variant == "beta 0.1"]
+        reach = student_t.ppf(0.975, 19) * np.std(cosines, ddof=1) / np.sqrt(20)
+        assert find_interval(held, Claim("A", "ep, beta 0.1", "cos")).low == pytest.approx(np.mean(cosines) - reach)
+
+    def test_all_stand_by_their_whole_interval(self, held):
+        answers = {c: stands(c, find_interval(held, c)) for headline in HEADLINES for c in headline.claims}
+        assert set(answers.values()) == {True}
+        ends = Interval(0.5, 0.4, 0.6, 5)
+        for low, high, answer in ((0.3, 0.7, True), (0.45, 0.7, False), (0.3, 0.55, False)):
+            assert stands(Claim("A", "bp", "share", low, high), ends) is answer
+        assert stands(Claim("A", "bp", "share"), Interval(0.5, None, None, 1)) is None
+        assert find_interval(held, Claim("C", "dfa", "share")) is None
 
 
 def at(record: Record, epoch: int, name: str) -> float:

@@ -6,6 +6,7 @@ from importlib.resources import files
 import pytest
 
 from creditscope.auditing import audit
+from creditscope.paper.predictions.outcomes import QUANTITIES
 from creditscope.paper.studies import find_wanted, studies_at, train_runs
 from creditscope.paper.studies._league import FAMILIES, UNBOUNDED, Block, Row
 from creditscope.paper.studies.league import NEW_SETTINGS, SCALES, league
@@ -60,16 +61,32 @@ def test_a_penalty_shares_its_twin_but_under_bp():
     ]  # fmt: skip
 
 
-def test_half_of_the_settings_are_new():
-    assert set(NEW_SETTINGS) < set(SCALES["league"])
+def test_a_penalty_that_reaches_the_stem_has_its_own_frozen_twin():
+    """A weight rule's backward pass carries it there; of a rule that gives credit at taps one twin serves every λ."""
+    recipe = SCALES["demo"]["A"].recipe
+    for local, penalties in ((True, {0.0}), (False, {0.0, 0.01})):
+        runs = Block(recipe, (Row("mine.py:Rule", penalties=(0.0, 0.01), local=local),), (1,)).plan()
+        twins = {run["penalty"] for run in runs if run["rule"] != "bp" and run.get("frozen")}
+        assert twins == penalties
+
+
+def test_most_of_the_settings_are_none_that_thresholds_were_set_on(shipped_records):
+    """They were set on records like those of the paper."""
+
+    def setting(spec):
+        return spec.task, spec.net, sorted(spec.net_options.items()), spec.epochs, spec.decay_on
+
+    known = [setting(r.spec) for r in shipped_records if r.spec]
+    for name in NEW_SETTINGS:
+        assert setting(plan_run(**SCALES["league"][name].plan()[0])) not in known, name
     assert 2 * len(NEW_SETTINGS) >= len(SCALES["league"])
 
 
 def test_other_studies_of_its_scale_have_no_runs_of_their_own():
     found = {study.name: study.runs for study in studies_at("league")}
-    assert list(found) == ["judges", "league", "league_more", "trained_depth"]
+    assert list(found) == ["judges", "league", "league_more", "phase", "trained_depth"]
     all_runs = [*found["league"], *found["league_more"]]
-    assert all(run in all_runs for name in ("judges", "trained_depth") for run in found[name])
+    assert all(run in all_runs for name in ("judges", "phase", "trained_depth") for run in found[name])
 
 
 class TestPredictions:
@@ -79,11 +96,14 @@ class TestPredictions:
             assert "low" in p or "high" in p, p["id"]
             assert p["figure"] in ("league", "judges", "trained_depth", "phase"), p["id"]
             assert p["basis"] in ("none", "prototype", "records", "published"), p["id"]
+            assert p["quantity"] in (*QUANTITIES, "order", "rank", "rank_gap", "rank_pair", "explains"), p["id"]
 
     @pytest.mark.parametrize("prediction", [p for p in PREDICTIONS if "rows" in p], ids=lambda p: p["id"])
     def test_its_rows_are_asked_for(self, prediction):
-        names = {name for row in ALL[prediction["block"]].all_rows for name in row.names()}
-        assert {*prediction["rows"], prediction.get("less", prediction["rows"][0])} <= names
+        own = prediction["block"] + (", no norm" if prediction.get("terminal_norm") is False else "")
+        for block in (own, prediction.get("over_block", own)):
+            names = {name for row in ALL[block].all_rows for name in row.names()}
+            assert {*prediction["rows"], prediction.get("less", prediction["rows"][0])} <= names
 
 
 @pytest.mark.slow

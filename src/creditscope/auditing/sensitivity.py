@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from creditscope.auditing.checks import Check, MethodCheck, all_checks, checks_for
+from creditscope.auditing.checks import MethodCheck, all_checks, checks_for
 from creditscope.auditing.columns import RANGES, ShownRows
 from creditscope.auditing.judge import judge_check
 from creditscope.auditing.methods import Method, read_methods
@@ -69,16 +69,18 @@ def find_ranges(audit: "Audit", names: Sequence[str]) -> Sensitivity:
         if name not in rows:
             raise UnknownNameError("threshold", name, rows)
     audit = replace(audit, groups=tuple(read_methods(audit.groups)))  # judged again and again
-    return Sensitivity(tuple(_find_range(audit, rows[name], all_checks()) for name in names or rows))
+    return Sensitivity(tuple(_find_range(audit, rows[name]) for name in names or rows))
 
 
-def _find_range(audit: "Audit", row: dict[str, Any], checks: Sequence[Check]) -> Range:
+def words_under(audit: "Audit", name: str) -> Callable[[float], Words]:
+    """Every method's verdict word by the value of one threshold, the others held."""
+    row, checks = {row["name"]: row for row in table(audit.limits)}[name], all_checks()
     every_run = EVERY_RUN_CHECK in row["checks"]  # one about seeds is for all checks of runs
     readers = [c for c in checks if c.code in row["checks"] or (every_run and not isinstance(c, MethodCheck))]
     judged_again = {c.code for c in readers if c.code not in audit.mute}
 
     def words(value: float) -> Words:
-        limits = audit.limits.changed(**{row["name"]: value})
+        limits = audit.limits.changed(**{name: value})
         return tuple(word(*pair, limits) for pair in zip(audit.groups, audit.methods, strict=True))
 
     def word(method: Method, found: "MethodAudit", limits: Thresholds) -> str:
@@ -87,6 +89,26 @@ def _find_range(audit: "Audit", row: dict[str, Any], checks: Sequence[Check]) ->
         choose = choose_network_word if method.facts.is_network else choose_word
         return choose(findings, diverged=bool(found.verdict.diverged), not_judged=bool(method.not_judged))[0]
 
+    return words
+
+
+def half_and_double(row: dict[str, Any]) -> tuple[float, float]:
+    """Of a threshold; of a probability by its odds, of a whole number one less and one more.
+
+    >>> half_and_double({"kind": "share", "value": 0.05}), half_and_double({"kind": "count", "value": 3})
+    ((0.025, 0.1), (2, 4))
+    """
+    value = row["value"]
+    if row["kind"] == "count":
+        return value - 1, value + 1
+    if row["kind"] == "probability":
+        odds = value / (1 - value)
+        return odds / (2 + odds), 2 * odds / (1 + 2 * odds)
+    return value / 2, min(2 * value, 1.0) if row["kind"] == "share" else 2 * value
+
+
+def _find_range(audit: "Audit", row: dict[str, Any]) -> Range:
+    words = words_under(audit, row["name"])
     now = words(row["value"])
     (low, below), (high, above) = (_edge(words, row["value"], _steps(row, sign)) for sign in (-1, +1))
     said = {"below": _changes(audit.methods, now, below), "above": _changes(audit.methods, now, above)}

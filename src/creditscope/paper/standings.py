@@ -47,6 +47,16 @@ class Standing:
         """As it was asked for: a name, or file.py:Class."""
         return self.method.spec.rule if self.method.spec else ""
 
+    @property
+    def penalty(self) -> float:
+        """λ."""
+        return self.method.spec.penalty if self.method.spec else 0.0
+
+    @property
+    def credit_norm(self) -> str:
+        """By what credit is divided."""
+        return self.method.spec.credit_norm if self.method.spec else "none"
+
     @cached_property
     def share(self) -> Interval | None:
         """Δ/Δ_BP; None without twins, or where BP gains nothing."""
@@ -112,10 +122,10 @@ def rank(judged: Audit) -> list[Standing]:
     return sorted(standings, key=lambda one: one.place)
 
 
-def rank_block(block: Block, records: Iterable[Record]) -> list[Standing]:
-    """Those of a block that have a trained run on record; none if there is none."""
+def judge_block(block: Block, records: Iterable[Record]) -> Audit | None:
+    """The methods of a block that have a trained run on record; None if none has."""
     found = find_block(block, records)
-    return rank(audit(found)) if any(not r.spec.frozen for r in found if r.spec) else []
+    return audit(found) if any(not r.spec.frozen for r in found if r.spec) else None
 
 
 def write_share(found: Interval | None) -> str:

@@ -60,7 +60,7 @@ class League:
             self._show()
 
     def _show(self) -> None:
-        from creditscope.paper.standings import count_missing, rank_block
+        from creditscope.paper.standings import count_missing, judge_block, rank
         from creditscope.paper.studies.league import SCALES
         from creditscope.record import load_records
 
@@ -72,7 +72,8 @@ class League:
         chosen = [one_of("block of the league", self.block, blocks)] if self.block else list(blocks)
         problems: list[str] = []
         records = load_records(self.records, problems=problems) if self.records.exists() else []
-        ranked = {name: rank_block(blocks[name], records) for name in chosen}
+        judged = {name: judge_block(blocks[name], records) for name in chosen}
+        ranked = {name: rank(found) if found else [] for name, found in judged.items()}
         if not any(ranked.values()):
             raise CreditscopeError(
                 f"Expected records of the league under {self.records}, but got none. creditscope fetch league gets "

@@ -5,7 +5,7 @@
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.resources import files
 from itertools import combinations
@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from creditscope.auditing import Audit
 from creditscope.auditing.methods import accuracies
-from creditscope.paper.standings import Standing, count_missing, deep_cosine, mean_over_taps, rank_block
-from creditscope.paper.studies._league import Block, Row
+from creditscope.paper.standings import Standing, count_missing, deep_cosine, judge_block, mean_over_taps, rank
+from creditscope.paper.studies._league import Block
 from creditscope.paper.studies.league import SCALES
 from creditscope.paper.studies.league_more import SCALES as MORE
 from creditscope.record import Facts, Record, Snapshot
@@ -155,7 +156,8 @@ class Held:
     """Predictions held against records."""
 
     def __init__(self, records: Iterable[Record]):
-        self._records = list(records)
+        self.records = list(records)
+        self._judged: dict[str, Audit | None] = {}
         self._ranked: dict[str, dict[str, Standing]] = {}
 
     @cached_property
@@ -176,8 +178,15 @@ class Held:
     def standings(self, block: str) -> dict[str, Standing]:
         """The rows of a block that are on record, by name."""
         if block not in self._ranked:
-            self._ranked[block] = {s.name: s for s in rank_block(BLOCKS[block], self._records)}
+            judged = self.judged(block)
+            self._ranked[block] = {s.name: s for s in rank(judged)} if judged else {}
         return self._ranked[block]
+
+    def judged(self, block: str) -> Audit | None:
+        """The verdicts of a block; None if nothing of it is on record."""
+        if block not in self._judged:
+            self._judged[block] = judge_block(BLOCKS[block], self.records)
+        return self._judged[block]
 
     def _of_row(self, asked: Prediction, row: str) -> float | None:
         value = self._value(self._place(asked), asked.quantity, row)
@@ -191,11 +200,14 @@ class Held:
             return value / other if other else None
         return value
 
-    def _value(self, block: str, quantity: str, row: str) -> float | None:
+    def whole(self, block: str, row: str, quantity: str) -> Standing | None:
+        """A row of a block, if all is on record that the quantity is about."""
         standing = self.standings(block).get(row)
-        if standing is None or quantity not in QUANTITIES or not is_whole(standing, BLOCKS[block], quantity):
-            return None
-        return QUANTITIES[quantity](standing)
+        return standing if standing and is_whole(standing, BLOCKS[block], quantity) else None
+
+    def _value(self, block: str, quantity: str, row: str) -> float | None:
+        standing = self.whole(block, row, quantity)
+        return QUANTITIES[quantity](standing) if standing else None
 
     def _explains(self, asked: Prediction) -> Outcome:
         """Share of the published numbers inside the intervals of a cell; it misses, too, if another norm has more."""
@@ -206,13 +218,11 @@ class Held:
         spec = own.method.spec if own else None
         if spec is None:
             return Outcome(asked, {row: None})
-        alike = Row(spec.rule, spec.rule_options, (spec.penalty,))
-        names = {norm: replace(alike, credit_norm=norm).names()[0] for norm in COMPARED_NORMS}
-        cells = {norm: self.standings(block).get(name) for norm, name in names.items()}
-        if not all(one and is_whole(one, BLOCKS[block], "cos") for one in cells.values()):
+        alike = [s for s in self.standings(block).values() if (s.rule, s.penalty) == (spec.rule, spec.penalty)]
+        cells = {s.credit_norm: s.method.whole for s in alike if is_whole(s, BLOCKS[block], "explains")}
+        if not cells.keys() >= set(COMPARED_NORMS):
             return Outcome(asked, {row: None})
-        records = {norm: one.method.whole for norm, one in cells.items() if one}
-        found = explain(records, spec.penalty, terminal_norm=asked.terminal_norm)
+        found = explain(cells, spec.penalty, terminal_norm=asked.terminal_norm)
         counts = {norm: count_inside(numbers) for norm, numbers in found.items()}
         (inside, of), most = counts[spec.credit_norm], max(inside for inside, _ in counts.values())
         detail = ", ".join(f"{norm} {inside} of {of}" for norm, (inside, of) in counts.items())
@@ -224,7 +234,7 @@ class Held:
 
     def _others(self, block: str) -> list[Standing] | None:
         """All rows but BP's, if all are on record."""
-        if count_missing(BLOCKS[block], self._records)[0]:
+        if count_missing(BLOCKS[block], self.records)[0]:
             return None
         found = [s for s in self.standings(block).values() if not s.is_bp]
         return found if found and all(s.share for s in found) else None

@@ -1,0 +1,113 @@
+"""What the league says, each sentence with the interval that could have refuted it, and the check that asks it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from creditscope.auditing.depth import use_of_depth
+from creditscope.auditing.stats import Interval, t_interval
+from creditscope.auditing.strip import short_number
+from creditscope.paper.predictions.outcomes import Held
+from creditscope.paper.standings import Standing, deep_cosine
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A quantity of a row whose whole interval lies within bounds."""
+
+    block: str
+    row: str
+    quantity: str
+    low: float = -np.inf
+    high: float = np.inf
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A sentence, and all that must hold for it."""
+
+    text: str
+    claims: tuple[Claim, ...]
+
+
+LEARNED = ("wm", "kp", "dni")
+HEADLINES = (
+    Headline(
+        "A cosine near 1 is not enough: nudged at β = .1, EP is aligned all but perfectly and loses a third of BP's "
+        "gain and more.",
+        (Claim("A", "ep, beta 0.1", "cos", low=0.98), Claim("A", "ep, beta 0.1", "share", high=0.67)),
+    ),
+    Headline(
+        "A cosine of .07 can be enough: one forward gradient takes a quarter of BP's gain and more, without a bias.",
+        (Claim("A", "forward_gradient", "cos", high=0.1), Claim("A", "forward_gradient", "share", low=0.25)),
+    ),
+    Headline(
+        "What learns its feedback layer by layer can equal backprop on the small task.",
+        tuple(Claim("A", row, "share", low=0.95) for row in LEARNED),
+    ),
+    Headline(
+        "Not so on CIFAR-10: there DNI takes hardly any of the gain.",
+        (Claim("B", "wm", "share", low=0.85), Claim("B", "dni", "share", high=0.3)),
+    ),
+    Headline(
+        "DFA's blocks would have done better frozen, on both tasks.",
+        (Claim("A", "dfa", "share", high=0.0), Claim("B", "dfa", "share", high=0.0)),
+    ),
+    Headline(
+        "A penalty on what blocks add gives DFA half of BP's gain on the small task, and a tenth on CIFAR-10.",
+        (Claim("A", "dfa, λ 0.01", "share", low=0.4), Claim("B", "dfa, λ 0.01", "share", low=0.0, high=0.2)),
+    ),
+    Headline(
+        "In a convolutional net the signs of the weights are enough, random feedback is not.",
+        (
+            Claim("D", "sign_fa", "share", low=0.75),
+            Claim("D", "fa", "share", high=0.5),
+            Claim("D", "dfa", "share", high=0.5),
+        ),
+    ),
+    Headline(
+        "Six layers on Cora cannot show use of depth: backprop's own blocks gain nothing.",
+        (Claim("E6", "bp", "gain", high=0.05),),
+    ),
+)
+
+
+def _cosine(standing: Standing) -> Interval | None:
+    found = [deep_cosine(r.facts, r.last) for r in standing.method.whole]
+    known = [value for value in found if value is not None]
+    return t_interval(known) if known and len(known) == len(found) else None
+
+
+def _gain(standing: Standing) -> Interval | None:
+    depth = use_of_depth(standing.method)
+    return t_interval(depth.gains) if depth else None
+
+
+QUANTITIES: dict[str, tuple[Callable[[Standing], Interval | None], str]] = {
+    "share": (lambda standing: standing.share, "CS004"),
+    "gain": (_gain, "CS004"),
+    "cos": (_cosine, "CS005"),
+}
+"""How each is found, over seeds, and the check that asks whether it is there."""
+
+
+def find_interval(held: Held, claim: Claim) -> Interval | None:
+    """Of a claim; None where its runs are not all on record."""
+    standing = held.whole(claim.block, claim.row, claim.quantity)
+    return QUANTITIES[claim.quantity][0](standing) if standing else None
+
+
+def stands(claim: Claim, found: Interval | None) -> bool | None:
+    """Whether the whole interval is within the bounds; None where there is none."""
+    if found is None or found.low is None or found.high is None:
+        return None
+    return claim.low <= found.low and found.high <= claim.high
+
+
+def say_bounds(claim: Claim) -> str:
+    """What would have refuted it."""
+    below, above = (short_number(bound, ".2f") for bound in (claim.low, claim.high))
+    if claim.low == -np.inf:
+        return f"above {above}"
+    return f"below {below}" if claim.high == np.inf else f"below {below} or above {above}"
