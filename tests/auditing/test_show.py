@@ -292,6 +292,16 @@ class TestManySettings:
         with pytest.raises(CreditscopeError, match="lr 7"):
             many.only("lr 7")
 
+    def test_a_whole_title_keeps_that_setting_alone(self):
+        """Titles begin with one another, and hold commas."""
+        specs = [(record, record.spec) for record in make_family(net_options={"depth": 4, "width": 8})]
+        specs += [(record, record.spec) for record in make_family(net_options={"depth": 4})]
+        every = audit([replace(r, spec=replace(s, lr=lr)) for lr in (0.2, 0.25) for r, s in specs if s])
+        titles = {m.setting for m in every.methods}
+        assert any("," in title for title in titles)
+        assert any(one != other and other.startswith(one) for one in titles for other in titles)
+        assert [title for title in titles if {m.setting for m in every.only(title).methods} != {title}] == []
+
 
 class TestDivergence:
     def test_when_every_seed_diverged_that_is_all_there_is(self):

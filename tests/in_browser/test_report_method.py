@@ -38,6 +38,30 @@ def open_method(page, name: str):
     return opened
 
 
+def test_opening_a_row_leaves_the_focus_and_what_was_scrolled(visit, report):
+    page = visit(report("small"))
+    opened = open_method(page, "BP")
+    card = opened.locator("details.card")
+    card.locator("summary").click()
+    card.locator("pre").evaluate("e => e.scrollTop = 40")
+    link = page.locator("tr[data-method=DFA] th a")
+    for many in (2, 1):
+        link.press("Enter")
+        assert page.locator(".opened").count() == many
+        assert link.evaluate("e => e === document.activeElement")
+        assert card.locator("pre").evaluate("e => e.scrollTop") == 40
+
+
+def test_what_is_open_follows_its_row_in_every_order(visit, report):
+    page = visit(report("small"))
+    methods = [method for method in ("DFA", "BP") if open_method(page, method)]
+    for _ in range(3):  # both ways, and as it was
+        page.locator("#table thead button", has_text="Method").click()
+        names = page.locator("#table > tbody > tr").evaluate_all("rows => rows.map(e => e.id || e.dataset.of)")
+        assert names[::2] == names[1::2]
+        assert len(names) == 2 * len(methods)
+
+
 def number(text: str) -> float | None:
     found = re.search(r"-?\d[\d.]*(?:e[-+]?\d+)?", text.replace("−", "-"))
     return float(found.group()) if found else None

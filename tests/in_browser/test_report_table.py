@@ -91,7 +91,8 @@ def test_words_and_codes_filter(page, judged):
     }
     assert left("CS001") == left("cs001") == fired["CS001"] == ["DFA"]
     assert left("CS005") == fired["CS005"] == []  # it is open of block FA, and did not fire
-    assert left("mnist1d, fa")[:2] != left("digits") == ["DFA"]
+    assert left("mnist1d, fa") == ["block FA", "DFA", "FA"]
+    assert left("digits") == left(" Digits , dfa,") == ["DFA"]
     assert left("nothing of the kind") == []
     left("")
     for name, value, wanted in (
@@ -106,6 +107,51 @@ def test_words_and_codes_filter(page, judged):
         assert page.evaluate(SHOWN) == wanted, (name, value)
         assert state(page)[name] == [value]
         page.locator("#filters select[name=" + name + "]").select_option("")
+
+
+def test_words_may_be_separated_by_spaces_as_well(page, judged):
+    """What a row has as it stands is one part, as for --only; another is taken word by word."""
+    said = {
+        "mnist1d resmlp": [m["method"] for m in judged("every")["methods"] if "mnist1d" in m["setting"]],
+        "dfa mnist1d": ["DFA"],
+        "CS001 dfa": ["DFA"],
+        "CS001  resmlp, depth 4": ["DFA"],
+        "depth 2": ["DFA"],
+        "depth 4, dfa": ["DFA"],
+        "block fa": ["block FA"],
+        "undecided fa": ["block FA"],
+        "dfa digits, depth 4": [],
+    }
+    for text, wanted in said.items():
+        page.locator("#filters input").fill(text)
+        assert page.evaluate(SHOWN) == wanted, text
+    assert len(said["mnist1d resmlp"]) == 4
+
+
+def test_the_search_finds_the_words_of_a_setting_that_only_finds(page, judged):
+    methods = judged("every")["methods"]
+    for title in {m["setting"] for m in methods}:
+        page.locator("#filters input").fill(title)
+        assert page.evaluate(SHOWN) == [m["method"] for m in methods if m["setting"] == title]
+
+
+def test_a_search_without_rows_says_what_was_searched(page):
+    search, said = page.locator("#filters input"), page.locator("#shown")
+    search.fill("cora DFA, nowhere")
+    assert page.evaluate(SHOWN) == []
+    told = ("“cora”", "“dfa”", "“nowhere”", "commas", "spaces")
+    assert [word for word in told if word not in said.inner_text()] == []
+    search.fill("dfa")
+    assert "“" not in said.inner_text()
+
+
+def test_the_line_above_the_table_names_order_and_filters_as_the_table_does(page):
+    said, head = page.locator("#shown"), page.locator("#table thead th").nth(6)
+    head.locator("button").click()
+    assert said.inner_text().endswith(f"; by {head.inner_text()}, smallest first")
+    address = page.url.partition("#")[0]
+    page.goto(f"{address}#task=a,b+c&verdict=undecided,walk+back")
+    assert said.inner_text().endswith(": verdict undecided or walk back, task a,b c")
 
 
 def test_a_view_is_its_address(page):
@@ -197,7 +243,8 @@ def test_networks_and_methods_in_one_table_have_heads_that_fit_and_are_those_of_
     heads = page.locator("#table thead th")
     assert [head for head in heads.all() if head.evaluate("e => e.scrollWidth > e.clientWidth + 1")] == []
     saved = list(csv.DictReader(io.StringIO(page.evaluate("rowsAsCsv()"))))
-    shown = [text.lower() for text in heads.all_inner_texts()]
+    shown = [text if text == "Γ" else text.lower() for text in heads.all_inner_texts()]
+    assert "Γ" in shown
     assert list(saved[0])[1 : 1 + len(shown)] == shown
     for row in saved:
         answers = [row[head].split()[1] for head in shown[6:9]]

@@ -33,6 +33,14 @@ def open_records(count: int = 3):
     return found
 
 
+def test_the_title_of_a_row_is_that_which_the_audit_knows():
+    """What tells settings of one title apart on the page is not known there."""
+    records = [make_record(data_version=version) for version in ("one", "two")]
+    rows = report_of(records).rows
+    assert [row.title for row in rows] == [m.setting for m in audit(records).methods]
+    assert len({row.title for row in rows}) < len({row.found.setting for row in rows}) == 2
+
+
 class TestNames:
     def test_are_the_same_whatever_else_is_on_record(self):
         few, more = rows_of(make_family("dfa")), rows_of([*make_family("block_fa"), *make_family("dfa")])

@@ -129,12 +129,16 @@ class Audit(Shown):
         return write_audit(self)
 
     def only(self, text: str) -> "Audit":
-        """The settings in whose title, methods or verdicts every comma-separated part of `text` occurs, in any case."""
+        """The settings in whose title, methods or verdicts every comma-separated part of `text` occurs, in any case.
+
+        A whole title keeps that setting alone, also where others begin with it.
+        """
         words = [part.strip().lower() for part in text.split(",") if part.strip()]
         texts: dict[str, str] = {}
         for m in self.methods:
             texts[m.setting] = f"{texts.get(m.setting, m.setting)} {m.method} {m.verdict}".lower()
-        kept = {setting for setting, said in texts.items() if words and all(word in said for word in words)}
+        fitting = {setting for setting, said in texts.items() if words and all(word in said for word in words)}
+        kept = fitting & {text} or fitting
         if not kept:
             raise CreditscopeError(
                 f"Expected words of a setting, a method or a verdict, but none of {len(texts)} settings has all of "

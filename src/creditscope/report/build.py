@@ -127,7 +127,8 @@ class Report:
 def build_report(material: Material, *, against: Material | None = None) -> Report:
     """The page of one folder, with what changed against another if one is given."""
     origins, named = tables.list_origins(material.records), name_apart(material.audit) if material.audit else None
-    every = list_rows(named, material.folder) if named else []
+    titles = [m.setting for m in material.audit.methods] if material.audit else []
+    every = list_rows(named, material.folder, titles) if named else []
     rows = _rows_with_room(every)
     return Report(
         material=replace(material, audit=named),

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +32,8 @@ from creditscope.text import count, visible
 _OPTIONAL = re.compile(r"</(?:td|th|tr|thead|tbody|li|dt|dd)>(?=\s*<)")
 _QUOTES = re.compile(r'="([\w.#-]+)"(?=[ >])')
 """End tags and quotes that HTML does not need: by the thousand they are a tenth of the page."""
+_BREAKABLE = re.compile(r"(?<!\S)(?=\S*[-/])\S{1,30}(?!\S)")
+"""Words that browsers break in two, of a length that a phone has room for."""
 CHUNK = 400_000
 """Letters of methods that are packed together: more are packed smaller, and unpacked slower."""
 SCRIPTS = ("page.js", "methods.js", "values.js")
@@ -65,6 +68,8 @@ def render(report: Report) -> str:
         "symbols": SYMBOLS,
         "count": count,
         "title": title,
+        "audit_command": shlex.join(("creditscope", "audit", report.material.folder)),
+        "report_command": shlex.join(("creditscope", "report", report.material.folder)),
         "null_sds": f"{NULL_SDS:.2f}",
         "style": read_source(environment, "style.css") + Markup(colour_rules()),
         "script": Markup("\n").join(read_source(environment, name) for name in SCRIPTS),
@@ -79,7 +84,12 @@ def render(report: Report) -> str:
         needs=list_next(report.rows),
         places=places,
         chunks=[text for _, text in packed],
-        facts=embed_json({"quantities": {q: {"symbol": s, "size": is_size(q)} for q, s in SYMBOLS.items()}}),
+        facts=embed_json(
+            {
+                "quantities": {q: {"symbol": s, "size": is_size(q)} for q, s in SYMBOLS.items()},
+                "audit": environment.globals["audit_command"],
+            }
+        ),
     )
     return _squeeze(page)
 
@@ -135,7 +145,7 @@ def make_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["ticks"] = code_ticks
+    environment.filters |= {"ticks": code_ticks, "command": whole_words}
     return environment
 
 
@@ -154,9 +164,22 @@ def code_ticks(text: str) -> Markup:
     """Escaped, with words between backticks as code.
 
     >>> print(code_ticks("run `--tier full` <b>"))
-    run <code>--tier full</code> &lt;b&gt;
+    run <code><span>--tier</span> full</code> &lt;b&gt;
     """
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+    return Markup(re.sub(r"`([^`]+)`", lambda found: f"<code>{_hold(found[1])}</code>", str(escape(text))))
+
+
+def whole_words(text: str) -> Markup:
+    """A command, escaped; its lines break at spaces, not at the hyphens of an option.
+
+    >>> print(whole_words("audit out/records -v 'a < b'"))
+    audit <span>out/records</span> <span>-v</span> &#39;a &lt; b&#39;
+    """
+    return Markup(_hold(str(escape(visible(text)))))
+
+
+def _hold(escaped: str) -> str:
+    return _BREAKABLE.sub(r"<span>\g<0></span>", escaped)
 
 
 def _squeeze(page: str) -> str:

@@ -38,6 +38,8 @@ class Row:
     """What to run next, for what is not measured or open."""
     recipe: str
     """What of the setting tells it from others of this task and net."""
+    title: str
+    """Of its setting, as `--only` knows it: without what tells settings of one title apart."""
 
     @cached_property
     def strip(self) -> Strip:
@@ -50,7 +52,7 @@ class Row:
     @property
     def weight(self) -> int:
         """About the bytes that it takes on the page."""
-        words = [self.name, self.recipe, self.spark, *(text for reason in self.reasons for text in reason)]
+        words = [self.name, self.recipe, self.title, self.spark, *(text for reason in self.reasons for text in reason)]
         return TAG_BYTES + sum(len(text.encode(errors="replace")) for text in words)
 
     @property
@@ -124,10 +126,14 @@ class Row:
         return self.codes(Outcome.SKIPPED)
 
 
-def list_rows(audit: Audit, folder: str) -> list[Row]:
-    """A row for every method, in the order of the audit."""
-    parts = zip(name_rows(audit.groups, folder), audit.methods, audit.groups, tell_recipes(audit.groups), strict=True)
-    return [Row(name, found, own, write_command(own, found, folder), recipe) for name, found, own, recipe in parts]
+def list_rows(audit: Audit, folder: str, titles: Sequence[str]) -> list[Row]:
+    """A row for every method, in the order of the audit; `titles` are those of their settings."""
+    names, recipes = name_rows(audit.groups, folder), tell_recipes(audit.groups)
+    parts = zip(names, audit.methods, audit.groups, recipes, titles, strict=True)
+    return [
+        Row(name, found, own, write_command(own, found, folder), recipe, title)
+        for name, found, own, recipe, title in parts
+    ]
 
 
 def name_questions(rows: Sequence[Row]) -> list[str]:

@@ -2,17 +2,21 @@
 const table = document.getElementById("table");
 const rows = table ? [...table.tBodies[0].rows] : [];
 const CELLS = { method: 0, task: 1, net: 2, depth: 3, accuracy: 4, gamma: 5, answers: [6, 7, 8] };
+const HEADS = table ? [...table.tHead.rows[0].cells].map((head) => head.textContent.trim()) : [];
 const WORDS = all(".tile").map((tile) => tile.dataset.word);
 const ownText = (cell) => (cell.firstChild?.textContent ?? "").trim();
+const cellText = (cell) => [...cell.childNodes].map((part) => part.textContent).join(" ");
 const numberIn = (text) => {
   const found = text.replace("−", "-").match(/-?\+?\d*\.?\d+/);
   return found ? Number(found[0]) : NaN;
 };
+// what the search looks at: line by line, as no word begins in one cell and ends in the next
+const searchText = (row) => [row.dataset.setting, ...[...row.cells].map(cellText), `depth ${ownText(row.cells[CELLS.depth])}`]
+  .map((text) => text.toLowerCase().replace(/\s+/g, " ").trim()).join("\n");
 const facts = new Map(rows.map((row, place) => {
   const answers = CELLS.answers.map((i) => ownText(row.cells[i]));
-  const text = row.textContent.toLowerCase().replace(/\s+/g, " ");
   return [row, {
-    place, answers, text,
+    place, answers, text: searchText(row),
     task: ownText(row.cells[CELLS.task]), net: ownText(row.cells[CELLS.net]), depth: ownText(row.cells[CELLS.depth]),
     rule: row.dataset.rule, verdict: row.dataset.verdict,
     fired: (row.dataset.fired ?? "").split(" ").filter(Boolean),
@@ -28,13 +32,20 @@ const hasCode = (fact, asked) => {
   return Object.keys(codeKinds).includes(kind) && fact[kind].includes(code);
 };
 const hasWord = (fact, word) => (/^cs\d{3}$/.test(word) ? fact.fired.includes(word.toUpperCase()) : fact.text.includes(word));
-const passes = (fact) => {
-  const words = view.q.toLowerCase().split(",").map((part) => part.trim()).filter(Boolean);
-  return (!view.verdict || split(view.verdict).includes(fact.verdict))
-    && ["task", "net", "depth", "rule"].every((name) => !view[name] || view[name] === fact[name])
-    && (!view.answer || fact.answers.includes(view.answer))
-    && (!view.code || hasCode(fact, view.code))
-    && words.every((word) => hasWord(fact, word));
+// commas between parts, as --only has them; a part that no row has as it stands is taken word by word
+const wordsOf = (text) => {
+  const parts = text.toLowerCase().split(",").map((part) => part.trim().replace(/\s+/g, " ")).filter(Boolean);
+  const known = (part) => [...facts.values()].some((fact) => hasWord(fact, part));
+  return parts.flatMap((part) => (known(part) ? [part] : part.split(" ")));
+};
+const passes = (fact, words) => (!view.verdict || split(view.verdict).includes(fact.verdict))
+  && ["task", "net", "depth", "rule"].every((name) => !view[name] || view[name] === fact[name])
+  && (!view.answer || fact.answers.includes(view.answer))
+  && (!view.code || hasCode(fact, view.code))
+  && words.every((word) => hasWord(fact, word));
+const keptRows = () => {
+  const words = wordsOf(view.q);
+  return rows.filter((row) => passes(facts.get(row), words));
 };
 
 // order
@@ -71,10 +82,16 @@ const unpack = (place) => (chunks[place] ??= (async () => {
   return JSON.parse(await new Response(stream).text());
 })());
 const shownMethods = new Map();
+const LONGEST = 30; // letters of a word that a phone has room for: it is not broken at its hyphens
+const makeCommand = (text) => {
+  const code = make("code");
+  code.append(...text.split(/( )/).map((part) => (/[-/]/.test(part) && part.length <= LONGEST ? make("span", part) : part)));
+  return code;
+};
+const quoted = (text) => `'${text.replaceAll("'", `'"'"'`)}'`; // as a shell takes it
 const explainAbsence = (row, why) => {
   const note = make("p", why + " ", { class: "note" });
-  const words = [...row.cells].slice(0, 3).map((cell) => ownText(cell)).join(", ");
-  note.append(make("code", `creditscope audit … -v --only "${words}"`));
+  note.append(makeCommand(`${page.audit} -v --only ${quoted(row.dataset.setting)}`));
   return note;
 };
 const openRow = async (row) => {
@@ -82,6 +99,7 @@ const openRow = async (row) => {
   const cell = opened.insertCell();
   cell.colSpan = row.cells.length;
   shownMethods.set(row.id, opened);
+  row.after(opened);
   if (row.dataset.chunk === undefined) return void cell.append(explainAbsence(row, "To keep this file small, what stands behind this row is left to"));
   if (typeof DecompressionStream === "undefined") return void cell.append(explainAbsence(row, "This browser is too old to unpack what stands behind this row; it is in"));
   const chunk = await unpack(Number(row.dataset.chunk));
@@ -109,13 +127,32 @@ document.addEventListener("click", (event) => {
   document.querySelector(`#${CSS.escape(id)} th a`).focus();
 });
 
+// moving a row takes the focus from it and scrolls what it holds back: only another order does
+let drawnOrder = rows;
+const drawOrder = () => {
+  const wanted = ordered();
+  if (wanted.every((row, i) => row === drawnOrder[i])) return;
+  table.tBodies[0].append(...wanted.flatMap((row) => [row, shownMethods.get(row.id)].filter(Boolean)));
+  drawnOrder = wanted;
+};
+
+const tellFilter = (name) => (name === "q" ? view.q : `${name} ${name === "verdict" ? split(view.verdict).join(" or ") : view[name]}`);
+const tellOrder = () => (sortedBy() ? `; by ${HEADS[KEYS.indexOf(sortedBy())]}, ${view.sort.startsWith("-") ? "largest" : "smallest"} first` : "");
+const tellSearch = () => {
+  const words = wordsOf(view.q).map((word) => `“${word}”`);
+  return words.length ? `. Searched for ${words.join(" and ")}; commas or spaces may stand between words` : "";
+};
+const tellShown = (many) => {
+  const asked = NAMES.filter((name) => view[name] && !["open", "at", "view", "sort"].includes(name));
+  return `${many.toLocaleString("en")} of ${rows.length.toLocaleString("en")} methods`
+    + (asked.length ? ": " + asked.map(tellFilter).join(", ") : "") + tellOrder() + (many ? "" : tellSearch());
+};
+
 const drawTable = () => {
   const open = split(view.open);
-  const inOrder = ordered();
-  let shown = 0;
-  for (const row of inOrder) {
-    row.hidden = !passes(facts.get(row));
-    shown += !row.hidden;
+  const kept = new Set(keptRows());
+  for (const row of rows) {
+    row.hidden = !kept.has(row);
     const isOpen = open.includes(row.id);
     row.cells[0].firstChild.setAttribute("aria-expanded", isOpen);
     if (isOpen && !shownMethods.has(row.id)) openRow(row);
@@ -126,13 +163,8 @@ const drawTable = () => {
     const opened = shownMethods.get(row.id);
     if (opened) opened.hidden = row.hidden;
   }
-  const moved = inOrder.flatMap((row) => [row, shownMethods.get(row.id)].filter(Boolean));
-  const body = table.tBodies[0];
-  if (moved.length !== body.rows.length || moved.some((row, i) => body.rows[i] !== row)) body.append(...moved);
-  const asked = NAMES.filter((name) => view[name] && !["open", "at", "view", "sort"].includes(name));
-  document.getElementById("shown").textContent = `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")} methods`
-    + (asked.length ? ": " + asked.map((name) => (name === "q" ? view.q : `${name} ${view[name].replaceAll(",", " or ")}`)).join(", ") : "")
-    + (sortedBy() ? `; by ${sortedBy()}, ${view.sort.startsWith("-") ? "largest" : "smallest"} first` : "");
+  drawOrder();
+  document.getElementById("shown").textContent = tellShown(kept.size);
   for (const [i, head] of [...table.tHead.rows[0].cells].entries()) {
     if (KEYS[i] === sortedBy()) head.setAttribute("aria-sort", view.sort.startsWith("-") ? "descending" : "ascending");
     else head.removeAttribute("aria-sort");
@@ -146,7 +178,7 @@ const drawGrid = () => {
   const place = document.getElementById("grid");
   place.hidden = view.view !== "grid";
   if (place.hidden) return place.replaceChildren();
-  const kept = rows.filter((row) => passes(facts.get(row))).map((row) => facts.get(row));
+  const kept = keptRows().map((row) => facts.get(row));
   const depths = [...new Set(kept.map((fact) => fact.depth))].sort((a, b) => a - b);
   const rules = [...new Set(kept.map((fact) => fact.rule))];
   const grid = make("table", undefined, { class: "by-depth" });
@@ -189,7 +221,7 @@ const choicesOf = (name) => {
 };
 const makeFilters = () => {
   const form = document.getElementById("filters");
-  const search = make("input", undefined, { type: "search", name: "q", placeholder: "DFA, cora, CS005 …", autocomplete: "off", "aria-label": "Words, or a code that fired; commas between" });
+  const search = make("input", undefined, { type: "search", name: "q", placeholder: "DFA, cora, CS005 …", autocomplete: "off", "aria-label": "Words, or a code that fired; commas or spaces between" });
   form.append(search);
   for (const [name, label] of Object.entries(CHOICES)) {
     const choices = choicesOf(name);
@@ -205,8 +237,7 @@ const makeFilters = () => {
   }
   const order = make("select", undefined, { name: "sort", "aria-label": "Order", class: "narrow-only" });
   order.append(make("option", "Order", { value: "" }));
-  const heads = [...table.tHead.rows[0].cells].map((head) => head.textContent);
-  KEYS.forEach((key, i) => order.append(make("option", heads[i] + " ↑", { value: key }), make("option", heads[i] + " ↓", { value: "-" + key })));
+  KEYS.forEach((key, i) => order.append(make("option", HEADS[i] + " ↑", { value: key }), make("option", HEADS[i] + " ↓", { value: "-" + key })));
   const button = (text, action, attributes = {}) => {
     const found = make("button", text, { type: "button", ...attributes });
     found.addEventListener("click", action);
@@ -235,9 +266,10 @@ const csvCell = (text) => {
   return `"${safe.replaceAll('"', '""')}"`;
 };
 const rowsAsCsv = () => {
-  const heads = ["id", ...[...table.tHead.rows[0].cells].map((head) => head.textContent.trim().toLowerCase()), "codes fired", "credit by tap"];
+  const small = (head) => head.replace(/[A-Z]/g, (letter) => letter.toLowerCase()); // Γ stays: γ is another symbol
+  const heads = ["id", ...HEADS.map(small), "codes fired", "credit by tap"];
   const lines = [...table.tBodies[0].rows].filter((row) => row.id && !row.hidden).map((row) => [
-    row.id, ...[...row.cells].map((cell) => [...cell.childNodes].map((part) => part.textContent).join(" ")),
+    row.id, ...[...row.cells].map(cellText),
     row.dataset.fired ?? "", row.querySelector(".spark")?.getAttribute("aria-label") ?? "",
   ]);
   return [heads, ...lines].map((line) => line.map(csvCell).join(",")).join("\r\n") + "\r\n";

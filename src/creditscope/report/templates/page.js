@@ -8,6 +8,7 @@ const make = (tag, text, attributes = {}) => {
   for (const [name, value] of Object.entries(attributes)) if (value !== undefined) element.setAttribute(name, value);
   return element;
 };
+const page = JSON.parse(document.getElementById("data").textContent);
 const split = (text) => (text ? text.split(",") : []);
 const toggled = (text, part) => {
   const parts = split(text);

@@ -1,6 +1,6 @@
 // values beside the pointer, and by the keyboard: of sparklines, heatmaps and charts
 const tip = document.getElementById("tip");
-const quantities = JSON.parse(document.getElementById("data").textContent).quantities;
+const quantities = page.quantities;
 const SVG = "http://www.w3.org/2000/svg";
 const show = (value) => (value === null || value === undefined ? "–" : String(value).replace(/^-/, "−"));
 const pickAt = (byEpoch, column, i) => (Array.isArray(byEpoch[column]) ? byEpoch[column][i] : byEpoch[column]);
