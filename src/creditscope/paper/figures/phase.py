@@ -30,7 +30,7 @@ from creditscope.text import DASH, number, power
 
 LEAST = 100 * Thresholds().depth_gain
 """The smallest gain that counts, pp."""
-TINTS = {"less": "#dbe9f6", "open": "white", "more": "#f0a99c"}
+TINTS = {"less": "#f9e3d3", "open": "white", "more": "#86b4dc"}
 """Of cells, by their interval against the smallest gain that counts; in grey the one is light and the other is not."""
 WORDS = {"less": f"gain under {LEAST:g} pp", "more": f"gain over {LEAST:g} pp"}
 NAMES = {"none": "as it is", "batch": "per batch", "sample": "per sample"}
@@ -129,10 +129,11 @@ def draw_cells(ax: Axes, phases: Phases) -> None:
     for (y, norm), (x, penalty) in product(enumerate(COMPARED_NORMS), enumerate(penalties)):
         gain, (inside, of) = phases.gain(norm, penalty), phases.explained.get((norm, penalty), (0, 0))
         said = _signed(gain) if gain else DASH
-        style = {"size": SMALL, "ha": "center"}
         weight = "normal" if compare(gain) == "open" else "bold"
-        ax.text(x + 0.5, y + 0.47, said, va="bottom", weight=weight, gid=f"{norm} {penalty:g}", **style)
-        ax.text(x + 0.5, y + 0.56, f"{inside} of {of}" if of else "", va="top", gid=f"{norm} {penalty:g} of", **style)
+        lines, name = [(said, weight)] + [(f"{inside} of {of}", "normal")] * bool(of), f"{norm} {penalty:g}"
+        for i, (text, own) in enumerate(lines):
+            middle, style = (0.3, 0.72)[i] if of else 0.5, {"size": SMALL, "ha": "center", "va": "center"}
+            ax.text(x + 0.5, y + middle, text, weight=own, gid=name + " of" * i, **style)
     ax.set_xticks(np.arange(len(penalties)) + 0.5, ["0" if not p else power(p) for p in penalties])
     ax.set_yticks(np.arange(len(COMPARED_NORMS)) + 0.5, [NAMES[norm] for norm in COMPARED_NORMS])
     ax.set(ylim=(len(COMPARED_NORMS), 0), xlabel="penalty λ")
