@@ -1,5 +1,6 @@
-"""The command line in bad surroundings: readers that go, streams closed or full, folders that cannot be written."""
+"""The command line in its surroundings: terminals, readers that go, streams closed or full, folders not to be written."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -19,6 +20,21 @@ def command(*words: str | Path, first: str = "", **streams: object) -> subproces
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
     code = [sys.executable, "-c", f"{first}\n{MAIN}", *map(str, words)]
     return subprocess.run(code, text=True, **streams)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def on_terminal(*words: str, **environment: str) -> str:
+    """What a command says on a terminal of its own."""
+    pty = pytest.importorskip("pty")
+    ours, its = pty.openpty()
+    around = {**os.environ, "TERM": "xterm-256color", **environment}
+    with subprocess.Popen([sys.executable, "-c", MAIN, *words], stdout=its, stderr=its, env=around):
+        os.close(its)
+        said = b""
+        with contextlib.suppress(OSError):  # by which Linux says that the other end is closed
+            while part := os.read(ours, 4096):
+                said += part
+    os.close(ours)
+    return said.decode()
 
 
 @pytest.fixture
@@ -65,6 +81,16 @@ class TestStreams:
         records = write_records(tmp_path, make_family())
         done = command("audit", records, env={**os.environ, "PYTHONIOENCODING": "latin-1"}, encoding="latin-1")
         assert (done.returncode, done.stderr, "\\u2713" in done.stdout) == (0, "", True)
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}], ids=["colours", "no colours"])
+@pytest.mark.parametrize(
+    ("words", "fact"), [("run --optimiser adamm", "Nearest: adam."), ("run --epochs x", "INT"), ("figure", "NAME")]
+)
+def test_on_a_terminal_too_a_mistake_is_a_plain_line(words, fact, environment):
+    said = on_terminal(*words.split(), **environment)
+    assert (said.startswith("creditscope: Expected "), said.count("\n"), fact in said) == (True, 1, True)
+    assert not set(said) & {"\x1b", "\\", "│", "─"}
 
 
 @pytest.mark.slow
