@@ -149,6 +149,15 @@ class TestAsking:
         assert [fact for fact in facts if fact not in err] == []
         assert ("Nearest" in err) == any("Nearest" in fact for fact in facts)
 
+    @pytest.mark.parametrize("width", ["40", "80", "130", "250"])
+    def test_options_are_known_on_a_terminal_of_any_width(self, refused, monkeypatch, width):
+        """A wide help has groups side by side."""
+        monkeypatch.setenv("COLUMNS", width)
+        err = refused("run", "--optimiser", "adam", "--engine", "loop", "--weight-decay", "0", "--epochs", "x")
+        assert "Expected --epochs to be INT, but got 'x'" in err
+        assert "Nearest: --optimiser." in refused("run", "--optimisr", "adam")
+        assert os.environ["COLUMNS"] == width
+
     @pytest.mark.slow
     @pytest.mark.parametrize("command", ["audit", "report", "pack", "reproduction", "figure own"])
     def test_records_are_named_in_either_way_but_not_in_both(self, call, refused, tmp_path, command):

@@ -2,8 +2,9 @@
 
 import contextlib
 import io
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -17,6 +18,8 @@ KNOWN = (
     (r"Unrecognized options: (?P<got>[^\s,]+)", "no further word of {prog}"),
 )
 """What a parser's sentences tell, and what it had expected; others are passed on as they are."""
+COLUMNS = "110"
+"""Of a help that is read: in a wider one groups stand side by side."""
 
 
 def explain_mistake(words: Sequence[str], commands: Sequence[str], said: str, prog: str, options: Sequence[str]) -> str:
@@ -41,11 +44,29 @@ def explain_mistake(words: Sequence[str], commands: Sequence[str], said: str, pr
 
 def list_options(command: Any, config: Sequence[Any]) -> list[str]:
     """All that the help of a command names, with two dashes or one."""
-    shown = io.StringIO()
-    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
-        tyro.cli(command, args=["--help"], config=config)
-    named = re.findall(r"^[│|]? *((?:-\w, )*--[\w-]+)", shown.getvalue(), re.MULTILINE)
+    shown = read_help(lambda: tyro.cli(command, args=["--help"], config=config))
+    named = re.findall(r"^[│|]? *((?:-\w, )*--[\w-]+)", shown, re.MULTILINE)
     return [option for names in named for option in names.split(", ")]
+
+
+def read_help(show: Callable[[], object]) -> str:
+    """The help that `show` prints before it ends, with one group under the other, however wide the terminal is."""
+    shown = io.StringIO()
+    with _as_wide_as(COLUMNS), contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+        show()
+    return shown.getvalue()
+
+
+@contextlib.contextmanager
+def _as_wide_as(columns: str) -> Iterator[None]:
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = columns
+    try:
+        yield
+    finally:
+        del os.environ["COLUMNS"]
+        if before is not None:
+            os.environ["COLUMNS"] = before
 
 
 def _nearest(got: str, choices: Iterable[str]) -> str:
