@@ -133,6 +133,7 @@ class TestAsking:
             ("run --epochs x", ["--epochs", "INT", "'x'"]),
             ("run --set net.depth=-1 --lr x", ["--lr", "FLOAT", "'x'"]),
             ("run --optimiser adamm", ["--optimiser", "'adamm'", "Nearest: adam."]),
+            ("run --optimiser SGD", ["--optimiser", "'SGD'", "Nearest: sgd."]),
             ("run digits", ["'digits'"]),
             ("audit a b c", ["'b'"]),
             ("audit --only", ["--only", "none"]),

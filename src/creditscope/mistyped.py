@@ -4,11 +4,12 @@ import contextlib
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tyro
+
+from creditscope.errors import tell_nearest
 
 KNOWN = (
     (r"invalid choice '(?P<got>.*?)' for argument '(?P<name>.*?)'. Expected one of \((?P<choices>.*?)\)", "{name}"),
@@ -27,18 +28,18 @@ def explain_mistake(words: Sequence[str], commands: Sequence[str], said: str, pr
     more = f"{prog} --help tells more."
     if prog == "creditscope":
         got = repr(words[0]) if words else f"none of {', '.join(commands)}"
-        return f"Expected a command, but got {got}.{_nearest(words[0] if words else '', commands)} {more}"
+        return f"Expected a command, but got {got}.{tell_nearest(words[0] if words else '', commands)} {more}"
     typed = [word.partition("=")[0].replace("_", "-") for word in words if re.match(r"--?[a-zA-Z]", word)]
     for word in typed:
         if word not in options:
-            return f"Expected an option of {prog}, but got {word!r}.{_nearest(word, options)} {more}"
+            return f"Expected an option of {prog}, but got {word!r}.{tell_nearest(word, options)} {more}"
     for pattern, expected in KNOWN:
         if found := re.search(pattern, said):
             given = {"prog": prog, **found.groupdict()}
             choices = re.findall(r"'(.*?)'", given.get("choices", ""))
             wanted = expected.format(**given) + (f" to be one of {', '.join(choices)}" if choices else "")
             got = repr(given["got"]) if "got" in given else "none"
-            return f"Expected {wanted}, but got {got}.{_nearest(given.get('got', ''), choices)} {more}"
+            return f"Expected {wanted}, but got {got}.{tell_nearest(given.get('got', ''), choices)} {more}"
     return f"{said.rstrip('.')}. {more}"
 
 
@@ -67,8 +68,3 @@ def _as_wide_as(columns: str) -> Iterator[None]:
         del os.environ["COLUMNS"]
         if before is not None:
             os.environ["COLUMNS"] = before
-
-
-def _nearest(got: str, choices: Iterable[str]) -> str:
-    found = get_close_matches(got, list(choices), n=1)
-    return f" Nearest: {found[0]}." if found else ""
