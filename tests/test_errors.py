@@ -126,6 +126,8 @@ MISTAKES = {
     "run --rule DFA": r"'DFA'\. Nearest: dfa\. Choices: block_fa",
     "run --task mnst1d": r"'mnst1d'\. Nearest: mnist1d\. Choices: ",
     "figure audit_her": r"'audit_her'\. Nearest: audit_hero\. Choices: audit_hero",
+    "run --rule": "at least one rule, but got none",
+    "run --rule --dry-run": "at least one rule, but got none",
     "run --net nope": "net, but got 'nope'.*resmlp",
     "run --task nope": "task, but got 'nope'.*digits, .*mnist1d",
     "run --set net.nope=1": "net 'resmlp', but got 'nope'. Choices: depth, .*terminal_norm, .*width",
