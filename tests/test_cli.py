@@ -369,6 +369,23 @@ def test_doctor(told, monkeypatch):
     assert "pip install 'torch>=99.1'" in told("doctor")
 
 
+@pytest.mark.parametrize("place", ["a file", "below a file", "unwritable", "new", "there"])
+def test_doctor_is_content_with_folders_that_can_be_written_alone(told, tmp_path, monkeypatch, place):
+    """Of records and of data; nothing is left in them."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "there").mkdir()
+    folder = tmp_path / {"a file": "file", "below a file": "file/new", "new": "new/new"}.get(place, "there")
+    if place == "unwritable":
+        monkeypatch.setattr(doctor.tempfile, "TemporaryFile", lambda *_, dir: Path(dir).read_text())  # of no folder
+    monkeypatch.setenv("CREDITSCOPE_DATA", str(folder))
+    well = place in ("new", "there")
+    signs = {line[2:13].strip(): line for line in told("doctor", folder).splitlines()}
+    assert [signs[name][0] for name in ("locks", "data folder")] == ["✓" if well else "✗"] * 2
+    assert all(str(tmp_path) in signs[name] for name in ("locks", "data folder"))
+    assert ("--out DIR" in signs["locks"], "--data-root" in signs["data folder"]) == (not well, not well)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "there"]
+
+
 class TestFigures:
     @pytest.mark.slow
     def test_all_trains_nothing(self, told, tmp_path, monkeypatch):
