@@ -1,4 +1,4 @@
-"""The command line in its surroundings: terminals, readers that go, streams closed or full, folders not to be written."""
+"""The command line in its surroundings: terminals, readers that go, streams closed or full, read-only folders."""
 
 import contextlib
 import os
@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from builders import make_family, write_records
 
+from creditscope.auditing.strip import AGAINST, EXACT, HEIGHTS, OF_LINE, UNKNOWN
+from creditscope.plain_signs import PLAIN_SIGNS
 from creditscope.record import load_records
 
 TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--slots", "1", "--tier", "quick")
@@ -77,10 +79,35 @@ class TestStreams:
         assert (done.returncode, done.stderr) == (0, "")
         assert bool(done.stdout) == (stream == 2)
 
-    def test_what_an_encoding_lacks_is_written_by_its_code(self, tmp_path):
-        records = write_records(tmp_path, make_family())
-        done = command("audit", records, env={**os.environ, "PYTHONIOENCODING": "latin-1"}, encoding="latin-1")
-        assert (done.returncode, done.stderr, "\\u2713" in done.stdout) == (0, "", True)
+    @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+    def test_strips_are_as_wide_where_an_encoding_lacks_their_signs(self, tmp_path, encoding):
+        records = write_records(tmp_path, make_family(taps={"cos": (0.1, 0.5, 0.2, -0.3, 0.01)}))
+        encodings = ("utf-8", encoding)
+        whole, plain = (command("audit", records, env=speaking(one), encoding=one) for one in encodings)
+        assert (plain.returncode, plain.stderr) == (0, "")
+        drawn, written = (
+            [line for line in done.stdout.splitlines() if "resolved" in line and "accuracy" not in line]
+            for done in (whole, plain)
+        )
+        assert [len(line) for line in written] == [len(line) for line in drawn]
+        assert len(drawn) == 4
+        assert not set("".join(written)) & {"\\", "✓"}
+
+    def test_other_characters_that_an_encoding_lacks_are_written_by_their_codes(self):
+        done = command("run", "--rule", "規", env=speaking("latin-1"), encoding="latin-1")
+        assert (done.returncode, "got '\\u898f'" in done.stderr) == (2, True)
+
+
+def speaking(encoding: str) -> dict[str, str]:
+    """The environment of a process whose streams have this encoding."""
+    return {**os.environ, "PYTHONIOENCODING": encoding}
+
+
+def test_every_sign_of_a_strip_has_a_plain_one_of_its_own():
+    """Of those that stand in one place."""
+    for signs in (HEIGHTS + EXACT + AGAINST + UNKNOWN, "".join(OF_LINE.values()), "━─┿", "Γ±−│", "λδ"):
+        plain = signs.encode("ascii", PLAIN_SIGNS)
+        assert len({*plain}) == len(signs) == len(plain)
 
 
 @pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}], ids=["colours", "no colours"])

@@ -14,6 +14,7 @@ import tyro
 import creditscope
 from creditscope.errors import CreditscopeError
 from creditscope.mistyped import explain_mistake, list_options
+from creditscope.plain_signs import PLAIN_SIGNS
 from creditscope.registry import COMMANDS
 from creditscope.text import visible
 
@@ -82,13 +83,13 @@ def unbox(text: str) -> str:
 class Heedless:
     """A stream of text whose reader may go, as `head` does: what is said then is lost, and no work.
 
-    What the stream's encoding lacks is written in its place by its code.
+    What the stream's encoding lacks is written in its place by a plainer sign, or by its code.
     """
 
     def __init__(self, stream: TextIO | None):
         self._stream = stream or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (of a closed one; it stays open)
         if isinstance(self._stream, io.TextIOWrapper):
-            self._stream.reconfigure(errors="backslashreplace")
+            self._stream.reconfigure(errors=PLAIN_SIGNS)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
