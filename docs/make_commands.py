@@ -3,14 +3,11 @@
 Example: python docs/make_commands.py
 """
 
-import contextlib
-import io
-import os
 import re
 from pathlib import Path
-from unittest.mock import patch
 
 from creditscope.cli import ABOUT, FIRST, LAST, parse
+from creditscope.mistyped import read_help
 from creditscope.registry import COMMANDS
 
 HEAD = f"""# Command line
@@ -21,8 +18,6 @@ Made from `creditscope COMMAND --help` by `make docs`; `creditscope list` says w
 """
 GROUP = re.compile(r"^ (\w.*?) *\n -+ *\n((?:  .*\n)*)", re.MULTILINE)
 """A title, a line under it, and what is indented below."""
-COLUMNS = "110"
-"""Wider ones put groups side by side."""
 
 
 def make_page() -> str:
@@ -34,20 +29,12 @@ def make_page() -> str:
 
 def describe(name: str) -> str:
     """One command: what it does, an example, and its options by group."""
-    text = read_help(name)
+    text = read_help(lambda: parse([name, "--help"])) + "\n"
     first = GROUP.search(text)
     about = " ".join(text[: first.start() if first else None].partition("\n\n")[2].split())
     said, _, example = about.partition("Example: ")
     groups = [write_group(title, body) for title, body in GROUP.findall(text)]
     return "\n".join([f"## {name}\n", f"{said.strip()}\n", f"```sh\n{example}\n```\n", *filter(None, groups)])
-
-
-def read_help(name: str) -> str:
-    """As it is printed where nothing can be drawn, every line ended."""
-    out = io.StringIO()
-    with patch.dict(os.environ, COLUMNS=COLUMNS), contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        parse([name, "--help"])
-    return out.getvalue() + "\n"
 
 
 def write_group(title: str, body: str) -> str:

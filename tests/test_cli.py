@@ -133,6 +133,7 @@ class TestAsking:
             ("run --epochs x", ["--epochs", "INT", "'x'"]),
             ("run --set net.depth=-1 --lr x", ["--lr", "FLOAT", "'x'"]),
             ("run --optimiser adamm", ["--optimiser", "'adamm'", "Nearest: adam."]),
+            ("run --optimiser SGD", ["--optimiser", "'SGD'", "Nearest: sgd."]),
             ("run digits", ["'digits'"]),
             ("audit a b c", ["'b'"]),
             ("audit --only", ["--only", "none"]),
@@ -148,6 +149,15 @@ class TestAsking:
         assert err.endswith("--help tells more.\n")
         assert [fact for fact in facts if fact not in err] == []
         assert ("Nearest" in err) == any("Nearest" in fact for fact in facts)
+
+    @pytest.mark.parametrize("width", ["40", "80", "130", "250"])
+    def test_options_are_known_on_a_terminal_of_any_width(self, refused, monkeypatch, width):
+        """A wide help has groups side by side."""
+        monkeypatch.setenv("COLUMNS", width)
+        err = refused("run", "--optimiser", "adam", "--engine", "loop", "--weight-decay", "0", "--epochs", "x")
+        assert "Expected --epochs to be INT, but got 'x'" in err
+        assert "Nearest: --optimiser." in refused("run", "--optimisr", "adam")
+        assert os.environ["COLUMNS"] == width
 
     @pytest.mark.slow
     @pytest.mark.parametrize("command", ["audit", "report", "pack", "reproduction", "figure own"])
@@ -359,6 +369,23 @@ def test_doctor(told, monkeypatch):
     assert "pip install 'torch>=99.1'" in told("doctor")
 
 
+@pytest.mark.parametrize("place", ["a file", "below a file", "unwritable", "new", "there"])
+def test_doctor_is_content_with_folders_that_can_be_written_alone(told, tmp_path, monkeypatch, place):
+    """Of records and of data; nothing is left in them."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "there").mkdir()
+    folder = tmp_path / {"a file": "file", "below a file": "file/new", "new": "new/new"}.get(place, "there")
+    if place == "unwritable":
+        monkeypatch.setattr(doctor.tempfile, "TemporaryFile", lambda *_, dir: Path(dir).read_text())  # of no folder
+    monkeypatch.setenv("CREDITSCOPE_DATA", str(folder))
+    well = place in ("new", "there")
+    signs = {line[2:13].strip(): line for line in told("doctor", folder).splitlines()}
+    assert [signs[name][0] for name in ("locks", "data folder")] == ["✓" if well else "✗"] * 2
+    assert all(str(tmp_path) in signs[name] for name in ("locks", "data folder"))
+    assert ("--out DIR" in signs["locks"], "--data-root" in signs["data folder"]) == (not well, not well)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "there"]
+
+
 class TestFigures:
     @pytest.mark.slow
     def test_all_trains_nothing(self, told, tmp_path, monkeypatch):
@@ -420,7 +447,7 @@ class TestOutput:
     def test_an_encoding_that_lacks_characters(self, tmp_path, encoding):
         records = str(write_records(tmp_path, make_family()))
         done = self.run("audit", records, env={**os.environ, "PYTHONIOENCODING": encoding})
-        assert (done.returncode, done.stderr, rb"\u0393" in done.stdout) == (0, b"", True)
+        assert (done.returncode, done.stderr, b" G +.50 " in done.stdout) == (0, b"", True)
         done = self.run("audit", records, "--json", env={**os.environ, "PYTHONIOENCODING": encoding})
         assert json.loads(done.stdout)["methods"][0]["method"] == "BP"
 

@@ -1,5 +1,6 @@
-"""The command line in bad surroundings: readers that go, streams closed or full, folders that cannot be written."""
+"""The command line in its surroundings: terminals, readers that go, streams closed or full, read-only folders."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 from builders import make_family, write_records
 
+from creditscope.auditing.strip import AGAINST, EXACT, HEIGHTS, OF_LINE, UNKNOWN
+from creditscope.plain_signs import PLAIN_SIGNS
 from creditscope.record import load_records
 
 TINY = ("--task", "digits", "--width", "8", "--depth", "1", "--epochs", "1", "--slots", "1", "--tier", "quick")
@@ -19,6 +22,21 @@ def command(*words: str | Path, first: str = "", **streams: object) -> subproces
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
     code = [sys.executable, "-c", f"{first}\n{MAIN}", *map(str, words)]
     return subprocess.run(code, text=True, **streams)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def on_terminal(*words: str, **environment: str) -> str:
+    """What a command says on a terminal of its own."""
+    pty = pytest.importorskip("pty")
+    ours, its = pty.openpty()
+    around = {**os.environ, "TERM": "xterm-256color", **environment}
+    with subprocess.Popen([sys.executable, "-c", MAIN, *words], stdout=its, stderr=its, env=around):
+        os.close(its)
+        said = b""
+        with contextlib.suppress(OSError):  # by which Linux says that the other end is closed
+            while part := os.read(ours, 4096):
+                said += part
+    os.close(ours)
+    return said.decode()
 
 
 @pytest.fixture
@@ -61,10 +79,45 @@ class TestStreams:
         assert (done.returncode, done.stderr) == (0, "")
         assert bool(done.stdout) == (stream == 2)
 
-    def test_what_an_encoding_lacks_is_written_by_its_code(self, tmp_path):
-        records = write_records(tmp_path, make_family())
-        done = command("audit", records, env={**os.environ, "PYTHONIOENCODING": "latin-1"}, encoding="latin-1")
-        assert (done.returncode, done.stderr, "\\u2713" in done.stdout) == (0, "", True)
+    @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+    def test_strips_are_as_wide_where_an_encoding_lacks_their_signs(self, tmp_path, encoding):
+        records = write_records(tmp_path, make_family(taps={"cos": (0.1, 0.5, 0.2, -0.3, 0.01)}))
+        encodings = ("utf-8", encoding)
+        whole, plain = (command("audit", records, env=speaking(one), encoding=one) for one in encodings)
+        assert (plain.returncode, plain.stderr) == (0, "")
+        drawn, written = (
+            [line for line in done.stdout.splitlines() if "resolved" in line and "accuracy" not in line]
+            for done in (whole, plain)
+        )
+        assert [len(line) for line in written] == [len(line) for line in drawn]
+        assert len(drawn) == 4
+        assert not set("".join(written)) & {"\\", "✓"}
+
+    def test_other_characters_that_an_encoding_lacks_are_written_by_their_codes(self):
+        done = command("run", "--rule", "規", env=speaking("latin-1"), encoding="latin-1")
+        assert (done.returncode, "got '\\u898f'" in done.stderr) == (2, True)
+
+
+def speaking(encoding: str) -> dict[str, str]:
+    """The environment of a process whose streams have this encoding."""
+    return {**os.environ, "PYTHONIOENCODING": encoding}
+
+
+def test_every_sign_of_a_strip_has_a_plain_one_of_its_own():
+    """Of those that stand in one place."""
+    for signs in (HEIGHTS + EXACT + AGAINST + UNKNOWN, "".join(OF_LINE.values()), "━─┿", "Γ±−│", "λδ"):
+        plain = signs.encode("ascii", PLAIN_SIGNS)
+        assert len({*plain}) == len(signs) == len(plain)
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}], ids=["colours", "no colours"])
+@pytest.mark.parametrize(
+    ("words", "fact"), [("run --optimiser adamm", "Nearest: adam."), ("run --epochs x", "INT"), ("figure", "NAME")]
+)
+def test_on_a_terminal_too_a_mistake_is_a_plain_line(words, fact, environment):
+    said = on_terminal(*words.split(), **environment)
+    assert (said.startswith("creditscope: Expected "), said.count("\n"), fact in said) == (True, 1, True)
+    assert not set(said) & {"\x1b", "\\", "│", "─"}
 
 
 @pytest.mark.slow

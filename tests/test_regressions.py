@@ -76,7 +76,7 @@ def test_each_seed_has_a_verdict_of_its_own():
 
 
 def test_a_mistyped_field_names_fields_and_options():
-    with pytest.raises(CreditscopeError, match=r"got 'epoch'\. Choices: .*depth.*epochs"):
+    with pytest.raises(CreditscopeError, match=r"got 'epoch'\. Nearest: epochs\. Choices: .*depth.*epochs"):
         plan_runs(rules=["bp"], seeds=[1], epoch=3)
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, NoReturn, TextIO, Union, cast
 
 import tyro
@@ -13,6 +14,7 @@ import tyro
 import creditscope
 from creditscope.errors import CreditscopeError
 from creditscope.mistyped import explain_mistake, list_options
+from creditscope.plain_signs import PLAIN_SIGNS
 from creditscope.registry import COMMANDS
 from creditscope.text import visible
 
@@ -38,13 +40,15 @@ def parse(words: Sequence[str]) -> Any:
         others = [name for name in known if name not in (*FIRST, *LAST)]
         command = _any_of([name for name in (*FIRST, *others, *LAST) if name in known])
         prog, about = "creditscope", ABOUT
+    read = partial(tyro.cli, command, prog=prog, description=about, args=words, config=HOW)
     said = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
-            return tyro.cli(command, prog=prog, description=about, args=words, config=HOW)
+        # both, because a mistake is told on the one in boxes and colours if the other is a terminal
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+            return read()
     except SystemExit as ended:
         if not ended.code:
-            raise
+            return read()  # help, which a terminal may colour
         first = unbox(said.getvalue()).partition("\nFor full helptext")[0].replace("\n", " ")
         options = list_options(command, HOW) if prog != "creditscope" else []
         end(2, explain_mistake(words, known, first, prog, options))
@@ -62,31 +66,30 @@ def _any_of(names: Sequence[str]) -> Any:
 
 
 def unbox(text: str) -> str:
-    """The parts of a box, without its title and its lines, a line each.
+    """The parts of what the parser says where it cannot draw a box, without the title, a line each.
 
-    >>> unbox("╭─ Title ─╮\\n│ one     │\\n│ more    │\\n│ ─────── │\\n│ two     │\\n╰─────────╯\\n")
+    >>> unbox(" Title \\n ------ \\n  one \\n  more \\n  ---- \\n  two \\n")
     'one more\\ntwo'
     """
     parts = [[]]
-    for line in text.splitlines():
-        inside = line.strip("│ ")
-        if set(inside) == {"─"}:
+    for line in map(str.strip, text.splitlines()):
+        if set(line) == {"-"}:
             parts.append([])
-        elif inside and inside[0] not in "╭╰":
-            parts[-1].append(inside)
-    return "\n".join(" ".join(part) for part in parts if part)
+        elif line:
+            parts[-1].append(line)
+    return "\n".join(" ".join(part) for part in parts[1:] if part)
 
 
 class Heedless:
     """A stream of text whose reader may go, as `head` does: what is said then is lost, and no work.
 
-    What the stream's encoding lacks is written in its place by its code.
+    What the stream's encoding lacks is written in its place by a plainer sign, or by its code.
     """
 
     def __init__(self, stream: TextIO | None):
         self._stream = stream or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (of a closed one; it stays open)
         if isinstance(self._stream, io.TextIOWrapper):
-            self._stream.reconfigure(errors="backslashreplace")
+            self._stream.reconfigure(errors=PLAIN_SIGNS)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -5,7 +5,10 @@ told as a reason (`CannotStackError`) is a clause without capital and full stop.
 """
 
 from collections.abc import Iterable
+from difflib import SequenceMatcher
 
+ALIKE = 0.6
+"""Share of letters in common from which on a name may be a mistyped one, as in `difflib`."""
 OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED")
 """What errors of CUDA and Triton, and of cuBLAS, say of it."""
 
@@ -24,10 +27,29 @@ class UnknownNameError(CreditscopeError):
     """A name that no registry entry, tap or option has."""
 
     def __init__(self, kind: str, name: str, choices: Iterable[str]):
-        listed = ", ".join(repr(c) if " " in c or "," in c else c for c in sorted(choices)) or "none"
+        known = sorted(choices)
+        listed = ", ".join(map(_quote, known)) or "none"
         super().__init__(
-            f"Expected the name of {'an' if kind[0] in 'aeiou' else 'a'} {kind}, but got {name!r}. Choices: {listed}."
+            f"Expected the name of {'an' if kind[0] in 'aeiou' else 'a'} {kind}, but got {name!r}."
+            f"{tell_nearest(name, known)} Choices: {listed}."
         )
+
+
+def tell_nearest(name: str, choices: Iterable[str]) -> str:
+    """A sentence with the choice that is most like the name, whatever its case, and of several the first; or nothing.
+
+    >>> tell_nearest("DFFA", ["bp", "dfa", "fdfa"]), tell_nearest("nope", ["bp", "dfa"])
+    (' Nearest: dfa.', '')
+    """
+    typed = str(name).lower()
+    alike = {choice: SequenceMatcher(None, choice.lower(), typed).ratio() for choice in choices}
+    nearest = max(alike, key=lambda choice: alike[choice], default="")
+    return f" Nearest: {_quote(nearest)}." if alike.get(nearest, 0) >= ALIKE else ""
+
+
+def _quote(name: str) -> str:
+    """If it would not be seen where it ends."""
+    return repr(name) if " " in name or "," in name else name
 
 
 def one_of(kind: str, name: str, choices: Iterable[str]) -> str:

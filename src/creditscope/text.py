@@ -4,6 +4,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 DASH = "–"
 """Stands for what is not there."""
@@ -44,6 +45,43 @@ def cells(text: str) -> int:
     (3, 4)
     """
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else not unicodedata.combining(c) for c in text)
+
+
+def pad(text: str, width: int) -> str:
+    """With blanks behind it, as wide as so many columns.
+
+    >>> pad("DFA", 5), pad("規則", 5)
+    ('DFA  ', '規則 ')
+    """
+    return text + " " * (width - cells(text))
+
+
+def clip(text: str, room: int) -> str:
+    """Cut where it takes more than so many columns.
+
+    >>> clip("DFA, norm", 5), clip("規則規則", 5), clip("規則", 5)
+    ('DFA,…', '規則…', '規則')
+    """
+    if cells(text) <= room:
+        return text
+    ends = accumulate(map(cells, text))
+    return f"{text[: sum(end < room for end in ends)]}…"
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """In lines of at most so many columns, but for a word that is longer.
+
+    >>> wrap("more seeds would not decide", 10), wrap("規則 規則 DFA", 9)
+    (['more seeds', 'would not', 'decide'], ['規則 規則', 'DFA'])
+    """
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and cells(longer) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
 
 
 def markdown(text: str) -> str:

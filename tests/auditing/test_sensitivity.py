@@ -135,7 +135,7 @@ def test_every_threshold_has_a_row_and_reads_as_a_table():
 
 
 def test_unknown_names_list_the_choices():
-    with pytest.raises(CreditscopeError, match=r"name of a threshold, but got 'grwth'. Choices: .*growth"):
+    with pytest.raises(CreditscopeError, match=r"a threshold, but got 'grwth'\. Nearest: growth\. Choices: .*growth"):
         audit(make_family()).sensitivity("grwth")
 
 

@@ -5,10 +5,12 @@ import json
 import re
 from dataclasses import fields, replace
 from functools import partial
+from itertools import takewhile
 
 import pytest
 from builders import QUICK, make_facts, make_family, make_record, make_snapshot
 from judging import CHECKS
+from rich.cells import cell_len
 from rich.console import Console
 from scipy import stats
 
@@ -162,6 +164,23 @@ class TestOneScreen:
         start = lines.index("What to do")
         assert [line.split()[0] for line in lines[start + 1 : start + 4]] == ["CS001", "CS005", "CS006"]
         assert "What to do" not in screen(audit(make_family()), 80)
+
+    @pytest.mark.parametrize("width", [60, 100])
+    @pytest.mark.parametrize("verbose", [False, True])
+    def test_lines_of_what_to_do_end_with_their_last_word(self, found, width, verbose):
+        lines = screen(found, width, verbose=verbose)
+        own = list(takewhile(lambda line: line.startswith("  "), lines[lines.index("What to do") + 1 :]))
+        assert len(own) >= 3
+        assert [line for line in own if line != line.rstrip()] == []
+
+    @pytest.mark.parametrize("width", [60, 100, 150])
+    def test_reasons_stand_under_each_other_beside_names_of_wide_letters(self, found, width):
+        bp, dfa = found.methods
+        lines = screen(replace(found, methods=(replace(bp, method="BP"), replace(dfa, method="規則"))), width)
+        reasons = lines[lines.index("", 1) + 1 : lines.index("What to do")]
+        assert any(line.startswith("規則") for line in reasons)
+        assert len({cell_len(re.split("[✓✗?○]", line)[0]) for line in reasons}) == 1
+        assert max(map(cell_len, lines)) <= width
 
 
 class TestInFull:

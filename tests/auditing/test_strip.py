@@ -1,5 +1,6 @@
 """The strip: its facts are those of the audit, and every layout says all of them."""
 
+import math
 import re
 from dataclasses import replace
 
@@ -76,6 +77,10 @@ class TestFacts:
         assert (tap(0.5, band=0.6).sign, tap(0.04, below=True).sign, tap(None).sign) == ("▁", "▁", "·")
         assert tap(1.0, exact=True).sign == "="
         assert tap(0.03).sign == HEIGHTS[1]  # what is seen is never drawn as what is not
+
+    @pytest.mark.parametrize("cos", [math.nan, math.inf, -math.inf])
+    def test_a_cosine_that_is_no_number_is_unknown(self, cos):
+        assert (tap(cos).sign, tap(cos).height, tap(cos, below=True).sign) == ("·", 0.0, "·")
 
     def test_a_sign_rises_with_the_cosine(self):
         signs = [tap(c / 100).sign for c in range(3, 101)]

@@ -146,7 +146,7 @@ class TestAnyWayToNameARule:
     @pytest.mark.parametrize(
         ("rule", "options", "text"),
         [
-            ("fa", {"heead": 1}, "'heead'. Choices: head, scale"),
+            ("fa", {"heead": 1}, "'heead'. Nearest: head. Choices: head, scale"),
             (SignDFA(), {"head": 1}, "got head"),
             (int, {}, "'int'"),
             (3, {}, "got 3"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from builders import make_record
 
+from creditscope.text import cells
 from creditscope.train.events import Ended, Epoch, Note, Planned, Started
 from creditscope.train.plan import plan_run
 from creditscope.train.progress import Lines, LiveBar, Silent, choose_progress, duration
@@ -163,6 +164,17 @@ def test_a_narrow_bar_keeps_percent_bar_and_time_left(columns, clock, capsys, tm
     assert line.split()[0] == "33"
     assert sum(line.count(sign) for sign in "━╸╺") >= 15
     assert "5 h 33 min left" in line
+
+
+def test_a_bar_of_wide_letters_stays_in_its_line(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    bar = LiveBar()
+    bar.begin(specs(1), 0, tmp_path)
+    bar.latest = "規則" * 40
+    said = bar.said()
+    bar.close()
+    assert (said.endswith(("則…", "規…")), "0/1 runs" in said) == (True, True)
+    assert cells(said) in (80 - bar.cells - 8, 80 - bar.cells - 7)
 
 
 def test_who_wants_to_hear_nothing_does_not(capsys):

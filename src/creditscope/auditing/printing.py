@@ -2,19 +2,17 @@
 
 import io
 import shutil
-import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
-from rich.padding import Padding
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from creditscope.auditing.columns import Column
-from creditscope.text import visible
+from creditscope.text import cells, clip, visible, wrap
 
 PLAIN_WIDTH = 150
 WIDE = 120
@@ -79,12 +77,12 @@ def fit_tables(first: str, labels: Sequence[str], columns: Mapping[str, Sequence
     """A table of labelled rows, in as many parts as the width asks for; the first column is repeated."""
     own = max(map(len, map(_cell, (first, *labels)))) + 3  # labels are never broken
     parts, taken = [{}], own
-    for name, cells in columns.items():
-        needed = _width(name, cells)
+    for name, column in columns.items():
+        needed = _width(name, column)
         if parts[-1] and taken + needed > width:
             parts.append({})
             taken = own
-        parts[-1][name] = cells
+        parts[-1][name] = column
         taken += needed
     return [_part(first, labels, part) for part in parts]
 
@@ -92,16 +90,16 @@ def fit_tables(first: str, labels: Sequence[str], columns: Mapping[str, Sequence
 def _part(first: str, labels: Sequence[str], columns: Mapping[str, Sequence[Cell]]) -> Table:
     table = _table()
     table.add_column(printed(first), no_wrap=True)
-    for name, cells in columns.items():
-        worded = name == "verdict" or _width(name, cells) > LONGEST
+    for name, column in columns.items():
+        worded = name == "verdict" or _width(name, column) > LONGEST
         table.add_column(printed(name), justify="left" if worded else "right", no_wrap=not worded)
     for row in zip(labels, *columns.values(), strict=True):
         table.add_row(*map(_cell, row))
     return table
 
 
-def _width(name: str, cells: Sequence[Cell]) -> int:
-    return min(max(map(len, map(_cell, (name, *cells)))), LONGEST) + 3
+def _width(name: str, column: Sequence[Cell]) -> int:
+    return min(max(map(len, map(_cell, (name, *column)))), LONGEST) + 3
 
 
 def note(text: str) -> Text:
@@ -110,15 +108,15 @@ def note(text: str) -> Text:
 
 
 def fit_line(room: int, *said: str) -> str:
-    """The first that fits into a line, or the last of them cut after a clause, or else after a word.
+    """The first that fits into a line, or the last of them cut after a clause, or after a word, or else within one.
 
     >>> fit_line(32, "open at tap 0; more seeds would not decide")
     'open at tap 0 …'
     """
     clauses = said[-1].split("; ")
     cut = ("; ".join(clauses[:n]) + " …" for n in range(len(clauses) - 1, 0, -1))
-    word = textwrap.shorten(said[-1], max(room, SHORTEST), placeholder=" …")
-    return next((one for one in (*said, *cut) if len(one) <= room), word)
+    words = wrap(said[-1], max(room, SHORTEST) - len(" …"))[0] + " …"
+    return next((one for one in (*said, *cut, words) if cells(one) <= room), clip(words, max(room, SHORTEST)))
 
 
 def warn(texts: Iterable[str]) -> list[Text]:
@@ -126,6 +124,18 @@ def warn(texts: Iterable[str]) -> list[Text]:
     return [printed(f"note: {text}", style="yellow") for text in texts]
 
 
+class Indented:
+    """A text with a margin; padding of rich's would fill its lines with blanks, also for a pipe."""
+
+    def __init__(self, text: Text, margin: int = 2):
+        self.text, self.margin = text, margin
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        for line in self.text.wrap(console, options.max_width - self.margin):
+            line.rstrip()
+            yield Text(" " * self.margin) + line
+
+
 def indent(lines: Iterable[str]) -> list[RenderableType]:
     """Lines under a heading."""
-    return [Padding(printed(line), (0, 0, 0, 2)) for line in lines]
+    return [Indented(printed(line)) for line in lines]

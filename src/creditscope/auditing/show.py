@@ -14,7 +14,7 @@ from creditscope.auditing.columns import OF_OUTCOME, OF_WORD
 from creditscope.auditing.printing import STYLES, WIDE, fit_line, indent, note, printed, warn
 from creditscope.auditing.strip import lay_out, make_strip, write_key
 from creditscope.auditing.verdict import explain, rests_on_checks
-from creditscope.text import count, first_few, visible
+from creditscope.text import cells, count, first_few, pad, visible
 
 SIGN_STYLES = {"✓": "green", "✗": "red", "?": "yellow", "○": "cyan", "–": "dim"}
 REASONS = (Outcome.ISSUE, Outcome.SKIPPED, Outcome.UNDECIDED)
@@ -110,16 +110,17 @@ def _style(sign: str) -> str:
 def _reasons(methods: Methods, width: int) -> list[Text]:
     """Method by method, a line for each check that is not at rest; what a line has no room for is said by -v."""
     names = {m.method: visible(m.method) for m in methods}
-    beside = max((len(name) for name in names.values() if len(name) <= width // NARROW_NAMES), default=1) + 1
+    wide = {name: cells(name) for name in names.values()}
+    beside = max((own for own in wide.values() if own <= width // NARROW_NAMES), default=1) + 1
     lines = []
     for m in methods:
         name, reasons = names[m.method], list_reasons(m)
-        if len(name) >= beside:
+        if wide[name] >= beside:
             lines.append(Text(name))
             name = ""
         for sign, *said in reasons:
             told = printed(fit_line(width - beside - 2, *said))
-            lines.append(Text.assemble(name.ljust(beside), (f"{sign} ", _style(sign)), told))
+            lines.append(Text.assemble(pad(name, beside), (f"{sign} ", _style(sign)), told))
             name = ""
     return lines
 

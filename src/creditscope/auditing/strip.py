@@ -65,11 +65,13 @@ class TapMark:
     @property
     def height(self) -> float:
         """Of its sign, 0 to 1: the root of the cosine, which leaves room for small ones; 0 where credit is not seen."""
-        return 0.0 if self.cos is None or self.below or self.inside or self.cos < 0 else min(1.0, math.sqrt(self.cos))
+        if self.cos is None or not math.isfinite(self.cos) or self.below or self.inside or self.cos < 0:
+            return 0.0
+        return min(1.0, math.sqrt(self.cos))
 
     @property
     def sign(self) -> str:
-        if self.exact or self.cos is None:
+        if self.exact or self.cos is None or not math.isfinite(self.cos):
             return EXACT if self.exact else UNKNOWN
         if self.cos < 0 and not self.inside:
             return AGAINST

@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from creditscope.errors import CreditscopeError
-from creditscope.text import visible
+from creditscope.text import cells, visible, wrap
 
 if TYPE_CHECKING:
     from creditscope.auditing import Thresholds
@@ -89,10 +88,9 @@ def hang(first: str, text: str) -> list[str]:
     width = shutil.get_terminal_size((0, 24)).columns
     if not width:
         return [f"{first}{text}"]
-    beside = width - len(first) >= FEWEST
-    under = " " * (len(first) if beside else INDENT)
-    lines = textwrap.wrap(text, max(width - len(under), FEWEST), break_long_words=False) or [""]
-    lines = [f"{under}{line}" for line in lines]
+    beside = width - cells(first) >= FEWEST
+    under = " " * (cells(first) if beside else INDENT)
+    lines = [f"{under}{line}" for line in wrap(text, max(width - len(under), FEWEST))]
     return [f"{first}{lines[0].strip()}", *lines[1:]] if beside else [first.rstrip(), *lines]
 
 

@@ -1,5 +1,6 @@
 """`creditscope doctor`."""
 
+import os
 import platform
 import re
 import sys
@@ -49,7 +50,6 @@ def examine_machine(records: Path) -> dict[str, Sign]:
     """Versions, devices, threads and folders."""
     from creditscope.tasks._files import data_root
 
-    root = data_root()
     return {
         "creditscope": Sign(creditscope.__version__),
         "python": Sign(f"{platform.python_version()} ({sys.executable})"),
@@ -57,7 +57,7 @@ def examine_machine(records: Path) -> dict[str, Sign]:
         **dict(map(examine_library, list_libraries())),
         **examine_torch(),
         "locks": examine_locks(records),
-        "data folder": Sign(f"{root} ({'found' if root.is_dir() else 'not there; embedded tasks need none'})"),
+        "data folder": examine_data(data_root()),
     }
 
 
@@ -79,18 +79,41 @@ def examine_torch() -> dict[str, Sign]:
 
 
 def examine_locks(records: Path) -> Sign:
-    """Whether the file system of a folder, or of the next one above that exists, keeps two drivers apart."""
+    """Whether records can be written into a folder, and its file system keeps two drivers apart."""
     from creditscope.record.locks import has_locks
 
-    folder = next(path for path in (records.absolute(), *records.absolute().parents) if path.is_dir())
-    try:
-        with tempfile.TemporaryFile("w", dir=folder) as file:
-            if has_locks(file):
-                return Sign(f"flock ({records})")
-    except OSError as error:
-        return Sign(f"not known: {error}", "Choose a folder for records that can be written (run --out DIR).")
+    if fault := find_fault(records):
+        return Sign(fault, "Choose a folder for records that can be written (run --out DIR).")
+    with tempfile.TemporaryFile("w", dir=next_above(records)) as file:
+        if has_locks(file):
+            return Sign(f"flock ({records})")
     unseen = f"no flock here: two drivers on one folder would not see each other ({records})"
     return Sign(unseen, "Start one at a time, or choose a folder on another file system.")
+
+
+def examine_data(root: Path) -> Sign:
+    """Whether data files that are missing can be put where they are looked for."""
+    if fault := find_fault(root):
+        remedy = "Choose a folder that can be written (CREDITSCOPE_DATA, --data-root); embedded tasks need none."
+        return Sign(f"{fault}: no data can be fetched", remedy)
+    return Sign(f"{root} ({'found' if root.is_dir() else 'not there; embedded tasks need none'})")
+
+
+def find_fault(folder: Path) -> str:
+    """Why nothing can be written into a folder that is there or would be made; empty if it can."""
+    there = next_above(folder)
+    if not there.is_dir():
+        return f"{there} is a file"
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            return ""
+    except OSError as error:
+        return f"{there} cannot be written ({error.strerror})"
+
+
+def next_above(path: Path) -> Path:
+    """It, or the next one above that exists."""
+    return next(one for one in (path.absolute(), *path.absolute().parents) if os.path.exists(one))
 
 
 def list_libraries() -> list[str]:

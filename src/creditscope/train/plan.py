@@ -106,6 +106,8 @@ def plan_runs(
             f"Expected all blocks to be trained beside baselines or a ladder, but got train_last "
             f"{fields['train_last']}. Leave one out."
         )
+    if not rules:
+        raise CreditscopeError("Expected at least one rule, but got none.")
     names = [RULES.name_of(rule) for rule in rules]
     for name, rule in zip(names, rules, strict=True):
         if isinstance(rule, type) and RULES.get(name) is not rule:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from creditscope.record.spec import RunSpec
-from creditscope.text import visible
+from creditscope.text import clip, visible
 from creditscope.train.events import Ended, Epoch, Event, Planned, Started
 
 UNTIMED = 0.02
@@ -188,8 +188,7 @@ class LiveBar(Silent):
         speed = f"{self.speed:.3g} epochs/s{self.crew()}" if self.speed else self.crew().strip(" ,")
         done = f"{self.ended}/{self.runs} runs, {self.trained}/{self.epochs} epochs"
         said, room = " · ".join(filter(None, (self.left(), done, speed, self.latest))), self.bar.console.width
-        room -= self.cells + len("100 %") + 2
-        return said if len(said) <= room else f"{said[: room - 1]}…"
+        return clip(said, room - self.cells - len("100 %") - 2)
 
     def end_run(self, spec: RunSpec, outcome: str) -> None:
         """Only what went wrong is worth a line."""

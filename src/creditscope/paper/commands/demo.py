@@ -1,6 +1,6 @@
 """`creditscope demo`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,18 +42,13 @@ class Demo:
         records = collect(demo(), root, train=True, problems=problems, **self.training.options())
         audit(records).show(verbose=self.verbose)
         made, code = Made(self.out), digest_code()
-        self._make(made, "demo", f"{code} {self.out} {digest_records(root)}", lambda: self._draw(records, problems))
+        source = f"{code} {self.out} {digest_records(root)}"
+        if not tell_unchanged(made, "demo", source):
+            made.keep("demo", source, self._draw(records, problems))
         say([f"records in {root}; judge them again: creditscope audit {root}"])
         say([f"note: {problem}" for problem in problems])
         if self.shipped.is_dir():
-            self._make(made, "shipped", f"{code} {self.shipped} {digest_records(self.shipped)}", self._draw_shipped)
-
-    def _make(self, made: "Made", name: str, source: str, draw: Callable[[], Sequence[Path]]) -> None:
-        """What is there and would be the same is left as it is."""
-        if paths := made.unchanged(name, source):
-            say([f"unchanged: {path}" for path in paths if path.suffix in (".html", ".png")])
-        else:
-            made.keep(name, source, draw())
+            self._draw_shipped(made, f"{code} {self.shipped} {digest_records(self.shipped)}")
 
     def _draw(self, records: "list[Record]", problems: list[str]) -> list[Path]:
         """The figure and the report."""
@@ -68,19 +63,30 @@ class Demo:
         say([f"wrote {page}, which opens in a browser"])
         return [*paths, page]
 
-    def _draw_shipped(self) -> list[Path]:
-        """What fails here is said and costs the demo nothing."""
+    def _draw_shipped(self, made: "Made", source: str) -> None:
+        """What fails here is said, costs the demo nothing, and is tried and said again the next time."""
         from creditscope.paper.commands.figure import draw_figures, drawable
         from creditscope.paper.studies import resolve_study, scale_on_record
         from creditscope.record import load_records
 
+        names = [name for name in drawable() if not tell_unchanged(made, f"shipped {name}", source)]
+        if not names:
+            return
         problems: list[str] = []
         records = load_records(self.shipped, problems=problems)
         say([f"figures of the {len(records)} runs in {self.shipped}:"])
         find_study = lambda name: resolve_study(name, scale_on_record(name, records)[0])  # noqa: E731
-        paths = draw_figures(drawable(), records, self.shipped, self.out / "figures" / "paper", find_study)
+        for name in names:
+            if paths := draw_figures([name], records, self.shipped, self.out / "figures" / "paper", find_study):
+                made.keep(f"shipped {name}", source, paths)
         say([f"note: {problem}" for problem in problems])
-        return paths
+
+
+def tell_unchanged(made: "Made", name: str, source: str) -> bool:
+    """Whether what is there would be the same again; then it is left as it is."""
+    paths = made.unchanged(name, source)
+    say([f"unchanged: {path}" for path in paths if path.suffix in (".html", ".png")])
+    return bool(paths)
 
 
 def plot_demo(records: "Sequence[Record]") -> "Figure":
