@@ -17,6 +17,9 @@ from creditscope.auditing.thresholds import EVERY_RUN_CHECK
 from creditscope.auditing.thresholds import table as thresholds
 from creditscope.paper.headlines import HEADLINES, QUANTITIES, find_interval, say_bounds, stands
 from creditscope.paper.predictions.outcomes import Held, Outcome, Prediction
+from creditscope.paper.published.anchors import hold_anchor, read_anchors
+from creditscope.paper.published.compare import Comparison
+from creditscope.paper.published.numbers import Published
 from creditscope.paper.standings import ABOUT_COLUMNS, count_missing, write_block
 from creditscope.paper.studies.league import NEW_SETTINGS, SCALES
 from creditscope.record import Record, load_records
@@ -57,6 +60,7 @@ def make_page(records: list[Record] | None = None) -> str:
         *make_headlines(held),
         *make_blocks(held, records),
         *make_sensitivity(held),
+        *make_anchors(held),
         "## Rules",
         ABOUT_RULES,
         make_sources(held),
@@ -138,6 +142,32 @@ def _changed(judged: Audit, row: dict[str, Any], value: float) -> str:
     pairs = [{old, new} for old, new in zip(words(row["value"]), words(value), strict=True) if old != new]
     turned = pairs.count({"trustworthy", "walk back"})
     return f"{len(pairs)}" + (f" ({turned})" if turned else "")
+
+
+def make_anchors(held: Held) -> Iterator[str]:
+    """Published numbers beside ours."""
+    yield "## Published anchors"
+    yield (
+        "Settings in which others published numbers, trained as theirs where that is known (`league_more`). *Inside*: "
+        "the published value lies in the 95 % prediction interval of ours; a claim, if every seed bears it out "
+        "([how](reproduction.md#how-it-is-compared)). Akrout et al.'s angles and accuracies are in [rules](rules.md)."
+    )
+    rows = []
+    for anchor in read_anchors():
+        published, found = anchor.published, hold_anchor(held, anchor)
+        answer = {True: "inside", False: "**outside**", None: "one seed"}[found.inside] if found else "open"
+        said = [published.part, published.quantity, published.said[0], _measured(published, found)]
+        rows.append([*said, str(found.n) if found else DASH, answer + f" ({published.apart})" * bool(published.apart)])
+    yield table(["source", "quantity", "published", "ours", "n", ""], rows)
+
+
+def _measured(published: Published, found: Comparison | None) -> str:
+    if found is None:
+        return ABSENT
+    if published.kind == "claim":
+        return f"holds for {sum(found.values.numbers):.0f} of {found.n} seeds"
+    half = f" ± {short_number(found.half, '.3f')}" if found.half is not None else ""
+    return short_number(found.mean, ".3f") + half
 
 
 def make_sources(held: Held) -> str:

@@ -56,7 +56,7 @@ class TestUnresolvedReference:
         ("spec", "notes", "said"),
         [
             ({"tier": "quick"}, (), "--tier standard"),
-            ({"noise": False}, (), "--noise"),
+            ({"noise": False}, (), "--no-noise"),
             (None, ("probe not measured", "g_noise: no float64"), "no float64"),
         ],
     )

@@ -22,7 +22,7 @@ def run_of(
 ) -> Record:
     """A record of a wanted run: `taps` in every snapshot, `moments` overrides fields of the snapshot at an epoch."""
     depth = int(wanted["net_options"]["depth"])
-    variant = " ".join(f"{k} {v}" for k, v in wanted.get("rule_options", {}).items())
+    variant = ", ".join(f"{k} {v}" for k, v in wanted.get("rule_options", {}).items())
     rule = RuleFacts(name=wanted["rule"], label=LABELS.get(wanted["rule"], wanted["rule"]), variant=variant)
     facts = make_facts(rule=rule, depth=depth)
     snapshots = []

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -37,7 +38,8 @@ for event in execute(specs, sys.argv[1], slots=int(sys.argv[3]), device="cpu", e
 def drive(root: Path, epochs: int, slots: int, said: int = subprocess.PIPE) -> "subprocess.Popen[str]":
     paths = [str(ROOT / "tests" / "train"), str(ROOT / "tests")]
     words = [sys.executable, "-c", DRIVE, str(root), str(epochs), str(slots), *paths]
-    return subprocess.Popen(words, stdout=said, stderr=subprocess.DEVNULL, text=True)
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what is started in the background ignores it
+    return subprocess.Popen(words, stdout=said, stderr=subprocess.DEVNULL, text=True, preexec_fn=heed)
 
 
 def eventually(is_so: Callable[[], object], seconds: float = 60) -> bool:
