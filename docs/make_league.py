@@ -4,6 +4,7 @@ Example: python docs/make_league.py
 """
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -152,18 +153,22 @@ def make_anchors(held: Held) -> Iterator[str]:
         "the published value lies in the 95 % prediction interval of ours; a claim, if every seed bears it out "
         "([how](reproduction.md#how-it-is-compared)). Akrout et al.'s angles and accuracies are in [rules](rules.md)."
     )
-    rows = []
+    rows, lacking = [], Counter[str]()
     for anchor in read_anchors():
         published, found = anchor.published, hold_anchor(held, anchor)
-        answer = {True: "inside", False: "**outside**", None: "one seed"}[found.inside] if found else "open"
+        if found is None:
+            lacking[published.part] += 1
+            continue
+        answer = {True: "inside", False: "**outside**", None: "one seed"}[found.inside]
         said = [published.part, published.quantity, published.said[0], _measured(published, found)]
-        rows.append([*said, str(found.n) if found else DASH, answer + f" ({published.apart})" * bool(published.apart)])
-    yield table(["source", "quantity", "published", "ours", "n", ""], rows)
+        rows.append([*said, str(found.n), answer + f" ({published.apart})" * bool(published.apart)])
+    if rows:
+        yield table(["source", "quantity", "published", "ours", "n", ""], rows)
+    if lacking:
+        yield f"Runs are not on record yet for: {', '.join(f'{source} ({n})' for source, n in lacking.items())}."
 
 
-def _measured(published: Published, found: Comparison | None) -> str:
-    if found is None:
-        return ABSENT
+def _measured(published: Published, found: Comparison) -> str:
     if published.kind == "claim":
         return f"holds for {sum(found.values.numbers):.0f} of {found.n} seeds"
     half = f" ± {short_number(found.half, '.3f')}" if found.half is not None else ""

@@ -1,5 +1,6 @@
 """Where every row of a block of the league stands: its share of backprop's gain, its verdict, and what it cost."""
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -13,7 +14,7 @@ from creditscope.paper.commands.reproduce import worker_seconds
 from creditscope.paper.studies import RunIndex, Study, drop_repeated, find_wanted
 from creditscope.paper.studies._league import Block
 from creditscope.record import Facts, Record, Snapshot
-from creditscope.record.table import method_name, read
+from creditscope.record.table import largest_growth, method_name, read
 from creditscope.text import DASH, markdown
 
 COLUMNS = ("row", "share of BP's gain", "deep cosine", "n", "passes", "seconds", "verdict")
@@ -103,6 +104,12 @@ def mean_over_taps(quantity: str, facts: Facts, snapshot: Snapshot) -> float | N
 
 
 deep_cosine = partial(mean_over_taps, "cos")
+
+
+def growth(facts: Facts, snapshot: Snapshot) -> float | None:
+    """Logarithm of the largest over a block, so that its mean over seeds is a geometric one."""
+    found = largest_growth(facts, snapshot)
+    return math.log(found) if found else None
 
 
 def find_block(block: Block, records: Iterable[Record]) -> list[Record]:

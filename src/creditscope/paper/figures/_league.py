@@ -1,18 +1,19 @@
 """The league as its figures read it: boards, one a setting, of entries, each a method with its share of BP's gain."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
 from creditscope.auditing.depth import DepthUse, use_of_depth
 from creditscope.auditing.methods import Method, group_methods, split_settings
-from creditscope.auditing.stats import Interval, t_interval
+from creditscope.auditing.stats import Interval, known_mean, t_interval
 from creditscope.errors import CreditscopeError
+from creditscope.paper.standings import deep_cosine, growth
 from creditscope.paper.studies._league import FAMILIES
 from creditscope.record import Facts, Record, RunSpec, Snapshot
-from creditscope.record.table import largest_growth, read
 from creditscope.text import count
 
 NETS = {"resmlp": "ResMLP", "vit": "ViT-Mini", "lenet": "LeNet", "gcn": "GCN"}
@@ -20,22 +21,6 @@ TASKS = {"cifar10": "CIFAR-10", "cora": "Cora"}
 FAMILY = {rule: family for family, rules in FAMILIES.items() for rule in rules}
 LAYERED = "gcn"
 """The net that the league has at several depths, which its name then tells."""
-
-
-def mean_over_taps(quantity: str, facts: Facts, snapshot: Snapshot) -> float:
-    """Mean over taps without exact credit, of those that have a number; NaN if none has."""
-    values = read(facts, snapshot, quantity) or ()
-    known = [values[tap] for tap in facts.inexact_taps if tap < len(values) and values[tap] is not None]
-    return float(np.mean(known)) if known else np.nan
-
-
-def growth(facts: Facts, snapshot: Snapshot) -> float:
-    """log10 of the largest growth over one block, so that its mean over seeds is a geometric one."""
-    found = largest_growth(facts, snapshot)
-    return float(np.log10(found)) if found else np.nan
-
-
-deep_cosine = partial(mean_over_taps, "cos")
 
 
 @dataclass(frozen=True)
@@ -78,11 +63,11 @@ class Entry:
         """Over the better frozen twin, pp."""
         return t_interval([100 * gain for gain in self.depth.gains])
 
-    def over_seeds(self, measure: Callable[[Facts, Snapshot], float], epoch: int = -1) -> float:
+    def over_seeds(self, measure: Callable[[Facts, Snapshot], float | None], epoch: int = -1) -> float:
         """Mean over seeds of a number of snapshots, at an epoch (−1: the end); NaN where none was taken."""
         found = [measure(r.facts, s) for r in self.method.whole for s in _at(r, epoch)]
-        known = [value for value in found if np.isfinite(value)]
-        return float(np.mean(known)) if known else np.nan
+        known = known_mean(found)
+        return np.nan if known is None else known
 
     @cached_property
     def cos(self) -> float:
@@ -92,7 +77,7 @@ class Entry:
     @cached_property
     def growth(self) -> float:
         """Largest over one block at the end, geometric mean over seeds; NaN in a net without skips."""
-        return 10 ** self.over_seeds(growth)
+        return math.exp(self.over_seeds(growth))
 
 
 def _at(record: Record, epoch: int) -> list[Snapshot]:

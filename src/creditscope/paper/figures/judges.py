@@ -1,5 +1,6 @@
 """Which number ranks rules as their end does: of each early measure its rank correlation with the final share."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -10,11 +11,12 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from creditscope.auditing.stats import CONFIDENCE, Interval
+from creditscope.auditing.stats import CONFIDENCE, Interval, known_mean
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page, grey_key
-from creditscope.paper.figures._league import Board, deep_cosine, find_boards, growth, letters, mean_over_taps
+from creditscope.paper.figures._league import Board, find_boards, letters
+from creditscope.paper.standings import deep_cosine, growth, mean_over_taps
 from creditscope.plots import Caption, Statement
 from creditscope.plots._style import BAND, GREY, INK
 from creditscope.record import Facts, Record, Snapshot
@@ -23,7 +25,7 @@ from creditscope.text import number
 
 ACCURACY = "accuracy"
 """A yardstick: at the end it is the share itself, and it is of no pair."""
-Measure = Callable[[Facts, Snapshot], float]
+Measure = Callable[[Facts, Snapshot], float | None]
 EPOCHS = (0, 1, 4, -1)
 """−1: the end."""
 GREYS = {0: "white", 1: "#c8c8c8", 4: "#808080", -1: "#111111"}
@@ -43,14 +45,18 @@ READING = (
 )
 
 
-def _size(facts: Facts, snapshot: Snapshot) -> float:
+def _size(facts: Facts, snapshot: Snapshot) -> float | None:
     """−|log10 of credit over gradient|, mean over taps."""
     ratios = [(read(facts, snapshot, "ratio") or (None,) * len(facts.taps))[tap] for tap in facts.inexact_taps]
-    known = [-abs(np.log10(ratio)) for ratio in ratios if ratio]
-    return float(np.mean(known)) if known else np.nan
+    return known_mean(-abs(math.log10(ratio)) if ratio else None for ratio in ratios)
 
 
-def _averaged(facts: Facts, snapshot: Snapshot) -> float:
+def _small(facts: Facts, snapshot: Snapshot) -> float | None:
+    found = growth(facts, snapshot)
+    return None if found is None else -found
+
+
+def _averaged(facts: Facts, snapshot: Snapshot) -> float | None:
     """The cosine of the mean of 16 draws, of a rule that draws noise; of others the mean is the credit."""
     return mean_over_taps("draw_cos" if facts.rule.draws_noise else "cos", facts, snapshot)
 
@@ -61,10 +67,10 @@ MEASURES: dict[str, Measure] = {
     "weight cosine": partial(mean_over_taps, "stage_cos"),
     "ρ": partial(mean_over_taps, "rho"),
     "descent": partial(mean_over_taps, "descent"),
-    "small growth": lambda facts, snapshot: -growth(facts, snapshot),
+    "small growth": _small,
     "right size": _size,
     "rank of credit": partial(mean_over_taps, "rank_a"),
-    ACCURACY: lambda facts, snapshot: np.nan if snapshot.accuracy is None else snapshot.accuracy,
+    ACCURACY: lambda facts, snapshot: snapshot.accuracy,
 }
 """The larger, the better the rule is said to be."""
 

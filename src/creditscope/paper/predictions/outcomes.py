@@ -16,13 +16,12 @@ import numpy as np
 
 from creditscope.auditing import Audit
 from creditscope.auditing.methods import accuracies
-from creditscope.paper.standings import Standing, count_missing, deep_cosine, judge_block, mean_over_taps, rank
+from creditscope.paper.standings import Standing, count_missing, deep_cosine, growth, judge_block, mean_over_taps, rank
 from creditscope.paper.studies._league import Block
 from creditscope.paper.studies.league import SCALES
 from creditscope.paper.studies.league_more import SCALES as MORE
 from creditscope.record import Facts, Record, Snapshot
 from creditscope.record.spec import COMPARED_NORMS
-from creditscope.record.table import largest_growth
 
 State = Literal["hit", "miss", "open"]
 BLOCKS: dict[str, Block] = SCALES["league"] | MORE["league"]
@@ -98,12 +97,6 @@ def read_predictions(study: str = "league") -> list[Prediction]:
 
 def _with_tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-
-
-def growth(facts: Facts, snapshot: Snapshot) -> float | None:
-    """Logarithm of the largest over a block, so that its mean over seeds is a geometric one."""
-    found = largest_growth(facts, snapshot)
-    return float(np.log(found)) if found else None
 
 
 MEASURES: dict[str, tuple[Callable[[Facts, Snapshot], float | None], int]] = {
