@@ -8,8 +8,8 @@ import pytest
 from drawn import head, words
 from scipy import stats
 
-from creditscope.auditing.stats import Interval
-from creditscope.paper.figures.phase import compare, describe, find_phases, plot_phase
+from creditscope.auditing import audit
+from creditscope.paper.figures.phase import LEAST, describe, find_phases, plot_phase
 from creditscope.paper.published.explained import count_inside, explain, numbers_of
 from creditscope.paper.studies import find_wanted, resolve_study
 from creditscope.record import Record
@@ -58,10 +58,23 @@ class TestFigure:
                 (said,) = [text.get_text() for text in ax.texts if text.get_gid() == f"{norm} {penalty:g}"]
                 assert float(said.replace("−", "-")) == pytest.approx(100 * (own - better).mean(), abs=0.05)
 
-    def test_a_cell_is_tinted_by_its_interval_alone(self):
-        for ends, way in (((2.1, 4.0), "more"), ((1.9, 4.0), "open"), ((-9.0, 1.9), "less"), ((None, None), "open")):
-            assert compare(Interval(3.0, *ends, 3)) == way
-        assert compare(None) == "open"
+    def test_a_cell_is_tinted_as_cs004_answers(self, records):
+        """By one-sided bounds: a two-sided interval would leave open what is answered per sample at λ = 1e-4."""
+        judged, answers = audit(records), {"more": "passed", "less": "issue", "open": "undecided"}
+        (with_norm, without) = find_phases(records)[1]
+        asked = 0
+        for method, found in zip(judged.groups, judged.methods, strict=True):
+            spec, (cs004,) = method.spec, [f for f in found.findings if f.code == "CS004"]
+            if spec.rule == "dfa":
+                phases = with_norm if spec.net_options["terminal_norm"] else without
+                assert answers[phases.answer(spec.credit_norm, spec.penalty)] == cs004.outcome
+                asked += 1
+        assert asked == 15
+        assert with_norm.answer("sample", 1e-4) == "less"
+        assert with_norm.gain("sample", 1e-4).high > LEAST
+        assert without.answer("none", 1e-4) == "open"
+        (lost,) = [s for s in describe(records).statements if s.group == "none, λ = 10⁻⁴" and "no" in s.panel]
+        assert (lost.value, lost.verdict) == (None, "")
 
     def test_its_title_names_the_best_cell_or_that_none_is_shown_to_gain(self, records):
         _, phases = find_phases(records)

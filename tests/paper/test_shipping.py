@@ -200,8 +200,11 @@ class TestScales:
             resolve_study("demo", "paper")
 
     def test_the_largest_scale_on_record(self):
-        paper, small = (make_wanted(audit_hero(scale).runs[0]) for scale in ("paper", "demo"))
-        assert scale_on_record("audit_hero", [small, paper]) == ("paper", True)
+        (small,), paper = (
+            [make_wanted(w) for w in audit_hero(scale).runs[:n]] for scale, n in (("demo", 1), ("paper", 3))
+        )
+        assert scale_on_record("audit_hero", [small, *paper]) == ("paper", True)
+        assert scale_on_record("audit_hero", [small, paper[0]]) == ("demo", True)  # one of sixty is of another study
         assert scale_on_record("audit_hero", [small]) == ("demo", True)
         assert scale_on_record("audit_hero", []) == ("demo", False)
         assert scale_on_record("demo", []) == ("", False)

@@ -137,5 +137,5 @@ def _why_unfinished(folder: Path) -> str:
     try:
         why = printable(" ".join(read_file(folder / FAILURE, most=SMALL).decode().split()))
     except (OSError, ValueError):
-        return "its run did not finish. Run it again."
+        return "its run was stopped or still goes on. The same command finishes it."
     return f"its run failed: {why.rstrip('.')}. Mend that and run it again, or delete its folder."

@@ -6,6 +6,7 @@ from dataclasses import replace
 from creditscope.auditing.checks import Finding, Moment, RunCheck, Thresholds, register_check
 from creditscope.auditing.stats import share_bounds, t_bounds
 from creditscope.record import Facts
+from creditscope.text import number
 
 
 @register_check("cs010_at_chance")
@@ -49,7 +50,8 @@ class AtChance(RunCheck):
 
     def _decide(self, value: float, bounds: tuple[float, float], best: float, over: str, limits: Thresholds) -> Finding:
         low, high = bounds
-        said = f"accuracy {value:.3f} ({low:.3f} to {high:.3f}, one-sided {limits.chance_confidence:.0%}, {over})"
+        ends = f"{number(max(low, 0.0), '.3f')} to {number(min(high, 1.0), '.3f')}"
+        said = f"accuracy {value:.3f} ({ends}, one-sided {limits.chance_confidence:.0%}, {over})"
         constant = f"the best constant guess, {best:.3f}"
         if high < best + limits.chance_gain:
             gain = f"{100 * limits.chance_gain:g} pp"

@@ -1,5 +1,7 @@
 """`creditscope demo`."""
 
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +47,7 @@ class Demo:
         source = f"{code} {self.out} {digest_records(root)}"
         if not tell_unchanged(made, "demo", source):
             made.keep("demo", source, self._draw(records, problems))
-        say([f"records in {root}; judge them again: creditscope audit {root}"])
+        say([f"records in {root}; judge them again: {called()} audit {root}"])
         say([f"note: {problem}" for problem in problems])
         if self.shipped.is_dir():
             self._draw_shipped(made, f"{code} {self.shipped} {digest_records(self.shipped)}")
@@ -80,6 +82,11 @@ class Demo:
             if paths := draw_figures([name], records, self.shipped, self.out / "figures" / "paper", find_study):
                 made.keep(f"shipped {name}", source, paths)
         say([f"note: {problem}" for problem in problems])
+
+
+def called() -> str:
+    """This program, as a shell finds it here."""
+    return "creditscope" if shutil.which("creditscope") else sys.argv[0]
 
 
 def tell_unchanged(made: "Made", name: str, source: str) -> bool:

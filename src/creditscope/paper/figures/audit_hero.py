@@ -87,6 +87,7 @@ def find_titles(found: Picked) -> tuple[str, str, str]:
     cosines = {rule: [s for s in own if s.quantity.startswith(COSINE)] for rule, own in said.items()}
     below = {rule: [tap for tap, s in enumerate(own) if s.verdict == "below"] for rule, own in cosines.items()}
     worst = max(below, key=lambda rule: len(below[rule]), default="")
+    verb = "gets" if len(below.get(worst, ())) == 1 else "get"
     orders = {
         rule: (s.quantity.partition(" ")[0], s.value)
         for rule, own in said.items()
@@ -96,7 +97,7 @@ def find_titles(found: Picked) -> tuple[str, str, str]:
     least = min(orders, key=lambda rule: orders[rule][1].mean, default="")
     return (
         f"By the pair all {len(pair)} rules look like learning" if alike else "The standard reporting pair",
-        f"{worst}: {name_taps(below[worst])} get less than {number(limits.alignment, 'g')}"
+        f"{worst}: {name_taps(below[worst])} {verb} less than {number(limits.alignment, 'g')}"
         if worst and below[worst]
         else "Credit against gradient, per tap",
         f"{least}: {orders[least][0]} {number(-orders[least][1].mean, '.1f')} orders below {REFERENCE.upper()}"

@@ -21,7 +21,7 @@ from creditscope.plots import Caption, Statement
 from creditscope.plots._style import BAND, GREY, INK
 from creditscope.record import Facts, Record, Snapshot
 from creditscope.record.table import read
-from creditscope.text import number
+from creditscope.text import count, number
 
 ACCURACY = "accuracy"
 """A yardstick: at the end it is the share itself, and it is of no pair."""
@@ -164,12 +164,14 @@ def spearman(one: np.ndarray, other: np.ndarray, weights: np.ndarray | None = No
 def find_courts(records: Sequence[Record]) -> tuple[list[Court], tuple[str, ...]]:
     """Of the boards whose gains are shares of BP's."""
     boards, gaps = find_boards(records)
-    if not (courts := [Court(board) for board in boards if board.shared]):
+    courts = [Court(board) for board in boards if board.shared and len(board.others) >= FEWEST]
+    if not courts:
         raise CreditscopeError(
-            "Expected a setting in which BP gains from depth, by its interval over seeds, but got none. Train more "
-            "seeds, or pass other records."
+            f"Expected a setting in which BP gains from depth, by its interval over seeds, with {FEWEST} rows or more "
+            "to rank, but got none. creditscope fetch league gets such records."
         )
-    return courts, gaps
+    few = tuple(f"{b.name}: {count(len(b.others), 'row')}, too few to rank" for b in boards if len(b.others) < FEWEST)
+    return courts, (*gaps, *few)
 
 
 @register_figure("judges")

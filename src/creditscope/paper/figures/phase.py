@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 
 from creditscope.auditing.depth import DepthUse, use_of_depth
 from creditscope.auditing.methods import group_methods
-from creditscope.auditing.stats import Interval, t_interval
+from creditscope.auditing.stats import Interval, t_bounds, t_interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page, say_setting
@@ -28,7 +28,8 @@ from creditscope.record.pick import Key, Picked, spec_of
 from creditscope.record.spec import COMPARED_NORMS
 from creditscope.text import DASH, number, power
 
-LEAST = 100 * Thresholds().depth_gain
+LIMITS = Thresholds()
+LEAST = 100 * LIMITS.depth_gain
 """The smallest gain that counts, pp."""
 TINTS = {"less": "#f9e3d3", "open": "white", "more": "#86b4dc"}
 """Of cells, by their interval against the smallest gain that counts; in grey the one is light and the other is not."""
@@ -37,10 +38,14 @@ NAMES = {"none": "as it is", "batch": "per batch", "sample": "per sample"}
 TITLE = "DFA by penalty λ, normalisation of its credit and terminal norm: what its trained blocks are worth."
 READING = (
     "A cell for each λ (columns) and normalisation of credit (rows): accuracy over the better frozen baseline in pp, "
-    "paired over seeds, tinted where its 95 % t interval lies on one side of the smallest gain that counts. Below it: "
+    "paired over seeds, tinted where its bound (one-sided 95 % t, as in CS004) lies on one side of the smallest gain "
+    "that counts; a dash: not on record. Below it: "
     "how many of the numbers published of DFA at this λ, on this net, are inside the interval of the cell, of those "
     "that every normalisation has, at equal n; most were published after more epochs than are trained here."
 )
+
+
+Answer = Literal["less", "open", "more"]
 
 
 @dataclass(frozen=True)
@@ -61,10 +66,23 @@ class Phases:
     def penalties(self) -> list[float]:
         return sorted({penalty for _, penalty in self.cells})
 
-    def gain(self, norm: str, penalty: float) -> Interval | None:
-        """Over the better frozen baseline, pp."""
+    def gains(self, norm: str, penalty: float) -> list[float]:
+        """Over the better frozen baseline, pp, by seed; none: not on record."""
         use = self.uses.get((self.setting, "DFA", norm, penalty))
-        return t_interval([100 * gain for gain in use.gains]) if use else None
+        return [100 * gain for gain in use.gains] if use else []
+
+    def gain(self, norm: str, penalty: float) -> Interval | None:
+        """Their mean with its interval."""
+        found = self.gains(norm, penalty)
+        return t_interval(found) if found else None
+
+    def answer(self, norm: str, penalty: float) -> Answer:
+        """Whether they are shown to be over the smallest gain that counts, or under it, as CS004 asks."""
+        found = self.gains(norm, penalty)
+        if len(found) < max(LIMITS.seeds, 2):
+            return "open"
+        low, high = t_bounds(found, confidence=LIMITS.depth_confidence)
+        return "more" if low >= LEAST else "less" if high < LEAST else "open"
 
     @cached_property
     def explained(self) -> dict[tuple[str, float], tuple[int, int]]:
@@ -94,13 +112,6 @@ def find_phases(records: Sequence[Record]) -> tuple[Picked, list[Phases]]:
     return found, [Phases(setting, found, uses) for setting in found.along("setting")]
 
 
-def compare(gain: Interval | None) -> Literal["less", "open", "more"]:
-    """Whether the interval lies on one side of the smallest gain that counts."""
-    if gain is None or gain.low is None or gain.high is None:
-        return "open"
-    return "more" if gain.low > LEAST else "less" if gain.high < LEAST else "open"
-
-
 @register_figure("phase")
 def plot_phase(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw the figure from the records of study `phase`: a panel for each terminal norm."""
@@ -115,7 +126,7 @@ def find_title(phases: Phases) -> str:
     if phases.best is None:
         return f"{net}: no frozen baselines"
     (norm, penalty), gain = phases.best
-    if compare(gain) != "more":
+    if phases.answer(norm, penalty) != "more":
         return f"{net}: no cell is shown to gain {LEAST:g} pp"
     return f"{net}: most is gained at λ = {power(penalty)}, {NAMES[norm]}: {_signed(gain)} pp"
 
@@ -123,13 +134,13 @@ def find_title(phases: Phases) -> str:
 def draw_cells(ax: Axes, phases: Phases) -> None:
     """Rows by normalisation, columns by λ."""
     penalties = phases.penalties
-    answers = [[list(TINTS).index(compare(phases.gain(norm, p))) for p in penalties] for norm in COMPARED_NORMS]
+    answers = [[list(TINTS).index(phases.answer(norm, p)) for p in penalties] for norm in COMPARED_NORMS]
     tints = ListedColormap(list(TINTS.values()))
     ax.pcolormesh(answers, cmap=tints, vmin=0, vmax=len(TINTS) - 1, edgecolors=BAND, lw=0.5)
     for (y, norm), (x, penalty) in product(enumerate(COMPARED_NORMS), enumerate(penalties)):
         gain, (inside, of) = phases.gain(norm, penalty), phases.explained.get((norm, penalty), (0, 0))
         said = _signed(gain) if gain else DASH
-        weight = "normal" if compare(gain) == "open" else "bold"
+        weight = "normal" if phases.answer(norm, penalty) == "open" else "bold"
         lines, name = [(said, weight)] + [(f"{inside} of {of}", "normal")] * bool(of), f"{norm} {penalty:g}"
         for i, (text, own) in enumerate(lines):
             middle, style = (0.3, 0.72)[i] if of else 0.5, {"size": SMALL, "ha": "center", "va": "center"}
@@ -156,7 +167,15 @@ def describe(records: Sequence[Record]) -> Caption:
     for own in phases:
         for norm, penalty in own.cells:
             of, gain = {"group": f"{norm}, λ = {power(penalty)}", "panel": own.setting}, own.gain(norm, penalty)
-            said.append(Statement("gain over frozen, pp", value=gain, form="+.1f", verdict=compare(gain), **of))
+            said.append(
+                Statement(
+                    "gain over frozen, pp",
+                    value=gain,
+                    form="+.1f",
+                    verdict=own.answer(norm, penalty) if gain else "",
+                    **of,
+                )
+            )
             inside, numbers = own.explained.get((norm, penalty), (0, 0))
             if numbers:
                 said.append(Statement("published numbers inside", value=f"{inside} of {numbers}", **of))

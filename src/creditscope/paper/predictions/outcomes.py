@@ -163,7 +163,8 @@ class Held:
         if asked.quantity == "explains":
             return self._explains(asked)
         if asked.rows:
-            return Outcome(asked, {row: self._of_row(asked, row) for row in asked.rows})
+            values = {row: self._of_row(asked, row) for row in asked.rows}
+            return Outcome(asked, values, self._say_depth(asked) if asked.quantity == "depth" else "")
         if asked.quantity == "order":
             return self._order(asked)
         return self._best_pair(asked) if asked.quantity == "rank_pair" else self._rank(asked)
@@ -220,6 +221,11 @@ class Held:
         (inside, of), most = counts[spec.credit_norm], max(inside for inside, _ in counts.values())
         detail = ", ".join(f"{norm} {inside} of {of}" for norm, (inside, of) in counts.items())
         return Outcome(asked, {row: inside / of if of else None}, detail, refuted=inside < most)
+
+    def _say_depth(self, asked: Prediction) -> str:
+        """From its lower to its upper count: the lower alone makes it easy to stay under a bound."""
+        found = (self.standings(self._place(asked)).get(row) for row in asked.rows)
+        return ", ".join(str(s.found.trained_depth) for s in found if s and s.found.trained_depth)
 
     def _place(self, asked: Prediction) -> str:
         """The block that it is about."""

@@ -33,6 +33,8 @@ ASKED = tuple(name for name in DEFAULTS if name not in NOT_ASKED)
 VARIED = re.compile(r"(?:^|, )([^\W\d]\w*)(?= )")
 """Names of the options in a rule's variant, "head exact, scale unit"."""
 LARGEST_FIRST = ("paper", "league", "demo")
+FEWEST_SHARE = 0.05
+"""Of the runs of a study, to say that they are on record."""
 
 
 @dataclass(frozen=True)
@@ -306,7 +308,10 @@ def studies_at(scale: str) -> list[Study]:
 
 
 def scale_on_record(name: str, records: Sequence[Record]) -> tuple[str, bool]:
-    """The largest scale of a study that has records, and True; if none has, its own and False ("": has no scales)."""
+    """The largest scale of a study that has records, and True; if none has, its own and False ("": has no scales).
+
+    A few runs that it shares with other studies are no records of it.
+    """
     make = STUDIES.get(name)
     if not _has_scales(make):
         return "", bool(find_wanted(make(), records))
@@ -315,7 +320,7 @@ def scale_on_record(name: str, records: Sequence[Record]) -> tuple[str, bool]:
             study = resolve_study(name, scale)
         except UnknownNameError:
             continue
-        if find_wanted(study, records):
+        if len(find_missing(study, records)) <= (1 - FEWEST_SHARE) * len(study.runs):
             return scale, True
     own = inspect.signature(make).parameters["scale"].default
     return ("" if own is inspect.Parameter.empty else own), False
