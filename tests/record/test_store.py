@@ -46,7 +46,7 @@ DAMAGES = {
     "missing snapshots": (lambda folder: (folder / "snapshots.jsonl").unlink(), "No such file"),
     "missing provenance": (
         lambda folder: (folder / "provenance.json").unlink(),
-        "is incomplete: its run did not finish",
+        "is incomplete: its run was stopped",
     ),
     "empty provenance": (in_text("provenance.json", lambda _: ""), "cannot be read"),
     "provenance that is a list": (in_text("provenance.json", lambda _: "[]"), "cannot be read"),
