@@ -73,12 +73,16 @@ class Figure:
         if self.name in LACKING:
             self._draw_what_is_there(source)
             return
-        from creditscope.paper.figures import draw_figure, film_figure, save_figure
+        from creditscope.paper.figures import draw_figure, film_figure, moves, save_figure
         from creditscope.paper.studies import collect, resolve_study
         from creditscope.record import load_records
         from creditscope.registry import FIGURES, STUDIES
 
         plot, problems = FIGURES.get(self.name), []
+        if MOVING in split_names(self.format) and not moves(plot):
+            raise CreditscopeError(
+                f"Expected a figure that moves for a {MOVING}, but {self.name} does not. Ask for png or svg."
+            )
         found = records = load_records(source, problems=problems, unsealed=self.unsealed) if source.exists() else []
         if self.name in STUDIES.names():
             study, how = resolve_study(self.name, self._choose_scales([self.name], records)[self.name]), self.training

@@ -48,6 +48,11 @@ def describe_figure(plot: Callable[..., "Figure"], records: Sequence["Record"]) 
     return describe(records) if describe else None
 
 
+def moves(plot: Callable[..., "Figure"]) -> bool:
+    """Whether its file has a function `film(records)`."""
+    return hasattr(sys.modules[plot.__module__], "film")
+
+
 def film_figure(
     plot: Callable[..., "Figure"], records: Sequence["Record"], *, page: "Page | None" = None
 ) -> "Film | None":
@@ -56,4 +61,4 @@ def film_figure(
     return make(records, **({"page": page} if page else {})) if make else None
 
 
-__all__ = ["FIGURES", "describe_figure", "draw_figure", "film_figure", "register_figure", "save_figure"]
+__all__ = ["FIGURES", "describe_figure", "draw_figure", "film_figure", "moves", "register_figure", "save_figure"]
