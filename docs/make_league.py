@@ -74,8 +74,9 @@ def make_headlines(held: Held) -> Iterator[str]:
     """Every sentence, with what it rests on."""
     yield "## What it says"
     yield (
-        "Each sentence was written after the runs, by people; it stands where the whole 95 % interval over seeds keeps "
-        "out of what would have refuted it. *Check*: that which asks the same of any method."
+        "Each sentence and its bounds were written after the runs, by people who had seen them: they say how firm a "
+        "finding is, and predict nothing. It stands where the whole 95 % interval over seeds keeps out of what would "
+        "have refuted it. *Check*: that which asks the same of any method."
     )
     rows = []
     for headline in HEADLINES:

@@ -217,3 +217,10 @@ class TestTrainedDepth:
         low = lost.mean(axis=0) - stats.t.ppf(0.95, len(lost) - 1) * stats.sem(lost)
         assert (low > 0.01).all()
         assert "all 4 blocks" in said
+
+
+def test_too_few_rows_are_not_ranked(many):
+    """Runs that other studies share with it: axes without a mark would look like a result."""
+    few = [r for r in many if r.spec.rule in ("bp", "fa", "dfa") and not r.facts.rule.variant]
+    with pytest.raises(CreditscopeError, match="10 rows or more"):
+        judges.plot_judges(few)

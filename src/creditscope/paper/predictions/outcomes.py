@@ -207,7 +207,7 @@ class Held:
         """Share of the published numbers inside the intervals of a cell; it misses, too, if another norm has more."""
         from creditscope.paper.published.explained import count_inside, explain
 
-        ((row, block),) = ((row, self._place(asked)) for row in asked.rows)
+        (row,), block = asked.rows, self._place(asked)
         own = self.standings(block).get(row)
         spec = own.method.spec if own else None
         if spec is None:
