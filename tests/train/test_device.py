@@ -68,16 +68,16 @@ def test_devices(monkeypatch):
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_the_product_s_precision_is_put_back(before):
-    products = torch.backends.cuda.matmul
-    found, products.allow_tf32 = products.allow_tf32, before
+@pytest.mark.parametrize("of", [torch.backends.cuda.matmul, torch.backends.cudnn], ids=["products", "convolutions"])
+def test_the_precision_is_put_back(of, before):
+    found, of.allow_tf32 = of.allow_tf32, before
     try:
         for precision in ("float32", "float64", "tf32"):
             with matrix_products(precision, CUDA):
-                assert products.allow_tf32 == (precision == "tf32")
-            assert products.allow_tf32 == before
+                assert of.allow_tf32 == (precision == "tf32")
+            assert of.allow_tf32 == before
     finally:
-        products.allow_tf32 = found
+        of.allow_tf32 = found
 
 
 @pytest.mark.parametrize(

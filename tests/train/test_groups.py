@@ -88,6 +88,15 @@ class TestEngines:
         assert chosen == {1: "stacked", 2: "stacked", 3: "loop", 4: new}
         assert (1, 2) in [tuple(s.seed for s in group.specs)[:2] for group in groups]
 
+    @pytest.mark.parametrize(("net", "sizes"), [("lenet", [1, 1, 1]), ("resnet", [1, 1, 1]), ("vit", [3])])
+    def test_on_cuda_seeds_of_nets_that_convolve_are_stacks_of_their_own(self, tmp_path, net, sizes):
+        image, options = {"image": True}, {"padded": True} if net == "lenet" else {}
+        kind = {"task": "digits", "task_options": image, "net": net, "net_options": options}
+        specs = [plan_run(**kind, seed=seed) for seed in range(3)]
+        alone = group_runs(specs, tmp_path, device=CUDA)
+        assert [(len(group.specs), group.engine) for group in alone] == [(size, "stacked") for size in sizes]
+        assert len(group_runs(specs, tmp_path, device=CUDA, engine="stacked")) == 1
+
     def test_counting_parameters_draws_nothing_and_is_right(self):
         spec = spec_of("vit", "bp")
         stream = torch.get_rng_state()

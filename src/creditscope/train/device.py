@@ -58,15 +58,19 @@ def choose_device(name: str) -> torch.device:
 
 @contextmanager
 def matrix_products(precision: str, device: torch.device) -> Iterator[None]:
-    """Inside, products of float32 matrices are what the precision says: full float32, or TF32 on CUDA."""
+    """Inside, products of float32 matrices, and convolutions, are what the precision says: full float32, or TF32 on
+    CUDA, which torch would take for convolutions unasked."""
     if precision == "tf32" and device.type != "cuda":
         raise CreditscopeError(f"Expected a CUDA device for precision 'tf32', but got {device.type!r}. Use 'float32'.")
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    backends: tuple[Any, Any] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [backend.allow_tf32 for backend in backends]
     try:
+        for backend in backends:
+            backend.allow_tf32 = precision == "tf32"
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+        for backend, allowed in zip(backends, before, strict=True):
+            backend.allow_tf32 = allowed
 
 
 def forget_peak(device: torch.device) -> None:

@@ -12,7 +12,7 @@ from creditscope.paper.published.numbers import Published, check_keys, choose, n
 from creditscope.paper.published.readings import READERS, Reader, Values, read_runs
 
 FILE = Path(__file__).with_name("anchors.toml")
-NEEDED, KNOWN = ("id", "source", "quantity", "said", "block", "rows", "read"), ("scale", "apart")
+NEEDED, KNOWN = ("id", "source", "quantity", "said", "block", "rows", "read"), ("sd", "n", "scale", "apart")
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ def make_anchor(entry: Mapping[str, Any]) -> Anchor:
             part=entry["source"],
             quantity=entry["quantity"],
             said=(entry["said"],),
+            sd=entry.get("sd", ""),
+            n=entry.get("n"),
             kind="claim" if len(entry["rows"]) > 1 else "value",
             scale=entry.get("scale", "linear"),
             accuracy=entry["read"] == "accuracy",
