@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from creditscope.errors import CreditscopeError
-from creditscope.train import device
+from creditscope.train import device, training
 from creditscope.train.device import choose_device, matrix_products, wait_for_room
+from creditscope.train.groups import RunGroup
+from creditscope.train.plan import plan_run
 
 GIB = 2**30
 CUDA = torch.device("cuda")
@@ -42,6 +44,24 @@ def test_room_is_waited_for_as_long_as_that_helps(monkeypatch, waited, free, own
         assert device.PATIENCE <= sum(waited) < device.PATIENCE + 2
     else:
         assert len(waited) == waits
+
+
+@pytest.mark.parametrize(("held", "given_back"), [(1, 0), (8, 0), (9, 1)])
+def test_what_a_snapshot_took_beyond_a_share_is_given_back(monkeypatch, held, given_back):
+    calls = []
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: held * GIB)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append(held))
+    device.release_surplus(CUDA)
+    device.release_surplus(torch.device("cpu"))
+    assert len(calls) == given_back
+
+
+def test_memory_is_given_back_after_every_snapshot_not_after_training(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(training, "release_surplus", lambda device: seen.append(device.type))
+    spec = plan_run(task="digits", net="resmlp", rule="bp", epochs=3, eval_rows=64, seed=1, tier="quick")
+    list(training.train_group(RunGroup((spec,), "loop"), tmp_path, device=torch.device("cpu")))
+    assert seen == ["cpu"] * 4
 
 
 def test_nothing_is_asked_of_a_cpu():

@@ -92,6 +92,13 @@ def release_memory(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
+def release_surplus(device: torch.device) -> None:
+    """Give back what is not in use, if more is held than a worker's share: after a snapshot, which takes far more than
+    the training that follows."""
+    if device.type == "cuda" and torch.cuda.memory_reserved(device) > CUDA_SLOT_BYTES:
+        release_memory(device)
+
+
 def wait_for_room(device: torch.device, peak: int, should_stop: Callable[[], bool]) -> bool:
     """Whether there is room for a second try, where the first ran out of memory at `peak` bytes; others who hold memory
     of the device are given time to release it, if all of theirs would be enough."""

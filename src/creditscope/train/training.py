@@ -34,6 +34,7 @@ from creditscope.train.device import (
     now,
     peak_bytes,
     release_memory,
+    release_surplus,
     wait_for_room,
 )
 from creditscope.train.events import BUSY, NO_MEMORY, Ended, Epoch, Note
@@ -243,6 +244,7 @@ class _Training:
 
             if left and spec.snapshot_due(epoch):
                 taken = snapshot_run(run, epoch, train_loss=train_loss, last_step=last, before_seed=before_seed)
+                release_surplus(self.device)
                 yield from write(left, lambda seed, recording: recording.append(taken[seed]))
 
         try:
