@@ -53,6 +53,8 @@ LENET = {"width": 32, "dense": 84, "norm": False, "padded": False}
 GRAPH = {**RECIPE, **MOMENTS, "epochs": 200, "decay_on": "first"}
 GRAPH_NET = {**PLAIN, "gain": SQRT2}
 ON_CIFAR = {"task": "cifar10", **MOMENTS}
+ON_FEW = {"eval_rows": 256}
+"""Of 65 tokens each: measuring a transformer on more takes longer than to train it, and gigabytes a seed."""
 BRIEF = {**MOMENTS, "epochs": 2, "eval_rows": 64, "snapshot_at": "1"}
 IMAGES = {**BRIEF, "task": "digits", "task_options": {"image": True}}
 TINY_GRAPH, TINY_NET = {**TINY, **BRIEF, "decay_on": "first"}, {**GRAPH_NET, "width": 8}
@@ -63,7 +65,7 @@ SCALES = {
     "league": {
         "A": Block({**DEMO, **MOMENTS}, ROWS_A, TWENTY_SEEDS),
         "B": Block({**PAPER, **MOMENTS, "epochs": 30}, ROWS_B, FIVE_SEEDS),
-        "C": Block({**ON_CIFAR, "net": "vit", "net_options": VIT, "epochs": 5}, ON_TOKENS, FIVE_SEEDS),
+        "C": Block({**ON_CIFAR, "net": "vit", "net_options": VIT, **ON_FEW, "epochs": 5}, ON_TOKENS, FIVE_SEEDS),
         "D": Block({**ON_CIFAR, "net": "lenet", "net_options": LENET, "epochs": 15}, ON_IMAGES, FIVE_SEEDS),
         "E2": Block({**GRAPH, "net_options": {**GRAPH_NET, "depth": 2}}, ON_GRAPHS, TEN_SEEDS, twins=False),
         "E6": Block({**GRAPH, "net_options": {**GRAPH_NET, "depth": 6}}, ON_GRAPHS, TEN_SEEDS),
