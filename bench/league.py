@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 from creditscope.errors import CreditscopeError, UnfinishedError
-from creditscope.paper.commands.pack import Pack
 from creditscope.paper.commands.reproduce import worker_seconds
 from creditscope.paper.studies import (
     Study,
@@ -25,7 +24,8 @@ from creditscope.paper.studies import (
 )
 from creditscope.paper.studies.league import SCALES
 from creditscope.paper.studies.league_more import SCALES as MORE
-from creditscope.record import load_records
+from creditscope.record import load_records, write_bundle
+from creditscope.record.bundle import SUFFIX
 from creditscope.record.table import method_name
 from creditscope.tasks import load_task
 
@@ -102,9 +102,14 @@ def train(study: Study, name: str, root: Path, end: float, how: dict) -> bool:
 
 
 def pack(root: Path, out: Path, scale: str) -> None:
-    """Bundles, and what each row of each block took."""
-    Pack(records=root, out=out, scale=scale, replace=True).run()
-    records, rows = load_records(root, problems=[]), {}
+    """A bundle of each study, no run twice, and what each row of each block took."""
+    records, rows, packed = load_records(root, problems=[]), {}, set()
+    for name, blocks in (("league", SCALES[scale]), ("league_more", MORE.get(scale, {}))):
+        own = [r for r in find_wanted(plan(scale, "+".join(blocks)), records) if r.name not in packed]
+        packed |= {record.name for record in own}
+        if own:
+            size = write_bundle(own, out / f"{name}{SUFFIX}")
+            print(f"{name}: {len(own)} runs, {size:,} bytes", flush=True)
     for block in SCALES[scale] | MORE.get(scale, {}):
         study = plan(scale, block)
         found = find_wanted(study, records)
