@@ -21,14 +21,21 @@ from creditscope.paper.predictions.outcomes import Held, Outcome, Prediction
 from creditscope.paper.published.anchors import hold_anchor, read_anchors
 from creditscope.paper.published.compare import Comparison
 from creditscope.paper.published.numbers import Published
-from creditscope.paper.standings import ABOUT_COLUMNS, count_missing, write_block
+from creditscope.paper.standings import ABOUT_COLUMNS, Standing, count_missing, write_block, write_share
 from creditscope.paper.studies.league import NEW_SETTINGS, SCALES
+from creditscope.paper.studies.league_more import SCALES as MORE
 from creditscope.record import Record, load_records
 from creditscope.text import DASH, markdown
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "results" / "league"
 BLOCKS = SCALES["league"]
+DEPTHS = {
+    block.recipe["net_options"]["depth"]: (name, block)
+    for name, block in (MORE["league"] | {"A": BLOCKS["A"]}).items()
+    if name == "A" or name[1:].isdigit()
+}
+"""Blocks of one net at many depths."""
 OF_RULES = {EVERY_RUN_CHECK, *(check.code for check in all_checks() if not check.network)}
 WORDS = {"hit": "hit", "miss": "**miss**", "open": "open"}
 BASES = ("none", "prototype", "published", "records")
@@ -60,6 +67,7 @@ def make_page(records: list[Record] | None = None) -> str:
         HEAD.rstrip(),
         *make_headlines(held),
         *make_blocks(held, records),
+        *make_depths(held),
         *make_sensitivity(held),
         *make_anchors(held),
         "## Rules",
@@ -112,6 +120,32 @@ def make_blocks(held: Held, records: list[Record]) -> Iterator[str]:
             yield f"**Not complete**: {missing:,} runs are not on record. Nothing follows from these rows."
         if standings:
             yield write_block(standings)
+
+
+def make_depths(held: Held) -> Iterator[str]:
+    """Shares of BP's gain and blocks used, by depth; nothing of a block that is not complete."""
+    yield "## Over depth"
+    yield (
+        "Block A's net at other depths, over ten seeds: share of BP's gain, and how many blocks are missed when they "
+        "alone are put back to their initial weights (CS011: by lower and upper bounds)."
+    )
+    lacking = {name: count_missing(block, held.records) for _, (name, block) in sorted(DEPTHS.items())}
+    if left := [f"{name} ({missing:,} of {wanted:,})" for name, (missing, wanted) in lacking.items() if missing]:
+        yield f"Left out, because runs are missing: {', '.join(left)}."
+    found = {
+        f"L = {depth}": held.standings(name) for depth, (name, _) in sorted(DEPTHS.items()) if not lacking[name][0]
+    }
+    rows = [["gain of BP over frozen", *(short(own["bp"].found.gain) for own in found.values())]]
+    for row in (name for one in DEPTHS[2][1].all_rows for name in one.names()):
+        own = [standings[row] for standings in found.values()]
+        cells = (f"{write_share(one.share)} · {_used(one)}" for one in own)
+        rows.append([markdown(own[0].found.method), *cells])
+    yield table(["share of BP's gain · blocks used", *found], rows)
+
+
+def _used(standing: Standing) -> str:
+    found = standing.found.trained_depth
+    return found.short if found else DASH
 
 
 def make_sensitivity(held: Held) -> Iterator[str]:

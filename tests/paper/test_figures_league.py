@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from builders import make_record
 from drawn import head, line, stated, words
+from matplotlib.text import Text
 from scipy import stats
 
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import judges, league, trained_depth
+from creditscope.paper.figures._layout import Page
 from creditscope.paper.figures._league import find_boards
 from creditscope.paper.studies import find_wanted, resolve_study
 from creditscope.record import Record
@@ -107,8 +109,30 @@ class TestLeague:
             low, high = found
             assert low.cos < high.cos
             assert board.stands(low).low > board.stands(high).high
-            assert {low.short, high.short} <= set(words(fig.axes[boards.index(board)]))  # named in the panel, too
+            assert {low.short, high.short, "DFA"} <= set(
+                words(fig.axes[boards.index(board)])
+            )  # named in the panel, too
         assert "−.73 at cosine .76" in head(fig.axes[0])[1]
+
+    @pytest.mark.parametrize("width", [5.5, 3.25])
+    def test_a_line_to_a_mark_passes_over_no_other(self, records, width):
+        drawn = league.plot_league(records, page=Page(width=width))
+        drawn.canvas.draw()
+        lines = 0
+        for ax in drawn.axes[:4]:
+            marks = [ax.transData.transform(m.get_xydata()[0]) for m in ax.lines if m.get_marker() in "*^DsvoP"]
+            for label in ax.texts:
+                if label.get_gid() != "label" or getattr(label, "arrow_patch", None) is None:
+                    continue
+                end, box = ax.transData.transform(label.xy), Text.get_window_extent(label)  # without the line
+                start = np.array([box.x0 + box.width / 2, box.y0 + box.height / 2])
+                others = [m for m in marks if np.hypot(*(m - end)) > 0.06 * drawn.dpi]  # those under it cannot be told
+                way = np.linspace(start, end, 200)[:, None] - np.array(others)
+                near = np.hypot(*way.transpose(2, 0, 1))
+                ahead = near.argmin(axis=0) < 199  # what is nearest at the end lies behind it, or beside
+                assert near.min(axis=0)[ahead].min() > 0.035 * drawn.dpi, label.get_text()
+                lines += 1
+        assert lines > 2
 
     def test_where_bp_gains_nothing_there_are_no_shares(self, fig, records):
         boards, gaps = find_boards(records)
@@ -118,6 +142,7 @@ class TestLeague:
         assert fig.axes[3].get_ylabel() == "gain over frozen, pp"
         assert "no gain" in head(fig.axes[3])[1]
         assert any("L\u00a0=\u00a02" in gap for gap in gaps)
+        assert boards[0].name == "ResMLP, mnist1d"  # of one depth
 
     def test_the_table_has_all(self, records):
         said = stated(league.describe(records), "A")
@@ -148,7 +173,8 @@ class TestJudges:
         ranks = stats.rankdata(cosines) - stats.rankdata(growths)
         pair = courts[0].judge(("cosine", "small growth"), -1)
         assert pair.rank.mean == pytest.approx(stats.spearmanr(ranks, shares).statistic)
-        assert courts[0].best_pair(-1).rank.mean >= pair.rank.mean
+        best = judges.judge_pairs(courts[0], courts, -1)[judges.PAIR]
+        assert best.rank.mean >= pair.rank.mean
 
     def test_a_draw_of_rules_is_spearman_of_their_repeated_rows(self):
         stream = np.random.default_rng(1)
@@ -165,7 +191,15 @@ class TestJudges:
 
     def test_the_end_is_not_judged_by_itself(self, courts):
         assert courts[0].judge((judges.ACCURACY,), -1) is None
-        assert all(judges.ACCURACY not in courts[0].best_pair(epoch).measures for epoch in judges.EPOCHS)
+        assert all(judges.ACCURACY not in judges.best_pair(courts, epoch) for epoch in judges.EPOCHS)
+
+    def test_a_pair_chosen_elsewhere_is_the_best_there_and_no_better_than_the_best_here(self, courts):
+        for epoch in judges.EPOCHS:
+            here, there = (judges.judge_pairs(court, courts, epoch) for court in courts)
+            for one, other in ((here, there), (there, here)):
+                assert one[judges.ELSEWHERE].measures == other[judges.PAIR].measures
+                assert one[judges.ELSEWHERE].rank.mean <= one[judges.PAIR].rank.mean
+        assert set(judges.judge_pairs(courts[0], courts[:1], -1)) == {judges.PAIR}
 
     def test_what_is_drawn_is_what_is_stated(self, courts, many):
         ax = judges.plot_judges(many).axes[1]

@@ -191,6 +191,10 @@ def find_places(
     return chosen
 
 
+FURTHER = (0.24, -0.24, 0.38, -0.38, 0.5, -0.5, 0.65, -0.65)
+"""How far up from beside its point a label may stand to which a line leads, inches."""
+
+
 def label_some(ax: Axes, points: Sequence[tuple[str, float, float]], *, led: int = 0) -> None:
     """Write small labels beside those points that have room for one, the first first, nearer to them than to others.
 
@@ -204,11 +208,13 @@ def label_some(ax: Axes, points: Sequence[tuple[str, float, float]], *, led: int
         width, others = text_width(label), [other for other in places if other != place]
         beside = [(place[0] + 0.08, place[1]), (place[0] - width - 0.08, place[1])]
         beside += [(place[0] - width / 2, place[1] + up) for up in (0.13, -0.13)]
-        off = [(left, middle + up) for up in (0.24, -0.24, 0.38, -0.38, 0.5) for left, middle in beside[:3]]
+        off = [(left, middle + up) for up in FURTHER for left, middle in beside[:2]]
         for left, middle in (*beside, *off[: len(off) * (i < led)]):
             near = [np.hypot(x - np.clip(x, left, left + width), y - middle) for x, y in others]
             far = (left, middle) in off
             if not low < middle < high or (not far and min(near, default=1.0) < 0.17):
+                continue
+            if far and any(_is_on(other, place, (left + width / 2, middle)) for other in others):
                 continue
             if _count_clashes(ax, (left, middle, width), others, taken, ()):
                 continue
@@ -220,6 +226,13 @@ def label_some(ax: Axes, points: Sequence[tuple[str, float, float]], *, led: int
             ax.annotate(label, (x, y), tuple(offset), textcoords="offset points", annotation_clip=False, **how)
             taken.append((left, middle, width))
             break
+
+
+def _is_on(point: tuple[float, float], start: tuple[float, float], end: tuple[float, float]) -> bool:
+    """Whether a line from start to end passes over the mark at a point further on."""
+    (x, y), (right, up) = np.subtract(point, start), np.subtract(end, start)
+    length = np.hypot(right, up)
+    return 0 < x * right + y * up < length**2 and abs(x * up - y * right) < 0.04 * length
 
 
 def label_points(ax: Axes, points: Sequence[tuple[Look, float, float]], dots: Sequence[tuple[float, float]]) -> bool:

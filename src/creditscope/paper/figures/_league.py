@@ -19,8 +19,6 @@ from creditscope.text import count
 NETS = {"resmlp": "ResMLP", "vit": "ViT-Mini", "lenet": "LeNet", "gcn": "GCN"}
 TASKS = {"cifar10": "CIFAR-10", "cora": "Cora"}
 FAMILY = {rule: family for family, rules in FAMILIES.items() for rule in rules}
-LAYERED = "gcn"
-"""The net that the league has at several depths, which its name then tells."""
 
 
 @dataclass(frozen=True)
@@ -122,10 +120,10 @@ class Board:
 def find_boards(records: Sequence[Record]) -> tuple[list[Board], tuple[str, ...]]:
     """A board for each setting in which a rule has BP and frozen twins beside it, and what is missing of the others."""
     boards, gaps = list[Board](), list[str]()
-    for own in split_settings([r for r in records if r.spec]):
+    settings = split_settings([r for r in records if r.spec])
+    for own, name in zip(settings, name_settings([own[0].spec for own in settings]), strict=True):
         methods = group_methods(own)
         entries = [Entry(method, depth) for method in methods if (depth := use_of_depth(method))]
-        name = name_setting(own[0].spec)
         if any(entry.rule != "bp" for entry in entries):
             board = Board(name, tuple(entries))
             told = [entry for entry in entries if not board.shared or entry.depth.share_interval]
@@ -142,11 +140,12 @@ def find_boards(records: Sequence[Record]) -> tuple[list[Board], tuple[str, ...]
     return boards, tuple(gaps)
 
 
-def name_setting(spec: RunSpec | None) -> str:
-    """Net and task, shortly."""
-    assert spec is not None
-    depth = f", L\u00a0=\u00a0{spec.net_options.get('depth')}" if spec.net == LAYERED else ""
-    return f"{NETS.get(spec.net, spec.net)}{depth}, {TASKS.get(spec.task, spec.task)}"
+def name_settings(specs: Sequence[RunSpec | None]) -> list[str]:
+    """Of each net and task, shortly, and its depth where there are several of a net on a task."""
+    known = [spec for spec in specs if spec]
+    names = [f"{NETS.get(spec.net, spec.net)}{{}}, {TASKS.get(spec.task, spec.task)}" for spec in known]
+    depths = [f", L\u00a0=\u00a0{spec.net_options.get('depth')}" for spec in known]
+    return [name.format(depth if names.count(name) > 1 else "") for name, depth in zip(names, depths, strict=True)]
 
 
 def letters(boards: Sequence[Board]) -> Mapping[str, str]:

@@ -25,6 +25,7 @@ from creditscope.text import count, number
 
 ACCURACY = "accuracy"
 """A yardstick: at the end it is the share itself, and it is of no pair."""
+PAIR, ELSEWHERE = "best pair", "pair chosen elsewhere"
 Measure = Callable[[Facts, Snapshot], float | None]
 EPOCHS = (0, 1, 4, -1)
 """−1: the end."""
@@ -39,7 +40,8 @@ READING = (
     "Spearman's rank correlation, over rows (a rule with its options and λ) without BP, of a measure's mean over "
     "seeds with the final share (rows that lack the measure are left out), at epochs 0, 1, 4 and at the end; bars are"
     " 95 % bootstrap intervals, rules drawn anew with all their rows. Best pair: the two measures whose mean rank "
-    "does best, of those that most rows have, chosen on the rows that it is judged on. Accuracy is of no pair, and at"
+    "does best, of those that most rows have, chosen on the rows that it is judged on, which flatters it; pair chosen "
+    "elsewhere: the one that does best in the other panels, judged here. Accuracy is of no pair, and at"
     " the end it is the share. Measures over taps are means over those without exact credit; what has no mark was not"
     " measured then, or is the same for all."
 )
@@ -127,17 +129,28 @@ class Court:
         rank = Interval(found, low, high, rules, "bootstrap", over="rules")
         return Verdict(measures, epoch, rank, int(rows.sum()))
 
-    def best_pair(self, epoch: int) -> Verdict | None:
-        """Of the pairs of measures that most rows have at that moment: others would be judged on easier rows."""
-        alone = [measure for measure in MEASURES if measure != ACCURACY]
-        pairs = [pair for two in combinations(alone, 2) if (pair := self.judge(two, epoch))]
-        most = max((pair.rows for pair in pairs), default=0)
-        return max((pair for pair in pairs if pair.rows == most), key=lambda pair: pair.rank.mean, default=None)
-
     def best(self, epoch: int) -> Verdict | None:
         """The best measure by itself."""
         alone = [self.judge((measure,), epoch) for measure in MEASURES]
         return max((one for one in alone if one), key=lambda one: one.rank.mean, default=None)
+
+
+def best_pair(courts: Sequence[Court], epoch: int) -> tuple[str, ...]:
+    """The two measures that rank best, on the mean over courts, of those that most rows have: others would be judged on
+    easier rows."""
+    found = dict[tuple[str, ...], tuple[int, float]]()
+    for pair in combinations([measure for measure in MEASURES if measure != ACCURACY], 2):
+        told = [one for court in courts if (one := court.judge(pair, epoch))]
+        if told and len(told) == len(courts):
+            found[pair] = sum(one.rows for one in told), sum(one.rank.mean for one in told)
+    return max(found, key=lambda pair: found[pair], default=())
+
+
+def judge_pairs(court: Court, courts: Sequence[Court], epoch: int) -> dict[str, Verdict]:
+    """By row of the drawing: the best pair of a court, and that of the others, who did not choose by these rows."""
+    others = [other for other in courts if other is not court]
+    pairs = {PAIR: best_pair([court], epoch), ELSEWHERE: best_pair(others, epoch) if others else ()}
+    return {name: found for name, pair in pairs.items() if pair and (found := court.judge(pair, epoch))}
 
 
 def mid_ranks(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -178,8 +191,11 @@ def find_courts(records: Sequence[Record]) -> tuple[list[Court], tuple[str, ...]
 def plot_judges(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw the figure from the records of study `league`: a panel for each setting that has rows enough."""
     courts, _ = find_courts(records)
-    height = (0.26 if page.narrow else 0.29) * (len(MEASURES) + 1) + 0.4
-    panels = [Panel(find_title(court), partial(draw_court, court=court), least=2.7, height=height) for court in courts]
+    height = (0.26 if page.narrow else 0.29) * (len(MEASURES) + 1 + (len(courts) > 1)) + 0.4
+    panels = [
+        Panel(find_title(court), partial(draw_court, court=court, courts=courts), least=2.7, height=height)
+        for court in courts
+    ]
     return draw_page(page, panels, keys=_keys)
 
 
@@ -195,13 +211,14 @@ def find_title(court: Court) -> str:
     )
 
 
-def draw_court(ax: Axes, court: Court) -> None:
-    """A row for each measure, and one for the best pair: a mark with its interval for each moment."""
-    rows = [*MEASURES, "best pair"]
+def draw_court(ax: Axes, court: Court, courts: Sequence[Court]) -> None:
+    """A row for each measure, and for pairs: a mark with its interval for each moment."""
+    rows = [*MEASURES, PAIR, *[ELSEWHERE] * (len(courts) > 1)]
+    pairs = {epoch: judge_pairs(court, courts, epoch) for epoch in EPOCHS}
     ax.axvline(0, color=GREY, lw=0.7, ls=":", zorder=1)
     for y, name in enumerate(rows):
         for i, epoch in enumerate(EPOCHS):
-            found = court.best_pair(epoch) if name == "best pair" else court.judge((name,), epoch)
+            found = court.judge((name,), epoch) if name in MEASURES else pairs[epoch].get(name)
             if not found:
                 continue
             at = y + (i - 1.5) * 0.2
@@ -229,7 +246,7 @@ def describe(records: Sequence[Record]) -> Caption:
             when = "at the end" if epoch == -1 else f"at epoch {epoch}"
             own = [court.judge((measure,), epoch) for measure in MEASURES]
             found = [(one, one.name) for one in own if one]
-            found += [(pair, f"best pair: {pair.name}") for pair in [court.best_pair(epoch)] if pair]
+            found += [(pair, f"{name}: {pair.name}") for name, pair in judge_pairs(court, courts, epoch).items()]
             for one, name in found:
                 how = {"panel": panels[court.board.name], "form": "+.2f", "verdict": f"{one.rows} rows"}
                 said.append(Statement(f"rank correlation {when}", name, one.rank, **how))

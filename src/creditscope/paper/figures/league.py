@@ -25,6 +25,8 @@ MARKERS = {
 """By family; BP's is of none."""
 GROWTHS = {1.2: "#fde725", 2.0: "#7ad151", 10.0: "#22a884", 100.0: "#2a788e", np.inf: "#440154"}
 """Colours by the largest growth that they are for; the larger, the darker in grey, too."""
+SOUGHT = ("dfa", "fa")
+"""Rules that a reader looks for first, after BP and those of the title."""
 TITLE = "What rules take of backprop's gain from depth, against how aligned their credit is."
 READING = (
     "y: accuracy over the better of two frozen twins, in units of BP's gain over frozen BP (in pp where BP gains "
@@ -77,25 +79,27 @@ def draw_board(ax: Axes, board: Board) -> None:
         if found.low is not None and found.high is not None:
             ax.plot([entry.cos] * 2, found.ends, color=FAINT, lw=0.7, zorder=2, gid=f"{entry.name} bar")
         look = {"mfc": colour(entry.growth), "mec": INK, "mew": 1.5 if entry.penalty else 0.4, "ls": ""}
-        size = 7.5 if entry.rule == "bp" else 5.0
-        ax.plot([entry.cos], [found.mean], MARKERS[entry.family], ms=size, zorder=3, gid=entry.name, **look)
+        look |= {"ms": 7.5, "zorder": 4} if entry.rule == "bp" else {"ms": 5.0, "zorder": 3}
+        ax.plot([entry.cos], [found.mean], MARKERS[entry.family], gid=entry.name, **look)
     ax.set(xlabel="deep cosine", ylabel="share of BP's gain" if board.shared else "gain over frozen, pp")
     ax.set_xlim(min(-0.05, min(e.cos for e in board.entries) - 0.05), 1.06)
     ax.set_ylim(top=ax.get_ylim()[1] + 0.08 * np.ptp(ax.get_ylim()))  # room for names
-    when_laid_out(ax, POINTS, lambda: label_some(ax, _points(board), led=3 if board.shared else 1))
+    when_laid_out(ax, POINTS, lambda: _name(ax, board))
 
 
-def _points(board: Board) -> list[tuple[str, float, float]]:
-    """BP first, then those of the title, then the rest, the loneliest first."""
-    first = find_misled(board) or () if board.shared else ()
+def _name(ax: Axes, board: Board) -> None:
+    """BP, those of the title and those that are sought, to whom lines may lead; then the rest, loneliest first."""
+    misled = find_misled(board) or () if board.shared else ()
+    plain = {entry.rule: entry for entry in reversed(board.entries)}
+    sought = [plain[rule] for rule in SOUGHT if rule in plain]
+    first = [plain["bp"], *misled, *(entry for entry in sought if entry not in misled)]
     at = {e.name: np.array([e.cos, board.stands(e).mean / (1 if board.shared else 50)]) for e in board.entries}
 
-    def place(entry: Entry) -> tuple[bool, bool, float]:
-        near = min(float(np.hypot(*(at[entry.name] - at[e.name]))) for e in board.entries if e is not entry)
-        return entry.name != "BP", entry not in first, -near
+    def nearest(entry: Entry) -> float:
+        return min(float(np.hypot(*(at[entry.name] - at[e.name]))) for e in board.entries if e is not entry)
 
-    ordered = sorted(board.entries, key=place)
-    return [(e.short, e.cos, board.stands(e).mean) for e in ordered]
+    rest = sorted((e for e in board.entries if e not in first), key=nearest, reverse=True)
+    label_some(ax, [(e.short, e.cos, board.stands(e).mean) for e in (*first, *rest)], led=len(first))
 
 
 def colour(growth: float) -> str:
@@ -111,6 +115,8 @@ def _keys(boards: Sequence[Board], drawn: set[str]) -> list[Artist]:
     penalties = sorted({entry.penalty for entry in shown if entry.penalty})
     keys += [grey_key(f"λ = {p:g}", marker="o", **{**small, "mew": 1.5}) for p in penalties]
     bounds = list(GROWTHS)
+    if any(np.isnan(entry.growth) for entry in shown):
+        keys.append(Patch(facecolor=colour(np.nan), edgecolor=INK, lw=0.4, label="no skips"))
     for low, high in zip([0.0, *bounds], bounds, strict=False):
         said = f"growth ≥ {low:g}" if high == np.inf else f"growth < {high:g}" if not low else f"< {high:g}"
         keys.append(Patch(facecolor=GROWTHS[high], edgecolor=INK, lw=0.4, label=said))
