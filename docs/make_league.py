@@ -5,7 +5,7 @@ Example: python docs/make_league.py
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from creditscope.paper.predictions.outcomes import Held, Outcome, Prediction
 from creditscope.paper.published.anchors import hold_anchor, read_anchors
 from creditscope.paper.published.compare import Comparison
 from creditscope.paper.published.numbers import Published
-from creditscope.paper.standings import ABOUT_COLUMNS, Standing, count_missing, write_block, write_share
+from creditscope.paper.standings import ABOUT_COLUMNS, Standing, count_missing, find_block, write_block, write_share
+from creditscope.paper.studies._league import Block
 from creditscope.paper.studies.league import NEW_SETTINGS, SCALES
 from creditscope.paper.studies.league_more import SCALES as MORE
 from creditscope.record import Record, load_records
@@ -106,9 +107,10 @@ def make_blocks(held: Held, records: list[Record]) -> Iterator[str]:
         missing, wanted = count_missing(block, records)
         standings = held.standings(name)
         setting = next(iter(standings.values())).found.setting if standings else DASH
+        where = say_where(find_block(block, records))
         state = f"**no: {missing:,} of {wanted:,} runs are missing**" if missing else "yes"
-        rows.append([name, markdown(setting), str(len(block.seeds)), f"{wanted - missing:,}", state])
-    yield table(["block", "setting", "seeds", "runs on record", "complete"], rows)
+        rows.append([name, markdown(setting), str(len(block.seeds)), f"{wanted - missing:,}", state, where])
+    yield table(["block", "setting", "seeds", "runs on record", "complete", "trained on"], rows)
     new, old = (" and ".join(n for n in BLOCKS if (n in NEW_SETTINGS) == kind) for kind in (True, False))
     yield f"No threshold was set on records of {new.replace(' and ', ', ')}; on settings of {old} some were."
     yield f"In a strip: {KEY}. Rows are ordered by share, without one by accuracy.\n\n{ABOUT_COLUMNS}"
@@ -122,6 +124,12 @@ def make_blocks(held: Held, records: list[Record]) -> Iterator[str]:
             yield write_block(standings)
 
 
+def say_where(records: Iterable[Record]) -> str:
+    """Devices, with torch's versions."""
+    by = {r.provenance.device: r.provenance.torch.partition("+")[0] for r in records}
+    return ", ".join(f"{device}, torch {version}" for device, version in sorted(by.items())) or DASH
+
+
 def make_depths(held: Held) -> Iterator[str]:
     """Shares of BP's gain and blocks used, by depth; nothing of a block that is not complete."""
     yield "## Over depth"
@@ -129,18 +137,23 @@ def make_depths(held: Held) -> Iterator[str]:
         "Block A's net at other depths, over ten seeds: share of BP's gain, and how many blocks are missed when they "
         "alone are put back to their initial weights (CS011: by lower and upper bounds)."
     )
-    lacking = {name: count_missing(block, held.records) for _, (name, block) in sorted(DEPTHS.items())}
-    if left := [f"{name} ({missing:,} of {wanted:,})" for name, (missing, wanted) in lacking.items() if missing]:
+    left, complete = [], dict[str, Block]()
+    for depth, (name, block) in sorted(DEPTHS.items()):
+        missing, wanted = count_missing(block, held.records)
+        if missing:
+            left.append(f"L = {depth} ({missing:,} of {wanted:,})")
+        else:
+            complete[name] = block
+    if left:
         yield f"Left out, because runs are missing: {', '.join(left)}."
-    found = {
-        f"L = {depth}": held.standings(name) for depth, (name, _) in sorted(DEPTHS.items()) if not lacking[name][0]
-    }
-    rows = [["gain of BP over frozen", *(short(own["bp"].found.gain) for own in found.values())]]
+    found = [held.standings(name) for name in complete]
+    rows = [["gain of BP over frozen", *(short(own["bp"].found.gain) for own in found)]]
     for row in (name for one in DEPTHS[2][1].all_rows for name in one.names()):
-        own = [standings[row] for standings in found.values()]
-        cells = (f"{write_share(one.share)} · {_used(one)}" for one in own)
-        rows.append([markdown(own[0].found.method), *cells])
-    yield table(["share of BP's gain · blocks used", *found], rows)
+        cells = (f"{write_share(own[row].share)} · {_used(own[row])}" for own in found)
+        rows.append([markdown(found[0][row].found.method), *cells])
+    rows.append(["trained on", *(say_where(find_block(block, held.records)) for block in complete.values())])
+    heads = [f"L = {block.recipe['net_options']['depth']}" for block in complete.values()]
+    yield table(["share of BP's gain · blocks used", *heads], rows)
 
 
 def _used(standing: Standing) -> str:

@@ -18,6 +18,7 @@ from creditscope.tasks import load_task
 pytestmark = pytest.mark.slow
 
 SMALL = {"task": "mnist1d", "net": "resmlp", "depth": 3, "width": 64, "epochs": 25, "snapshot_every": 0}
+SMALL |= {"eval_rows": 256, "slots": 1}
 
 
 @cs.register_rule("stem_only_for_test")
@@ -37,7 +38,7 @@ class StemOnly(cs.TapRule):
 def verdicts(tmp_path_factory):
     out = tmp_path_factory.mktemp("promises")
     runs = cs.run(rule=["bp", "fa"], seeds=3, out=out, **SMALL).records
-    cheap = {"seeds": 3, "out": out, "slots": 1, "tier": "quick", **SMALL}  # enough for baselines, and to fail
+    cheap = {"seeds": 3, "out": out, "tier": "quick", **SMALL}  # enough for baselines, and to fail
     runs += cs.run(rule=["dfa", "stem_only_for_test"], **cheap).records
     runs += cs.run(rule=["bp", "fa", "dfa", "stem_only_for_test"], frozen=True, **cheap).records
     return {m.method: m for m in cs.audit(runs).methods}
