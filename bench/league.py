@@ -105,7 +105,8 @@ def pack(root: Path, out: Path, scale: str) -> None:
     """A bundle of each study, no run twice, and what each row of each block took."""
     records, rows, packed = load_records(root, problems=[]), {}, set()
     for name, blocks in (("league", SCALES[scale]), ("league_more", MORE.get(scale, {}))):
-        own = [r for r in find_wanted(plan(scale, "+".join(blocks)), records) if r.name not in packed]
+        study = Study(name, drop_repeated(run for block in blocks.values() for run in block.plan()))
+        own = [r for r in find_wanted(study, records) if r.name not in packed]
         packed |= {record.name for record in own}
         if own:
             size = write_bundle(own, out / f"{name}{SUFFIX}")

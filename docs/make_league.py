@@ -31,6 +31,8 @@ from creditscope.text import DASH, markdown
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "results" / "league"
 BLOCKS = SCALES["league"]
+ROUNDED = 2e-5
+"""Noise of a gradient, relative to it, between that of float32 and that of TF32."""
 DEPTHS = {
     block.recipe["net_options"]["depth"]: (name, block)
     for name, block in (MORE["league"] | {"A": BLOCKS["A"]}).items()
@@ -111,6 +113,11 @@ def make_blocks(held: Held, records: list[Record]) -> Iterator[str]:
         state = f"**no: {missing:,} of {wanted:,} runs are missing**" if missing else "yes"
         rows.append([name, markdown(setting), str(len(block.seeds)), f"{wanted - missing:,}", state, where])
     yield table(["block", "setting", "seeds", "runs on record", "complete", "trained on"], rows)
+    if coarse := [name for name, block in BLOCKS.items() if is_coarse(find_block(block, records))]:
+        yield (
+            f"Convolutions of {', '.join(coarse)} were rounded to TF32, torch's default on that device, although its "
+            f"runs say float32: before training gradients are off by more than {ROUNDED:g} of their size."
+        )
     new, old = (" and ".join(n for n in BLOCKS if (n in NEW_SETTINGS) == kind) for kind in (True, False))
     yield f"No threshold was set on records of {new.replace(' and ', ', ')}; on settings of {old} some were."
     yield f"In a strip: {KEY}. Rows are ordered by share, without one by accuracy.\n\n{ABOUT_COLUMNS}"
@@ -126,15 +133,21 @@ def make_blocks(held: Held, records: list[Record]) -> Iterator[str]:
 
 def say_where(records: Iterable[Record]) -> str:
     """Devices, with torch's versions."""
-    by = {r.provenance.device: r.provenance.torch.partition("+")[0] for r in records}
-    return ", ".join(f"{device}, torch {version}" for device, version in sorted(by.items())) or DASH
+    found = sorted({(r.provenance.device, r.provenance.torch.partition("+")[0]) for r in records})
+    return "; ".join(f"{device}, torch {version}" for device, version in found) or DASH
+
+
+def is_coarse(records: Iterable[Record]) -> bool:
+    """Whether gradients before training are off by more than float32 makes them, where that was asked for."""
+    firsts = [r.snapshots[0].taps.g_noise for r in records if r.spec and r.spec.precision == "float32"]
+    return any(noise is not None and noise > ROUNDED for taps in firsts for noise in taps)
 
 
 def make_depths(held: Held) -> Iterator[str]:
     """Shares of BP's gain and blocks used, by depth; nothing of a block that is not complete."""
     yield "## Over depth"
     yield (
-        "Block A's net at other depths, over ten seeds: share of BP's gain, and how many blocks are missed when they "
+        "Block A's net at every depth on record: share of BP's gain, and how many blocks are missed when they "
         "alone are put back to their initial weights (CS011: by lower and upper bounds)."
     )
     left, complete = [], dict[str, Block]()
@@ -146,11 +159,14 @@ def make_depths(held: Held) -> Iterator[str]:
             complete[name] = block
     if left:
         yield f"Left out, because runs are missing: {', '.join(left)}."
+    if not complete:
+        return
     found = [held.standings(name) for name in complete]
     rows = [["gain of BP over frozen", *(short(own["bp"].found.gain) for own in found)]]
     for row in (name for one in DEPTHS[2][1].all_rows for name in one.names()):
         cells = (f"{write_share(own[row].share)} · {_used(own[row])}" for own in found)
         rows.append([markdown(found[0][row].found.method), *cells])
+    rows.append(["seeds", *(str(len(block.seeds)) for block in complete.values())])
     rows.append(["trained on", *(say_where(find_block(block, held.records)) for block in complete.values())])
     heads = [f"L = {block.recipe['net_options']['depth']}" for block in complete.values()]
     yield table(["share of BP's gain · blocks used", *heads], rows)

@@ -10,9 +10,9 @@ from scipy import stats
 from creditscope.errors import CreditscopeError
 from creditscope.paper.figures import judges, league, trained_depth
 from creditscope.paper.figures._layout import Page
-from creditscope.paper.figures._league import find_boards
+from creditscope.paper.figures._league import find_boards, name_settings
 from creditscope.paper.studies import find_wanted, resolve_study
-from creditscope.record import Record
+from creditscope.record import Record, RunSpec
 
 pytestmark = pytest.mark.slow
 BLOCKS = {
@@ -109,7 +109,7 @@ class TestLeague:
             low, high = found
             assert low.cos < high.cos
             assert board.stands(low).low > board.stands(high).high
-            assert {low.short, high.short, "DFA"} <= set(
+            assert {low.short, high.short, "DFA", *["FA"] * (board is not boards[2])} <= set(
                 words(fig.axes[boards.index(board)])
             )  # named in the panel, too
         assert "−.73 at cosine .76" in head(fig.axes[0])[1]
@@ -136,7 +136,7 @@ class TestLeague:
 
     def test_where_bp_gains_nothing_there_are_no_shares(self, fig, records):
         boards, gaps = find_boards(records)
-        own = {b.name.replace("\u00a0", " "): b for b in boards}["GCN, L = 6, Cora"]
+        own = {b.name.replace("\u00a0", " "): b for b in boards}["GCN, Cora, L = 6"]
         assert not own.shared
         assert own.bp_gain.low < 0
         assert fig.axes[3].get_ylabel() == "gain over frozen, pp"
@@ -154,6 +154,24 @@ class TestLeague:
     def test_records_without_twins_are_refused(self):
         with pytest.raises(CreditscopeError, match="frozen twins"):
             find_boards([make_record()])
+
+    def test_settings_of_one_name_are_told_apart_by_what_differs(self):
+        kinds = [("resmlp", 4, 30), ("resmlp", 4, 100), ("lenet", None, 15), ("lenet", None, 15), ("vit", 4, 5)]
+        options = [{"depth": depth} if depth else {} for _, depth, _ in kinds]
+        asked = zip(kinds, options, strict=True)
+        specs = [
+            RunSpec(task="cifar10", net=net, rule="bp", net_options=own, epochs=epochs)
+            for (net, _, epochs), own in asked
+        ]
+        deeper = RunSpec(task="cifar10", net="vit", rule="bp", net_options={"depth": 8}, epochs=5)
+        assert [name.replace("\u00a0", " ") for name in name_settings([*specs, deeper])] == [
+            "ResMLP, CIFAR-10, 30 epochs",
+            "ResMLP, CIFAR-10, 100 epochs",
+            "LeNet, CIFAR-10, no. 3",
+            "LeNet, CIFAR-10, no. 4",
+            "ViT-Mini, CIFAR-10, L = 4",
+            "ViT-Mini, CIFAR-10, L = 8",
+        ]
 
 
 class TestJudges:

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from documents import ROOT
+from documents import ROOT, load_script
 from scipy.stats import spearmanr
 from scipy.stats import t as student_t
 
@@ -22,6 +22,7 @@ from creditscope.paper.predictions.outcomes import BLOCKS, Held, Outcome, best_p
 from creditscope.paper.standings import Standing, count_missing, find_block, write_share
 from creditscope.record import Record, load_records
 
+PAGE = load_script(ROOT / "docs" / "make_league.py")
 SHIPPED = ROOT / "results" / "league"
 BY_ID = {one.id: one for one in read_predictions()}
 RULE = '''
@@ -112,6 +113,21 @@ class TestTable:
         assert all(s.share is None for s in held.standings("E6").values())
         means = [s.found.accuracy.mean for s in held.standings("E6").values()]
         assert means == sorted(means, reverse=True)
+
+    def test_convolutions_in_tf32_are_told(self, records):
+        by_net = defaultdict(list)
+        for r in records:
+            if r.spec.rule == "bp" and not r.spec.frozen and r.snapshots[0].epoch == 0:
+                by_net[r.spec.net] += [noise for noise in r.snapshots[0].taps.g_noise if noise is not None]
+        assert max(by_net["resmlp"] + by_net["gcn"]) < 1e-6
+        assert max(by_net["lenet"]) > 1e-3
+        coarse = [name for name in ("A", "B", "D", "E2", "E6") if PAGE.is_coarse(find_block(BLOCKS[name], records))]
+        assert coarse == ["D"]
+
+    def test_of_depths_that_are_not_complete_nothing_is_told(self, records):
+        lost = Held([r for r in records if r.spec.seed != 42])
+        _, _, left = PAGE.make_depths(lost)
+        assert all(f"L = {depth} (" in left for depth in (2, 4, 6, 8, 10, 12))
 
     def test_only_one_block_is_not_complete(self, records):
         league = ("A", "B", "C", "D", "E2", "E6")

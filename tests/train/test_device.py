@@ -1,5 +1,7 @@
 """Which device, how it multiplies, and memory of a GPU that others use, too: waiting for it, as far as that helps."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -7,7 +9,7 @@ import torch
 
 from creditscope.errors import CreditscopeError
 from creditscope.train import device, training
-from creditscope.train.device import choose_device, matrix_products, wait_for_room
+from creditscope.train.device import choose_device, float32_precision, wait_for_room
 from creditscope.train.groups import RunGroup
 from creditscope.train.plan import plan_run
 
@@ -57,11 +59,12 @@ def test_what_a_snapshot_took_beyond_a_share_is_given_back(monkeypatch, held, gi
 
 
 def test_memory_is_given_back_after_every_snapshot_not_after_training(tmp_path, monkeypatch):
-    seen = []
+    seen, snapshot = [], training.snapshot_run
     monkeypatch.setattr(training, "release_surplus", lambda device: seen.append(device.type))
+    monkeypatch.setattr(training, "snapshot_run", lambda *given, **how: seen.append("taken") or snapshot(*given, **how))
     spec = plan_run(task="digits", net="resmlp", rule="bp", epochs=3, eval_rows=64, seed=1, tier="quick")
     list(training.train_group(RunGroup((spec,), "loop"), tmp_path, device=torch.device("cpu")))
-    assert seen == ["cpu"] * 4
+    assert seen == ["taken", "cpu"] * 4
 
 
 def test_nothing_is_asked_of_a_cpu():
@@ -93,11 +96,54 @@ def test_the_precision_is_put_back(of, before):
     found, of.allow_tf32 = of.allow_tf32, before
     try:
         for precision in ("float32", "float64", "tf32"):
-            with matrix_products(precision, CUDA):
+            with float32_precision(precision, CUDA):
                 assert of.allow_tf32 == (precision == "tf32")
             assert of.allow_tf32 == before
     finally:
         of.allow_tf32 = found
+
+
+STATES = (
+    "pass",
+    "b.fp32_precision = 'ieee'",
+    "b.fp32_precision = 'tf32'",
+    "b.cudnn.conv.fp32_precision = 'ieee'",
+    "b.cudnn.fp32_precision = 'tf32'; b.cuda.matmul.fp32_precision = 'ieee'",
+    "b.cuda.matmul.fp32_precision = 'tf32'",
+)
+"""Which a user may have left torch in."""
+UNDER = """
+import torch
+from creditscope.train.device import float32_precision
+b = torch.backends
+{state}
+read = lambda: [part.fp32_precision.replace("none", "ieee") for part in (b.cuda.matmul, b.cudnn.conv, b.cudnn.rnn)]
+def flags():
+    try:
+        with b.cudnn.flags(enabled=False):
+            return True
+    except RuntimeError:  # torch refuses some mixtures by itself
+        return False
+before, inside, fine = read(), [], flags()
+for precision in ("float32", "tf32"):
+    with float32_precision(precision, torch.device("cuda")):
+        inside.append([precision, *read()])
+        assert flags() or not fine
+with float32_precision("float32", torch.device("cpu")):
+    assert read() == before
+assert (read(), flags()) == (before, fine), (before, read())
+for precision, *found in inside:
+    wanted = "tf32" if precision == "tf32" else "ieee"
+    assert found[1:] == [wanted] * 2, inside
+    assert (found[0] == "tf32") == (precision == "tf32"), inside
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(torch.backends.cudnn, "conv"), reason="needs torch's newer names of precisions")
+@pytest.mark.parametrize("state", STATES)
+def test_whatever_was_set_before_by_torch_s_newer_names(state):
+    subprocess.run([sys.executable, "-c", UNDER.format(state=state)], check=True)
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,9 @@ class TestEngines:
         image, options = {"image": True}, {"padded": True} if net == "lenet" else {}
         kind = {"task": "digits", "task_options": image, "net": net, "net_options": options}
         specs = [plan_run(**kind, seed=seed) for seed in range(3)]
-        alone = group_runs(specs, tmp_path, device=CUDA)
+        alone = group_runs(specs, tmp_path, device=CUDA, workers=2)
         assert [(len(group.specs), group.engine) for group in alone] == [(size, "stacked") for size in sizes]
+        assert len(group_runs(specs, tmp_path, device=CUDA)) == 1  # one worker would train them one after the other
         assert len(group_runs(specs, tmp_path, device=CUDA, engine="stacked")) == 1
 
     def test_counting_parameters_draws_nothing_and_is_right(self):

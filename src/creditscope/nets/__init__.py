@@ -15,7 +15,8 @@ def register_net(name: str) -> Callable[[N], N]:
 
     The net takes the shape of an input and the number of classes, then keyword options with defaults; it says as class
     attributes which modules are taps, `stem_tap` (tap 0: a name, or None) and `block_taps` (taps 1..L: a glob), and
-    which kinds of task it `accepts` (any, if it does not say).
+    which kinds of task it `accepts` (any, if it does not say). One that mostly `convolves` (True) has its seeds trained
+    side by side on a GPU with several workers, not as a stack.
 
     >>> from torch import nn
     >>> import creditscope as cs

@@ -20,6 +20,7 @@ class LeNet(nn.Module):
     """
 
     accepts = ("images",)
+    convolves = True
     stem_tap = "stem"
     block_taps = "blocks.*"
 

@@ -48,6 +48,7 @@ class ResNet(nn.Module):
     """
 
     accepts = ("images",)
+    convolves = True
     stem_tap = "stem"
     block_taps = "blocks.*"
 

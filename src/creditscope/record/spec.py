@@ -60,7 +60,8 @@ class Recipe:
     batch: int = 128
     """Rows per step; an incomplete last batch is dropped; a graph is one batch."""
     precision: Literal["float32", "tf32", "float64"] = "float32"
-    """Number format of weights and data; tf32 (CUDA only) rounds the factors of float32 matrix products."""
+    """Number format of weights and data; tf32 (CUDA only) rounds the factors of float32 matrix products and
+    convolutions."""
     eval_rows: int = 1024
     """Test rows that snapshots are taken on."""
     snapshot_every: int = 1

@@ -57,20 +57,41 @@ def choose_device(name: str) -> torch.device:
 
 
 @contextmanager
-def matrix_products(precision: str, device: torch.device) -> Iterator[None]:
-    """Inside, products of float32 matrices, and convolutions, are what the precision says: full float32, or TF32 on
-    CUDA, which torch would take for convolutions unasked."""
+def float32_precision(precision: str, device: torch.device) -> Iterator[None]:
+    """Inside, matrix products and convolutions of float32 on CUDA are full float32, or TF32, which torch would take for
+    convolutions unasked."""
     if precision == "tf32" and device.type != "cuda":
         raise CreditscopeError(f"Expected a CUDA device for precision 'tf32', but got {device.type!r}. Use 'float32'.")
-    backends: tuple[Any, Any] = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    before = [backend.allow_tf32 for backend in backends]
+    switches = _find_switches() if device.type == "cuda" else []
+    before = [getattr(owner, name) for owner, name, _ in switches]
     try:
-        for backend in backends:
-            backend.allow_tf32 = precision == "tf32"
+        for owner, name, values in switches:
+            setattr(owner, name, values[precision == "tf32"])
         yield
     finally:
-        for backend, allowed in zip(backends, before, strict=True):
-            backend.allow_tf32 = allowed
+        for (owner, name, _), value in zip(switches, before, strict=True):
+            setattr(owner, name, value)
+
+
+def _find_switches() -> list[tuple[Any, str, tuple[Any, Any]]]:
+    """Where torch keeps it, with the values for float32 and TF32.
+
+    Since 2.9 there are two sets of names. The older ones cannot be read once the newer have been set apart by a user;
+    convolutions and RNNs need both, because what torch itself reads are the older.
+    """
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    older = [owner for owner in (matmul, cudnn) if _has(owner, "allow_tf32")]
+    newer = [cudnn.conv, cudnn.rnn] if _has(cudnn, "conv") else []
+    newer += [matmul] if matmul not in older else []
+    switches: list[tuple[Any, str, tuple[Any, Any]]] = [(owner, "allow_tf32", (False, True)) for owner in older]
+    return switches + [(owner, "fp32_precision", ("ieee", "tf32")) for owner in newer]
+
+
+def _has(owner: Any, name: str) -> bool:
+    try:
+        return hasattr(owner, name)
+    except RuntimeError:
+        return False
 
 
 def forget_peak(device: torch.device) -> None:
@@ -93,8 +114,8 @@ def release_memory(device: torch.device) -> None:
 
 
 def release_surplus(device: torch.device) -> None:
-    """Give back what is not in use, if more is held than a worker's share: after a snapshot, which takes far more than
-    the training that follows."""
+    """Give back what is not in use, if more is held than the least that a worker is counted with: after a snapshot,
+    which takes far more than the training that follows."""
     if device.type == "cuda" and torch.cuda.memory_reserved(device) > CUDA_SLOT_BYTES:
         release_memory(device)
 

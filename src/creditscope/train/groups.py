@@ -1,9 +1,9 @@
 """Which runs are trained together, by which engine, and which are begun first.
 
-Runs that differ only in their seed can be stacked. On CUDA they are, but for nets that convolve: a stack of those is
-one grouped convolution, which takes longer than several workers with a seed each. On a CPU that pays only for small
-nets, where most of a step's time goes into starting its operations; the loop is as fast or faster for all others, and
-its seeds go to several cores.
+Runs that differ only in their seed can be stacked. On CUDA they are, but for nets that say that they convolve: a stack
+of those is of grouped convolutions, which take longer than several workers with a seed each. On a CPU that pays only
+for small nets, where most of a step's time goes into starting its operations; the loop is as fast or faster for all
+others, and its seeds go to several cores.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import nn
-from torch.nn.modules.conv import _ConvNd
 
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, begun_by
@@ -54,7 +52,7 @@ def group_runs(
             size = 1 if own == "loop" else len(members)
             if own != "loop" and device.type == "cpu":
                 size = max(CPU_CHUNK, -(-len(members) // workers))
-            elif own != "loop" and engine == "auto" and _convolves(members[0]):
+            elif engine == "auto" and workers > 1 and getattr(NETS.get(members[0].net), "convolves", False):
                 size = 1
             groups += [RunGroup(tuple(members[i : i + size]), own) for i in range(0, len(members), size)]
     return groups
@@ -74,24 +72,12 @@ def _choose(together: Sequence[RunSpec], device: torch.device) -> str:
 
 def count_parameters(spec: RunSpec, task: AnyTask) -> int | None:
     """Of the spec's net, without drawing them; None for a net that cannot be built so (or at all)."""
-    net = _outline(spec, task)
-    return None if net is None else sum(p.numel() for p in net.parameters())
-
-
-def _convolves(spec: RunSpec) -> bool:
-    if "images" not in getattr(NETS.get(spec.net), "accepts", ()):
-        return False
-    net = _outline(spec, load_task(spec.task, **spec.task_options))
-    return net is not None and any(isinstance(m, _ConvNd) for m in net.modules())
-
-
-def _outline(spec: RunSpec, task: AnyTask) -> nn.Module | None:
-    """The spec's net without numbers in it; None if it cannot be built so (or at all)."""
     try:
         with torch.device("meta"):
-            return NETS.get(spec.net)(task.input_shape, task.classes, **spec.net_options)
+            net = NETS.get(spec.net)(task.input_shape, task.classes, **spec.net_options)
     except Exception:
         return None
+    return sum(p.numel() for p in net.parameters())
 
 
 def longest_first(groups: Sequence[RunGroup]) -> list[RunGroup]:

@@ -29,8 +29,8 @@ from creditscope.tasks import load_task
 from creditscope.train.data import place_data
 from creditscope.train.device import (
     begin_provenance,
+    float32_precision,
     forget_peak,
-    matrix_products,
     now,
     peak_bytes,
     release_memory,
@@ -114,7 +114,7 @@ class _Training:
         self.task = load_task(first.task, **first.task_options)
         forget_peak(self.device)
         on_device = torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
-        with ExitStack() as held, on_device, matrix_products(first.precision, self.device):
+        with ExitStack() as held, on_device, float32_precision(first.precision, self.device):
             self.data, self.checksum = place_data(self.task, first, self.device), self.task.checksum()
             for spec in self.group.specs:
                 try:

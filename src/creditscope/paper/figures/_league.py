@@ -141,11 +141,18 @@ def find_boards(records: Sequence[Record]) -> tuple[list[Board], tuple[str, ...]
 
 
 def name_settings(specs: Sequence[RunSpec | None]) -> list[str]:
-    """Of each net and task, shortly, and its depth where there are several of a net on a task."""
+    """Of each net and task, shortly; those of one name by what tells them apart: depth, epochs, or their order."""
     known = [spec for spec in specs if spec]
-    names = [f"{NETS.get(spec.net, spec.net)}{{}}, {TASKS.get(spec.task, spec.task)}" for spec in known]
-    depths = [f", L\u00a0=\u00a0{spec.net_options.get('depth')}" for spec in known]
-    return [name.format(depth if names.count(name) > 1 else "") for name, depth in zip(names, depths, strict=True)]
+    names = [f"{NETS.get(spec.net, spec.net)}, {TASKS.get(spec.task, spec.task)}" for spec in known]
+    apart = (
+        [f"L\u00a0=\u00a0{spec.net_options.get('depth')}" for spec in known],
+        [f"{spec.epochs} epochs" for spec in known],
+        [f"no. {i}" for i in range(1, len(known) + 1)],
+    )
+    for words in apart:
+        said = [{w for other, w in zip(names, words, strict=True) if other == name} for name in names]
+        names = [f"{n}, {w}" if len(all_) > 1 else n for n, w, all_ in zip(names, words, said, strict=True)]
+    return names
 
 
 def letters(boards: Sequence[Board]) -> Mapping[str, str]:

@@ -41,7 +41,7 @@ READING = (
     "seeds with the final share (rows that lack the measure are left out), at epochs 0, 1, 4 and at the end; bars are"
     " 95 % bootstrap intervals, rules drawn anew with all their rows. Best pair: the two measures whose mean rank "
     "does best, of those that most rows have, chosen on the rows that it is judged on, which flatters it; pair chosen "
-    "elsewhere: the one that does best in the other panels, judged here. Accuracy is of no pair, and at"
+    "elsewhere: the one that does best in the other panels, on their mean, judged here. Accuracy is of no pair, and at"
     " the end it is the share. Measures over taps are means over those without exact credit; what has no mark was not"
     " measured then, or is the same for all."
 )
@@ -136,14 +136,18 @@ class Court:
 
 
 def best_pair(courts: Sequence[Court], epoch: int) -> tuple[str, ...]:
-    """The two measures that rank best, on the mean over courts, of those that most rows have: others would be judged on
-    easier rows."""
-    found = dict[tuple[str, ...], tuple[int, float]]()
-    for pair in combinations([measure for measure in MEASURES if measure != ACCURACY], 2):
-        told = [one for court in courts if (one := court.judge(pair, epoch))]
-        if told and len(told) == len(courts):
-            found[pair] = sum(one.rows for one in told), sum(one.rank.mean for one in told)
-    return max(found, key=lambda pair: found[pair], default=())
+    """The two measures that rank best, on the mean over courts that can judge then, of those that most rows have.
+
+    Others would be judged on easier rows.
+    """
+    pairs: list[tuple[str, ...]] = list(combinations([measure for measure in MEASURES if measure != ACCURACY], 2))
+    told = [{pair: one for pair in pairs if (one := court.judge(pair, epoch))} for court in courts]
+    told = [own for own in told if own]
+
+    def place(pair: tuple[str, ...]) -> tuple[int, float]:
+        return sum(own[pair].rows for own in told), sum(own[pair].rank.mean for own in told)
+
+    return max((pair for pair in pairs if told and all(pair in own for own in told)), key=place, default=())
 
 
 def judge_pairs(court: Court, courts: Sequence[Court], epoch: int) -> dict[str, Verdict]:

@@ -25,8 +25,8 @@ MARKERS = {
 """By family; BP's is of none."""
 GROWTHS = {1.2: "#fde725", 2.0: "#7ad151", 10.0: "#22a884", 100.0: "#2a788e", np.inf: "#440154"}
 """Colours by the largest growth that they are for; the larger, the darker in grey, too."""
-SOUGHT = ("dfa", "fa")
-"""Rules that a reader looks for first, after BP and those of the title."""
+SOUGHT = ("bp", "dfa", "fa")
+"""Rules that a reader looks for first, after those of the title."""
 TITLE = "What rules take of backprop's gain from depth, against how aligned their credit is."
 READING = (
     "y: accuracy over the better of two frozen twins, in units of BP's gain over frozen BP (in pp where BP gains "
@@ -88,18 +88,18 @@ def draw_board(ax: Axes, board: Board) -> None:
 
 
 def _name(ax: Axes, board: Board) -> None:
-    """BP, those of the title and those that are sought, to whom lines may lead; then the rest, loneliest first."""
+    """Those of the title and those that are sought, to whom lines may lead; then the rest, the loneliest first."""
     misled = find_misled(board) or () if board.shared else ()
-    plain = {entry.rule: entry for entry in reversed(board.entries)}
-    sought = [plain[rule] for rule in SOUGHT if rule in plain]
-    first = [plain["bp"], *misled, *(entry for entry in sought if entry not in misled)]
+    plain = {entry.rule: entry for entry in board.entries if entry.name == entry.method.facts.rule.label}
+    led = {entry.name: entry for entry in (*misled, *(plain[rule] for rule in SOUGHT if rule in plain))}
     at = {e.name: np.array([e.cos, board.stands(e).mean / (1 if board.shared else 50)]) for e in board.entries}
 
     def nearest(entry: Entry) -> float:
         return min(float(np.hypot(*(at[entry.name] - at[e.name]))) for e in board.entries if e is not entry)
 
-    rest = sorted((e for e in board.entries if e not in first), key=nearest, reverse=True)
-    label_some(ax, [(e.short, e.cos, board.stands(e).mean) for e in (*first, *rest)], led=len(first))
+    rest = sorted((entry for entry in board.entries if entry.name not in led), key=nearest, reverse=True)
+    named = [*led.values(), *rest]
+    label_some(ax, [(entry.short, entry.cos, board.stands(entry).mean) for entry in named], led=len(led))
 
 
 def colour(growth: float) -> str:

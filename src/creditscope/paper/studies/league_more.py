@@ -40,8 +40,7 @@ MLP = {"task": "cifar10", "net": "mlp", **AT_THE_END, "epochs": 100}
 SGD = {"optimiser": "sgd", "lr": 0.1, "weight_decay": 0.0}
 """Plain, at the rate that momentum .9 makes of the published .01."""
 CONVOLUTIONS = {"task": "cifar10", "net": "lenet", **AT_THE_END}
-"""At the league's scale in TF32, which torch takes for convolutions on a GPU unless it is told not to: so were those
-that were published."""
+"""At the league's scale in TF32: convolutions are so by torch's default on a GPU."""
 NORMED = {"norm": True, "padded": True}
 ONE_LAYER = {"depth": 1, "width": 1024, "activation": "relu"}
 DIGITS = {**AT_THE_END, "task": "digits", "epochs": 1, "eval_rows": 64}
