@@ -124,6 +124,23 @@ class TestTable:
         coarse = [name for name in ("A", "B", "D", "E2", "E6") if PAGE.is_coarse(find_block(BLOCKS[name], records))]
         assert coarse == ["D"]
 
+    @pytest.mark.parametrize(("rule", "label"), [("fa", "FA"), ("wm", "WM"), ("local", "local")])
+    def test_a_share_and_blocks_at_twelve_blocks_by_hand(self, records, rule, label):
+        own = find_block(BLOCKS["L12"], records)
+        share, half = share_by_hand(own, rule)
+        runs = [r for r in own if (r.spec.rule, r.spec.penalty, r.spec.frozen) == (rule, 0.0, False)]
+        lost = np.array([[r.last.accuracy - after for after in r.last.taps.rewind[1:]] for r in runs])
+        reach = student_t.ppf(0.95, len(lost) - 1) * lost.std(axis=0, ddof=1) / len(lost) ** 0.5
+        low, high = ((lost.mean(axis=0) + side * reach >= 0.01).sum() for side in (-1, 1))
+        blocks = f"{low}" if low == high else f"{low}–{high}"
+        *_, page = PAGE.make_depths(Held(records))
+        head, *lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
+        (found,) = [line for line in lines if line[0] == label]
+        assert len(runs) == 10
+        cell = found[head.index("L = 12")].replace("−", "-")
+        wanted = f"{share:.2f} ± {half:.2f} · {blocks} of 12".replace("0.", ".").replace("1.00 ± .", "1.00 ± .")
+        assert cell == wanted
+
     def test_of_depths_that_are_not_complete_nothing_is_told(self, records):
         lost = Held([r for r in records if r.spec.seed != 42])
         _, _, left = PAGE.make_depths(lost)

@@ -51,6 +51,15 @@ HEADLINES = (
         (Claim("B", "wm", "share", low=0.85), Claim("B", "dni", "share", high=0.3)),
     ),
     Headline(
+        "Nor at twelve blocks in place of four: WM and KP keep nine tenths of the gain and more, DNI's blocks do "
+        "worse than frozen ones.",
+        (
+            Claim("L12", "wm", "share", low=0.9),
+            Claim("L12", "kp", "share", low=0.9),
+            Claim("L12", "dni", "share", high=0.0),
+        ),
+    ),
+    Headline(
         "DFA's blocks would have done better frozen, on both tasks.",
         (Claim("A", "dfa", "share", high=0.0), Claim("B", "dfa", "share", high=0.0)),
     ),
