@@ -102,10 +102,10 @@ def test_some_cases_are_named_and_placed(name):
 
 
 @pytest.mark.slow
-def test_every_third_case_is_as_it_is_stored():
+def test_every_fifth_case_is_as_it_is_stored():
     """What the docs count is what an audit says today: named, placed, and no alarm."""
     stored = {(r.name, r.when): r.right for r in STORED}
-    chosen = [case for case in CASES[::3] if is_available(case)]
+    chosen = [case for case in CASES[::5] if is_available(case)]
     found = [result for case in chosen for result in examine(case, HALVES[case.name])]
     assert [r.name for r in found if r.healthy and not r.right] == []
     others = [r.name for r in found if r.right != stored[r.name, r.when]]

@@ -81,7 +81,7 @@ def every() -> list[Record]:
         found.append(make_record(rule="block_fa", seed=seed, taps=told, accuracy=0.66 + 0.001 * seed, **DUE))
         found.append(make_record(rule="block_fa", seed=seed, frozen=True, accuracy=0.4, **DUE))
         found.append(make_record(rule="fa", seed=seed, accuracy=0.55, **DUE))
-    return [*found, make_record(rule="dfa", task="digits", net_options={"depth": 2}, facts={"depth": 2}, accuracy=0.9)]
+    return [*found, make_record(rule="dfa", task="digits", net_options={"depth": 20}, facts={"depth": 2}, accuracy=0.9)]
 
 
 def sparse() -> list[Record]:

@@ -97,7 +97,7 @@ def test_words_and_codes_filter(page, judged):
     left("")
     for name, value, wanted in (
         ("task", "digits", ["DFA"]),
-        ("depth", "2", ["DFA"]),
+        ("depth", "20", ["DFA"]),
         ("rule", "block FA", ["block FA"]),
         ("code", "open CS005", ["block FA"]),
         ("code", "CS001", ["DFA"]),
@@ -116,7 +116,8 @@ def test_words_may_be_separated_by_spaces_as_well(page, judged):
         "dfa mnist1d": ["DFA"],
         "CS001 dfa": ["DFA"],
         "CS001  resmlp, depth 4": ["DFA"],
-        "depth 2": ["DFA"],
+        "depth 20": ["DFA"],
+        "digits, depth 2": [],
         "depth 4, dfa": ["DFA"],
         "block fa": ["block FA"],
         "undecided fa": ["block FA"],
@@ -215,11 +216,11 @@ def test_the_grid_counts_verdicts_and_leads_to_its_methods(page, judged):
     counted = [int(n) for cell in cells for n in re.findall(r"\d+", cell.inner_text())]
     assert sum(counted) == len(judged("every")["methods"])
     assert page.locator("#table").is_hidden()
-    cell = page.locator("#grid button[data-rule=DFA][data-depth='2']")
-    assert "depth 2" in cell.get_attribute("aria-label")
+    cell = page.locator("#grid button[data-rule=DFA][data-depth='20']")
+    assert "depth 20" in cell.get_attribute("aria-label")
     cell.press("Enter")
     assert page.evaluate(SHOWN) == ["DFA"]
-    assert (state(page)["rule"], state(page)["depth"]) == (["DFA"], ["2"])
+    assert (state(page)["rule"], state(page)["depth"]) == (["DFA"], ["20"])
 
 
 def test_csv_holds_what_is_shown(page):

@@ -9,13 +9,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("net", ["mlp", "conv", "gpt2"])
 def test_share_of_training(bench, net, monkeypatch):
-    """Process time, a snapshot and a step in turns; of three tries the best counts, since others use these cores."""
+    """Process time, a snapshot and a step in turns; one of three tries is enough, since others use these cores."""
     pytest.importorskip("tensorboard")
     if net == "gpt2":
         pytest.importorskip("transformers")
         monkeypatch.setattr(logging.getLogger("transformers"), "disabled", True)
     cost = bench("callback_cost")
     model, batch = getattr(cost, net)()
-    best = min(cost.share(cost.measure(model, batch, 9, "cpu")).median for _ in range(3))
-    assert best <= 3.0
+    tries = (cost.share(cost.measure(model, batch, 9, "cpu")).median for _ in range(3))
+    best = next((share for share in tries if share <= 3.0), None)
+    assert best is not None
     assert best > 0.05  # a snapshot cannot be had for a twentieth of a step

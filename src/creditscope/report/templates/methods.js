@@ -31,7 +31,14 @@ const hasCode = (fact, asked) => {
   const [kind, code] = asked.includes(" ") ? asked.split(" ") : ["fired", asked];
   return Object.keys(codeKinds).includes(kind) && fact[kind].includes(code);
 };
-const hasWord = (fact, word) => (/^cs\d{3}$/.test(word) ? fact.fired.includes(word.toUpperCase()) : fact.text.includes(word));
+// a whole number at the end is that number: depth 2 is not depth 20
+const within = (text, word) => {
+  const goesOn = (at) => /(^|\s)\d+$/.test(word) && /^\.?\d/.test(text.slice(at + word.length));
+  let at = text.indexOf(word);
+  while (at >= 0 && goesOn(at)) at = text.indexOf(word, at + 1);
+  return at >= 0;
+};
+const hasWord = (fact, word) => (/^cs\d{3}$/.test(word) ? fact.fired.includes(word.toUpperCase()) : within(fact.text, word));
 // commas between parts, as --only has them; a part that no row has as it stands is taken word by word
 const wordsOf = (text) => {
   const parts = text.toLowerCase().split(",").map((part) => part.trim().replace(/\s+/g, " ")).filter(Boolean);
