@@ -209,7 +209,8 @@ def _show_accuracy(ax: Axes, courses: Sequence[Course], moment: int) -> None:
         ax.plot(epochs, values.T, color=look.colour, lw=0.5, alpha=0.35, zorder=2, gid=f"{look.label} seed")
         mean = values.mean(axis=0)
         ax.plot(epochs, mean, color=look.colour, lw=1.5, zorder=3, gid=f"{look.label} mean")
-        ax.plot(epochs[-1:], mean[-1:], color=look.colour, marker=look.marker, ms=5, zorder=4, gid=f"{look.label} now")
+        now = {"color": look.colour, "marker": look.marker, "ms": 5, "clip_on": False}
+        ax.plot(epochs[-1:], mean[-1:], zorder=4, gid=f"{look.label} now", **now)
     how = {"transform": ax.transAxes, "ha": "right", "va": "top", "size": BODY, "weight": "bold", "color": INK}
     ax.text(0.98, 0.99, f"epoch {epochs[-1]}", gid="epoch", **how)
 
