@@ -1,7 +1,7 @@
 """The callback for Lightning, in real training: nothing of the training changes, and everything asked for is there."""
 
 import csv
-import importlib
+import importlib.util
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ from creditscope.errors import CreditscopeError
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("lightning") is None, reason="lightning is not installed"),
     pytest.mark.filterwarnings(
         "ignore:The `srun` command is available on your system:UserWarning",
         "ignore:The '.*_dataloader' does not have many workers:UserWarning",
@@ -19,7 +20,6 @@ pytestmark = [
         "ignore:`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning",
     ),
 ]
-pytest.importorskip("lightning")
 NAMES = ("lightning.pytorch", "pytorch_lightning")
 
 

@@ -22,6 +22,8 @@ from creditscope.paper.predictions.outcomes import BLOCKS, Held, Outcome, best_p
 from creditscope.paper.standings import Standing, count_missing, find_block, write_share
 from creditscope.record import Record, load_records
 
+pytestmark = pytest.mark.slow
+
 PAGE = load_script(ROOT / "docs" / "make_league.py")
 SHIPPED = ROOT / "results" / "league"
 BY_ID = {one.id: one for one in read_predictions()}
@@ -40,8 +42,8 @@ class Half(TapRule):
 
 
 @pytest.fixture(scope="module")
-def records() -> list[Record]:
-    return load_records(SHIPPED)
+def records(league_records) -> list[Record]:
+    return league_records
 
 
 @pytest.fixture(scope="module")
@@ -294,7 +296,6 @@ class TestCommand:
         assert ended.value.code == 2
         assert said in capsys.readouterr().err
 
-    @pytest.mark.slow
     def test_adds_a_rule_and_trains_it_again_when_it_was_edited(self, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)
         file, words = tmp_path / "own.py", ["league", "add", "own.py:Half", "--scale", "test", "--quiet"]

@@ -71,6 +71,7 @@ def test_a_penalty_that_reaches_the_stem_has_its_own_frozen_twin():
         assert twins == penalties
 
 
+@pytest.mark.slow
 def test_most_of_the_settings_are_none_that_thresholds_were_set_on(shipped_records):
     """They were set on records like those of the paper."""
 
