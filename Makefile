@@ -8,7 +8,7 @@ BROWSER := $(VENV)/.browser
 
 .PHONY: demo check quick test engines coverage lint format docs site bench versions screenshots clean
 
-# Called from here, the demo also draws the figures of the records in results/paper.
+# Called from here, the demo also draws the figures of the records in results/.
 demo: $(READY)
 	$(BIN)/creditscope demo --out out
 
@@ -21,9 +21,9 @@ test: $(DEV) $(BROWSER) lint
 engines: $(DEV)
 	$(BIN)/python -m pytest -q -m engine tests/engines
 
-# Lint, types, and everything that is not slow, side by side: a minute and a half on two cores.
+# Lint, types of src, and everything that is not slow, side by side: a minute and a half on two cores.
 check: $(DEV)
-	$(MAKE) -j2 lint quick
+	$(MAKE) -j2 lint quick TYPED=src
 
 quick: $(DEV)
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile -m 'not slow and not engine'
@@ -36,7 +36,7 @@ coverage: $(DEV) $(BROWSER)
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright $(TYPED)
 
 format: $(DEV)
 	$(BIN)/ruff check --fix .

@@ -34,12 +34,13 @@ def test_a_figure_that_failed_is_tried_and_told_again_and_others_are_left(told, 
 
     monkeypatch.setattr(figure, "drawable", lambda: ["audit_hero", "phase"])
     monkeypatch.setattr(figure, "draw_figures", draw)
-    shutil.copytree(ROOT / "results" / "demo", tmp_path / "records")
+    for folder in ("records", "results/paper"):
+        shutil.copytree(ROOT / "results" / "demo", tmp_path / folder)
     drawn = tmp_path / "figures" / "paper"
 
     def say_of_shipped() -> tuple[bool, bool, bool]:
         """Whether one is left, one failed, and the other one is left."""
-        said = told("demo", "--out", tmp_path, "--shipped", tmp_path / "records")
+        said = told("demo", "--out", tmp_path, "--shipped", tmp_path / "results")
         facts = (f"unchanged: {drawn / 'audit_hero.png'}", "phase: not drawn", f"unchanged: {drawn / 'phase.png'}")
         first, failed, second = (fact in said for fact in facts)
         return first, failed, second

@@ -234,24 +234,29 @@ class TestJudges:
 
 class TestTrainedDepth:
     @pytest.mark.parametrize(
-        ("block", "panel", "name", "asked"),
+        ("block", "task", "name", "asked"),
         [
-            ("A", 0, "DFA, λ 0.01", ("dfa", "", 1e-2)),
-            ("B", 1, "EP, steps 4", ("ep", "steps 4")),
-            ("B", 1, "BP", ("bp",)),
+            ("A", "mnist1d", "DFA, λ 0.01", ("dfa", "", 1e-2)),
+            ("B", "CIFAR-10", "EP, steps 4", ("ep", "steps 4")),
+            ("B", "CIFAR-10", "BP", ("bp",)),
         ],
     )
-    def test_what_a_block_is_worth(self, many, rewound, block, panel, name, asked):
+    def test_what_a_block_is_worth(self, many, rewound, block, task, name, asked):
         own = runs(many, block, *asked).values()
         lost = np.array([r.last.accuracy - r.last.taps.rewind[3] for r in own]) * 100
-        ax = rewound[0][panel]
+        (ax,) = rewound[0]  # nets of as many blocks share a panel
         step = float(ax.get_xlabel().split()[-2])
-        (x,), _ = line(ax, f"{name} 3")
+        named = [label.get_text() for label in ax.get_xticklabels()]
+        assert named == ["1", "2", "3", "4"] * 2
+        column = ax.get_xticks()[2 + 4 * (block == "B")]
+        assert column == pytest.approx(2 if block == "A" else 2 + 4 + trained_depth.APART)
+        (x,), _ = line(ax, f"{task} {name} 3")
         half = stats.t.ppf(0.975, len(lost) - 1) * stats.sem(lost)
-        assert (x - 2) * step == pytest.approx(lost.mean())
-        assert (line(ax, f"{name} 3 bar")[0] - 2) * step == pytest.approx([lost.mean() - half, lost.mean() + half])
-        said = stated(rewound[1], "AB"[panel])
-        assert said["accuracy lost without block 3, pp", name].value.mean == pytest.approx(lost.mean())
+        assert (x - column) * step == pytest.approx(lost.mean())
+        bar = line(ax, f"{task} {name} 3 bar")[0]
+        assert (bar - column) * step == pytest.approx([lost.mean() - half, lost.mean() + half])
+        said = stated(rewound[1])
+        assert said[f"accuracy lost on {task} without block 3, pp", name].value.mean == pytest.approx(lost.mean())
 
     def test_a_row_is_a_rule_and_bp_is_first(self, many):
         boards, _ = find_boards(many)
@@ -261,14 +266,25 @@ class TestTrainedDepth:
         best = [max(share_of(many, "A", rule, "", own.entry.penalty)[0] for own in both) for rule, both in rows.items()]
         assert best[1:] == sorted(best[1:], reverse=True)
 
-    def test_the_title_counts_blocks_by_their_lower_bounds(self, many):
-        boards, _ = find_boards(many)
-        said = trained_depth.find_title(boards[0], trained_depth.pick_rows(boards[0]))
-        own = runs(many, "A", "bp").values()
-        lost = np.array([[r.last.accuracy - after for after in r.last.taps.rewind[1:]] for r in own])
-        low = lost.mean(axis=0) - stats.t.ppf(0.95, len(lost) - 1) * stats.sem(lost)
-        assert (low > 0.01).all()
-        assert "all 4 blocks" in said
+    def test_a_rule_has_one_row_for_both_tasks(self, rewound):
+        (ax,) = rewound[0]
+        rows = [label.get_text() for label in ax.get_yticklabels()]
+        assert len(rows) == len(set(rows)) == 21
+        heights = {line(ax, f"{task} WM {tap}")[1][0] for task in ("mnist1d", "CIFAR-10") for tap in (1, 4)}
+        assert heights == {rows.index("WM")}
+
+    def test_a_panel_for_each_depth(self, league_records):
+        found, _ = find_boards(find_wanted(resolve_study("trained_depth", "league"), league_records))
+        depths = [trained_depth.count_blocks(beside.boards[0]) for beside in trained_depth.place_beside(found)]
+        assert depths == [4, 8, 12]
+
+    def test_the_title_counts_blocks_by_their_lower_bounds(self, many, rewound):
+        for block in ("A", "B"):
+            own = runs(many, block, "bp").values()
+            lost = np.array([[r.last.accuracy - after for after in r.last.taps.rewind[1:]] for r in own])
+            low = lost.mean(axis=0) - stats.t.ppf(0.95, len(lost) - 1) * stats.sem(lost)
+            assert (low > 0.01).all()
+        assert head(rewound[0][0])[1].count("all 4 blocks under BP on") == 2
 
 
 def test_too_few_rows_are_not_ranked(many):

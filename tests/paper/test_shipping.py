@@ -12,6 +12,7 @@ import pytest
 from builders import make_record, make_snapshot, make_wanted, write_record
 
 from creditscope.errors import CreditscopeError
+from creditscope.paper.commands.demo import group_by_folder
 from creditscope.paper.commands.figure import drawable
 from creditscope.paper.studies import collect, resolve_study, scale_on_record, studies_at
 from creditscope.paper.studies.audit_hero import audit_hero
@@ -328,4 +329,9 @@ class TestDemo:
     def test_an_empty_folder_costs_nothing(self, call, ready):
         (ready / "results" / "paper").mkdir(parents=True)
         code, out, _ = call("demo", "--quiet")
-        assert (code, out.count("not drawn")) == (0, len(drawable()))
+        assert (code, out.count("not drawn")) == (0, len(group_by_folder()["paper"]))
+
+    def test_every_figure_is_drawn_from_the_folder_of_its_records(self):
+        found = group_by_folder()
+        assert sorted(name for names in found.values() for name in names) == drawable()
+        assert set(found["league"]) == {"judges", "league", "trained_depth"}

@@ -3,12 +3,14 @@
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from creditscope.commands import register_command
 from creditscope.commands._options import Folder, HowToTrain, Verbose, say
+from creditscope.errors import CreditscopeError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,15 +24,15 @@ if TYPE_CHECKING:
 class Demo:
     """Train BP, FA, block FA and DFA on embedded data, print verdicts, draw the figure and a report (a few minutes).
 
-    Then draw all figures of the records that ship with the repository, if they are here (creditscope fetch paper).
+    Then draw all figures of the records that ship with the repository, if they are here (creditscope fetch).
 
     Example: creditscope demo --out out
     """
 
     out: Folder = Path("out")
     """Records, figures and the report go here; records that are there are reused, and what would not change is left."""
-    shipped: Folder = Path("results/paper")
-    """Records of the published scale; if they are there, all their figures are drawn too, into OUT/figures/paper."""
+    shipped: Folder = Path("results")
+    """Of folders of records as they ship (paper, league), those that are there are drawn, too, into OUT/figures."""
     verbose: Verbose = False
     training: HowToTrain = field(default_factory=HowToTrain)
 
@@ -49,8 +51,9 @@ class Demo:
             made.keep("demo", source, self._draw(records, problems))
         say([f"records in {root}; judge them again: {called()} audit {root}"])
         say([f"note: {problem}" for problem in problems])
-        if self.shipped.is_dir():
-            self._draw_shipped(made, f"{code} {self.shipped} {digest_records(self.shipped)}")
+        for folder, names in group_by_folder().items():
+            if (root := self.shipped / folder).is_dir():
+                self._draw_shipped(made, root, names, f"{code} {root} {digest_records(root)}")
 
     def _draw(self, records: "list[Record]", problems: list[str]) -> list[Path]:
         """The figure and the report."""
@@ -65,23 +68,35 @@ class Demo:
         say([f"wrote {page}, which opens in a browser"])
         return [*paths, page]
 
-    def _draw_shipped(self, made: "Made", source: str) -> None:
+    def _draw_shipped(self, made: "Made", root: Path, names: Sequence[str], source: str) -> None:
         """What fails here is said, costs the demo nothing, and is tried and said again the next time."""
-        from creditscope.paper.commands.figure import draw_figures, drawable
+        from creditscope.paper.commands.figure import draw_figures
         from creditscope.paper.studies import resolve_study, scale_on_record
         from creditscope.record import load_records
 
-        names = [name for name in drawable() if not tell_unchanged(made, f"shipped {name}", source)]
+        names = [name for name in names if not tell_unchanged(made, f"shipped {name}", source)]
         if not names:
             return
         problems: list[str] = []
-        records = load_records(self.shipped, problems=problems)
-        say([f"figures of the {len(records)} runs in {self.shipped}:"])
+        records = load_records(root, problems=problems)
+        say([f"figures of the {len(records)} runs in {root}:"])
         find_study = lambda name: resolve_study(name, scale_on_record(name, records)[0])  # noqa: E731
         for name in names:
-            if paths := draw_figures([name], records, self.shipped, self.out / "figures" / "paper", find_study):
+            if paths := draw_figures([name], records, root, self.out / "figures" / root.name, find_study):
                 made.keep(f"shipped {name}", source, paths)
         say([f"note: {problem}" for problem in problems])
+
+
+def group_by_folder() -> dict[str, list[str]]:
+    """Figures by the folder that the records of their study ship in; others are left out."""
+    from creditscope.paper.commands.figure import drawable
+    from creditscope.paper.studies import shipped_scale
+
+    found: dict[str, list[str]] = {}
+    for name in drawable():
+        with suppress(CreditscopeError):
+            found.setdefault(shipped_scale(name), []).append(name)
+    return found
 
 
 def called() -> str:

@@ -1,7 +1,7 @@
 """What each trained block is worth, rule by rule: accuracy lost when it alone is put back to its initial weights."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -14,10 +14,10 @@ from creditscope.auditing.depth import TrainedDepth, rewound_blocks, trained_dep
 from creditscope.auditing.stats import Interval, t_interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.paper.figures import register_figure
-from creditscope.paper.figures._layout import PAGE, Page, Panel, draw_page, grey_key
-from creditscope.paper.figures._league import Board, Entry, find_boards, letters
+from creditscope.paper.figures._layout import LETTERS, PAGE, Page, Panel, draw_page, grey_key
+from creditscope.paper.figures._league import NETS, TASKS, Board, Entry, find_boards
 from creditscope.plots import Caption, Statement
-from creditscope.plots._style import BAND, FAINT, INK
+from creditscope.plots._style import BAND, FAINT, GREY, INK, SMALL
 from creditscope.record import Record
 from creditscope.text import count
 
@@ -25,10 +25,13 @@ TITLE = "What each trained block is worth: accuracy lost when it alone is put ba
 READING = (
     "A row for each rule at its defaults (EP at as many steps as it was given), those that take most of BP's gain "
     "first; a column for each block, from its line on to the right the accuracy lost without what it learned, mean "
-    "and 95 % t interval over seeds; from line to line it is as many pp as the axis says. Hollow: under the penalty λ."
+    "and 95 % t interval over seeds; from line to line it is as many pp as the axis says. Nets of as many blocks share "
+    "a panel, task beside task. Hollow: under the penalty λ; titles count a rule by the better of its marks."
 )
 ROW = {False: 0.135, True: 0.125}
 """Height of a row, inches; on a narrow page."""
+APART = 0.4
+"""Columns between two tasks."""
 
 
 @dataclass(frozen=True)
@@ -61,56 +64,111 @@ def pick_rows(board: Board) -> dict[str, list[Rewinding]]:
     return {rule: [Rewinding(entry) for entry in found[rule]] for rule in order}
 
 
+@dataclass(frozen=True)
+class Beside:
+    """The boards of nets with as many blocks, task beside task, and their rows."""
+
+    boards: tuple[Board, ...]
+
+    @cached_property
+    def rows(self) -> list[dict[str, list[Rewinding]]]:
+        """Of each board, by rule."""
+        return [pick_rows(board) for board in self.boards]
+
+    @cached_property
+    def rules(self) -> dict[str, str]:
+        """From top to bottom, in the order of the first board, and their labels."""
+        return {rule: both[0].entry.method.facts.rule.label for own in self.rows for rule, both in own.items()}
+
+    @property
+    def tasks(self) -> list[str]:
+        return [name_task(board) for board in self.boards]
+
+
+def name_task(board: Board) -> str:
+    """As it is called in words."""
+    task = board.entries[0].spec.task
+    return TASKS.get(task, task)
+
+
+def count_blocks(board: Board) -> int:
+    """How many can be put back."""
+    return sum(board.entries[0].method.facts.residual)
+
+
+def place_beside(boards: Sequence[Board]) -> list[Beside]:
+    """A panel for each number of blocks, in the order in which they come."""
+    found: dict[int, list[Board]] = {}
+    for board in boards:
+        found.setdefault(count_blocks(board), []).append(board)
+    return [Beside(tuple(own)) for own in found.values()]
+
+
 @register_figure("trained_depth")
 def plot_trained_depth(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
-    """Draw the figure from records of the studies `league` and `league_more`: a panel for each net and task."""
+    """Draw the figure from records of the studies `league` and `league_more`: a panel for each depth."""
     boards, _ = find_boards(records)
     panels = []
-    for board in boards:
-        rows = pick_rows(board)
-        draw, height = partial(draw_board, rows=rows), ROW[page.narrow] * len(rows) + 0.55
-        panels.append(Panel(find_title(board, rows), draw, least=2.7, height=height))
+    for beside in place_beside(boards):
+        height = ROW[page.narrow] * (len(beside.rules) + (len(beside.boards) > 1)) + 0.55
+        panels.append(Panel(find_title(beside), partial(draw_beside, beside=beside), least=2.9, height=height))
     return draw_page(page, panels, keys=partial(_keys, boards))
 
 
-def find_title(board: Board, rows: dict[str, list[Rewinding]]) -> str:
+def find_title(beside: Beside) -> str:
     """How many blocks are missed under BP when put back, and under how many rules as many are."""
-    missed = {rule: [own.used.low for own in both if own.used] for rule, both in rows.items()}
-    plain = rows["bp"][0].used if "bp" in rows else None
-    if plain is None:
-        return f"{board.name}: accuracy lost without what a block learned"
-    as_many = sum(max(lows, default=0) >= plain.low for rule, lows in missed.items() if rule != "bp")
-    which = "all" if plain.low == len(plain.blocks) else f"{plain.low} of"
-    return (
-        f"{board.name}: {which} {count(len(plain.blocks), 'block')} are missed when put back under BP, and under "
-        f"{as_many} of {len(missed) - 1} rules, with λ or without"
-    )
+    said = []
+    for board, rows in zip(beside.boards, beside.rows, strict=True):
+        missed = {rule: [own.used.low for own in both if own.used] for rule, both in rows.items()}
+        plain = rows["bp"][0].used if "bp" in rows else None
+        if plain is None:
+            return f"{board.name}: accuracy lost without what a block learned"
+        as_many = sum(max(lows, default=0) >= plain.low for rule, lows in missed.items() if rule != "bp")
+        blocks = count(len(plain.blocks), "block")
+        which = f"all {blocks}" if plain.low == len(plain.blocks) else f"{plain.low} of {blocks}"
+        said.append(f"{which} under BP on {name_task(board)}, and under {as_many} of {len(missed) - 1} rules")
+    nets = {NETS.get(board.entries[0].spec.net, board.entries[0].spec.net) for board in beside.boards}
+    return f"{', '.join(sorted(nets))}; missed when put back: {'; '.join(said)}"
 
 
-def draw_board(ax: Axes, rows: dict[str, list[Rewinding]]) -> None:
+def draw_beside(ax: Axes, beside: Beside) -> None:
     """Columns side by side on one axis, all to one scale."""
-    found = [one for both in rows.values() for own in both for one in own.lost.values()]
+    found = [one for rows in beside.rows for both in rows.values() for own in both for one in own.lost.values()]
     bounds = [0.0, *(b for one in found for b in (one.low, one.mean, one.high) if b is not None)]
-    taps = sorted({tap for both in rows.values() for own in both for tap in own.lost})
     step = 5 * max(1, math.ceil(1.12 * (max(bounds) - min(bounds)) / 5))
-    for column, tap in enumerate(taps):
-        ax.axvline(column, color=FAINT, lw=0.6, zorder=1)
-        for y, both in enumerate(rows.values()):
+    ticks: dict[float, str] = {}
+    named, left = len(beside.boards) > 1, 0.0
+    for task, rows in zip(beside.tasks, beside.rows, strict=True):
+        taps = sorted({tap for both in rows.values() for own in both for tap in own.lost})
+        columns = {tap: left + i for i, tap in enumerate(taps)}
+        ticks |= {column: str(tap) for tap, column in columns.items()}
+        for column in columns.values():
+            ax.axvline(column, color=FAINT, lw=0.6, zorder=1, ymax=1 - named / (len(beside.rules) + 1))
+        if named and taps:
+            ax.text(left, -1, task, va="center", size=SMALL, color=GREY, gid="task")
+        for y, rule in enumerate(beside.rules):
+            both = rows.get(rule, [])
             for i, own in enumerate(both):
-                if tap not in own.lost:
-                    continue
-                found, at = own.lost[tap], y + 0.22 * (2 * i - len(both) + 1)
-                name = f"{own.entry.name} {tap}"
-                ax.plot(column + np.array(found.ends) / step, [at, at], color=INK, lw=0.7, zorder=2, gid=f"{name} bar")
-                face = "white" if own.entry.penalty else INK
-                look = {"mfc": face, "mec": INK, "mew": 0.6, "ms": 3.0, "ls": ""}
-                ax.plot([column + found.mean / step], [at], "o", zorder=3, gid=name, **look)
-    for y in range(1, len(rows)):
+                draw_row(ax, own, columns, step, y + 0.22 * (2 * i - len(both) + 1), task)
+        left += len(taps) + APART
+    for y in range(1, len(beside.rules)):
         ax.axhline(y - 0.5, color=BAND, lw=0.4, zorder=0)
-    ax.set_yticks(range(len(rows)), [both[0].entry.method.facts.rule.label for both in rows.values()])
-    ax.set_xticks(range(len(taps)), [str(tap) for tap in taps])
-    ax.set(xlim=(-0.3, len(taps) - 0.05), ylim=(len(rows) - 0.5, -0.5), xlabel=f"block; from line to line {step} pp")
+    ax.set_yticks(range(len(beside.rules)), list(beside.rules.values()))
+    ax.set_xticks(list(ticks), list(ticks.values()))
+    right = left - APART - 0.05
+    ax.set(xlim=(-0.3, right), ylim=(len(beside.rules) - 0.5, -0.5 - named))
+    ax.set_xlabel(f"block; from line to line {step} pp")
     ax.tick_params(axis="y", length=0)
+
+
+def draw_row(ax: Axes, own: Rewinding, columns: Mapping[int, float], step: float, y: float, task: str) -> None:
+    """What each block of one method is worth."""
+    face = "white" if own.entry.penalty else INK
+    for tap, lost in own.lost.items():
+        name, column = f"{task} {own.entry.name} {tap}", columns[tap]
+        ax.plot(column + np.array(lost.ends) / step, [y, y], color=INK, lw=0.7, zorder=2, gid=f"{name} bar")
+        look = {"mfc": face, "mec": INK, "mew": 0.6, "ms": 3.0, "ls": ""}
+        ax.plot([column + lost.mean / step], [y], "o", zorder=3, gid=name, **look)
 
 
 def _keys(boards: Sequence[Board], drawn: set[str]) -> list[Artist]:
@@ -123,13 +181,19 @@ def _keys(boards: Sequence[Board], drawn: set[str]) -> list[Artist]:
 def describe(records: Sequence[Record]) -> Caption:
     """Of every row that is drawn what each block is worth, and how many are used."""
     boards, gaps = find_boards(records)
-    panels, said = letters(boards), list[Statement]()
-    for board in boards:
-        for own in (own for both in pick_rows(board).values() for own in both):
-            of = {"group": own.entry.name, "panel": panels[board.name]}
-            for tap, found in own.lost.items():
-                said.append(Statement(f"accuracy lost without block {tap}, pp", value=found, form="+.1f", **of))
-            if own.used:
-                said.append(Statement("blocks used", value=own.used.short, **of))
-    settings = "; ".join(f"{panels[b.name]}{': ' * bool(panels[b.name])}{b.setting}" for b in boards)
+    panels, said = place_beside(boards), list[Statement]()
+    names = LETTERS if len(panels) > 1 else " "
+    for letter, beside in zip(names, panels, strict=False):
+        for task, rows in zip(beside.tasks, beside.rows, strict=True):
+            for own in (own for both in rows.values() for own in both):
+                of = {"group": own.entry.name, "panel": letter.strip()}
+                for tap, found in own.lost.items():
+                    what = f"accuracy lost on {task} without block {tap}, pp"
+                    said.append(Statement(what, value=found, form="+.1f", **of))
+                if own.used:
+                    said.append(Statement(f"blocks used on {task}", value=own.used.short, **of))
+    settings = "; ".join(
+        f"{letter.strip()}{': ' * bool(letter.strip())}{' and '.join(board.setting for board in beside.boards)}"
+        for letter, beside in zip(names, panels, strict=False)
+    )
     return Caption(TITLE, READING, settings, tuple(said), gaps)
