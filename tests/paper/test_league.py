@@ -244,6 +244,17 @@ class TestHeadlines:
         reach = student_t.ppf(0.975, 19) * np.std(cosines, ddof=1) / np.sqrt(20)
         assert find_interval(held, Claim("A", "ep, beta 0.1", "cos")).low == pytest.approx(np.mean(cosines) - reach)
 
+    @pytest.mark.parametrize(
+        ("quantity", "by_hand"),
+        [("growth", lambda r: grew(r, 60)), ("accuracy", lambda r: r.last.accuracy)],
+    )
+    def test_other_quantities_are_of_the_records_too(self, records, held, quantity, by_hand):
+        runs = [r for r in find_block(BLOCKS["nudging"], records) if r.facts.rule.variant == "beta 0.5"]
+        values = [by_hand(r) for r in runs]
+        found = find_interval(held, Claim("nudging", "ep, beta 0.5", quantity))
+        reach = student_t.ppf(0.975, 4) * np.std(values, ddof=1) / np.sqrt(5)
+        assert (found.mean, found.high) == (pytest.approx(np.mean(values)), pytest.approx(np.mean(values) + reach))
+
     def test_all_stand_by_their_whole_interval(self, held):
         answers = {c: stands(c, find_interval(held, c)) for headline in HEADLINES for c in headline.claims}
         assert set(answers.values()) == {True}
