@@ -1,5 +1,7 @@
 """Figures of the league: what is drawn is what NumPy and SciPy make of the records, and titles are true of them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from builders import make_record
@@ -277,6 +279,11 @@ class TestTrainedDepth:
         found, _ = find_boards(find_wanted(resolve_study("trained_depth", "league"), league_records))
         depths = [trained_depth.count_blocks(beside.boards[0]) for beside in trained_depth.place_beside(found)]
         assert depths == [4, 8, 12]
+
+    def test_other_nets_of_as_many_blocks_have_a_panel_of_their_own(self):
+        facts = SimpleNamespace(residual=(False, True, True))
+        boards = [SimpleNamespace(net=n, entries=[SimpleNamespace(method=SimpleNamespace(facts=facts))]) for n in "aba"]
+        assert [[b.net for b in one.boards] for one in trained_depth.place_beside(boards)] == [["a", "a"], ["b"]]
 
     def test_the_title_counts_blocks_by_their_lower_bounds(self, many, rewound):
         for block in ("A", "B"):

@@ -76,8 +76,8 @@ HEADLINES = (
         ),
     ),
     Headline(
-        "Random feedback loses its share with depth: FA takes three fifths of the gain and more at two blocks, a fifth "
-        "at most at twelve.",
+        "FA loses its share with depth: it takes three fifths of the gain and more at two blocks, a fifth at most at "
+        "twelve.",
         (Claim("L2", "fa", "share", low=0.6), Claim("L12", "fa", "share", high=0.2)),
     ),
     Headline(

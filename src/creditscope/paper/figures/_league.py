@@ -111,6 +111,16 @@ class Board:
         return [entry for entry in self.entries if entry.rule != "bp"]
 
     @property
+    def task(self) -> str:
+        """As it is called in words."""
+        return name_task(self.entries[0].spec)
+
+    @property
+    def net(self) -> str:
+        """The same of it."""
+        return name_net(self.entries[0].spec)
+
+    @property
     def setting(self) -> str:
         """Task, net and recipe, and the seeds."""
         seeds = {len(entry.depth.seeds) for entry in self.entries}
@@ -140,10 +150,20 @@ def find_boards(records: Sequence[Record]) -> tuple[list[Board], tuple[str, ...]
     return boards, tuple(gaps)
 
 
+def name_task(spec: RunSpec) -> str:
+    """As it is called in words."""
+    return TASKS.get(spec.task, spec.task)
+
+
+def name_net(spec: RunSpec) -> str:
+    """As it is called in words."""
+    return NETS.get(spec.net, spec.net)
+
+
 def name_settings(specs: Sequence[RunSpec | None]) -> list[str]:
     """Of each net and task, shortly; those of one name by what tells them apart: depth, epochs, or their order."""
     known = [spec for spec in specs if spec]
-    names = [f"{NETS.get(spec.net, spec.net)}, {TASKS.get(spec.task, spec.task)}" for spec in known]
+    names = [f"{name_net(spec)}, {name_task(spec)}" for spec in known]
     apart = (
         [f"L\u00a0=\u00a0{spec.net_options.get('depth')}" for spec in known],
         [f"{spec.epochs} epochs" for spec in known],

@@ -15,7 +15,7 @@ from creditscope.auditing.stats import Interval, t_interval
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.paper.figures import register_figure
 from creditscope.paper.figures._layout import LETTERS, PAGE, Page, Panel, draw_page, grey_key
-from creditscope.paper.figures._league import NETS, TASKS, Board, Entry, find_boards
+from creditscope.paper.figures._league import Board, Entry, find_boards
 from creditscope.plots import Caption, Statement
 from creditscope.plots._style import BAND, FAINT, GREY, INK, SMALL
 from creditscope.record import Record
@@ -66,7 +66,7 @@ def pick_rows(board: Board) -> dict[str, list[Rewinding]]:
 
 @dataclass(frozen=True)
 class Beside:
-    """The boards of nets with as many blocks, task beside task, and their rows."""
+    """The boards of one net with as many blocks, task beside task, and their rows."""
 
     boards: tuple[Board, ...]
 
@@ -80,16 +80,6 @@ class Beside:
         """From top to bottom, in the order of the first board, and their labels."""
         return {rule: both[0].entry.method.facts.rule.label for own in self.rows for rule, both in own.items()}
 
-    @property
-    def tasks(self) -> list[str]:
-        return [name_task(board) for board in self.boards]
-
-
-def name_task(board: Board) -> str:
-    """As it is called in words."""
-    task = board.entries[0].spec.task
-    return TASKS.get(task, task)
-
 
 def count_blocks(board: Board) -> int:
     """How many can be put back."""
@@ -97,10 +87,10 @@ def count_blocks(board: Board) -> int:
 
 
 def place_beside(boards: Sequence[Board]) -> list[Beside]:
-    """A panel for each number of blocks, in the order in which they come."""
-    found: dict[int, list[Board]] = {}
+    """A panel for each net and number of blocks, in the order in which they come."""
+    found: dict[tuple[str, int], list[Board]] = {}
     for board in boards:
-        found.setdefault(count_blocks(board), []).append(board)
+        found.setdefault((board.net, count_blocks(board)), []).append(board)
     return [Beside(tuple(own)) for own in found.values()]
 
 
@@ -126,9 +116,8 @@ def find_title(beside: Beside) -> str:
         as_many = sum(max(lows, default=0) >= plain.low for rule, lows in missed.items() if rule != "bp")
         blocks = count(len(plain.blocks), "block")
         which = f"all {blocks}" if plain.low == len(plain.blocks) else f"{plain.low} of {blocks}"
-        said.append(f"{which} under BP on {name_task(board)}, and under {as_many} of {len(missed) - 1} rules")
-    nets = {NETS.get(board.entries[0].spec.net, board.entries[0].spec.net) for board in beside.boards}
-    return f"{', '.join(sorted(nets))}; missed when put back: {'; '.join(said)}"
+        said.append(f"{which} under BP on {board.task}, and under {as_many} of {len(missed) - 1} rules")
+    return f"{beside.boards[0].net}; missed when put back: {'; '.join(said)}"
 
 
 def draw_beside(ax: Axes, beside: Beside) -> None:
@@ -138,18 +127,18 @@ def draw_beside(ax: Axes, beside: Beside) -> None:
     step = 5 * max(1, math.ceil(1.12 * (max(bounds) - min(bounds)) / 5))
     ticks: dict[float, str] = {}
     named, left = len(beside.boards) > 1, 0.0
-    for task, rows in zip(beside.tasks, beside.rows, strict=True):
+    for board, rows in zip(beside.boards, beside.rows, strict=True):
         taps = sorted({tap for both in rows.values() for own in both for tap in own.lost})
         columns = {tap: left + i for i, tap in enumerate(taps)}
         ticks |= {column: str(tap) for tap, column in columns.items()}
         for column in columns.values():
             ax.axvline(column, color=FAINT, lw=0.6, zorder=1, ymax=1 - named / (len(beside.rules) + 1))
         if named and taps:
-            ax.text(left, -1, task, va="center", size=SMALL, color=GREY, gid="task")
+            ax.text(left, -1, board.task, va="center", size=SMALL, color=GREY, gid="task")
         for y, rule in enumerate(beside.rules):
             both = rows.get(rule, [])
             for i, own in enumerate(both):
-                draw_row(ax, own, columns, step, y + 0.22 * (2 * i - len(both) + 1), task)
+                draw_row(ax, own, columns, step, y + 0.22 * (2 * i - len(both) + 1), board.task)
         left += len(taps) + APART
     for y in range(1, len(beside.rules)):
         ax.axhline(y - 0.5, color=BAND, lw=0.4, zorder=0)
@@ -184,14 +173,14 @@ def describe(records: Sequence[Record]) -> Caption:
     panels, said = place_beside(boards), list[Statement]()
     names = LETTERS if len(panels) > 1 else " "
     for letter, beside in zip(names, panels, strict=False):
-        for task, rows in zip(beside.tasks, beside.rows, strict=True):
+        for board, rows in zip(beside.boards, beside.rows, strict=True):
             for own in (own for both in rows.values() for own in both):
                 of = {"group": own.entry.name, "panel": letter.strip()}
                 for tap, found in own.lost.items():
-                    what = f"accuracy lost on {task} without block {tap}, pp"
+                    what = f"accuracy lost on {board.task} without block {tap}, pp"
                     said.append(Statement(what, value=found, form="+.1f", **of))
                 if own.used:
-                    said.append(Statement(f"blocks used on {task}", value=own.used.short, **of))
+                    said.append(Statement(f"blocks used on {board.task}", value=own.used.short, **of))
     settings = "; ".join(
         f"{letter.strip()}{': ' * bool(letter.strip())}{' and '.join(board.setting for board in beside.boards)}"
         for letter, beside in zip(names, panels, strict=False)

@@ -32,12 +32,9 @@ const hasCode = (fact, asked) => {
   return Object.keys(codeKinds).includes(kind) && fact[kind].includes(code);
 };
 // a whole number at the end is that number: depth 2 is not depth 20
-const within = (text, word) => {
-  const goesOn = (at) => /(^|\s)\d+$/.test(word) && /^\.?\d/.test(text.slice(at + word.length));
-  let at = text.indexOf(word);
-  while (at >= 0 && goesOn(at)) at = text.indexOf(word, at + 1);
-  return at >= 0;
-};
+const escaped = (word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+const within = (text, word) => (/(^|\s)\d+$/.test(word)
+  ? new RegExp(`(?<!\\d)${escaped(word)}(?!\\.?\\d)`).test(text) : text.includes(word));
 const hasWord = (fact, word) => (/^cs\d{3}$/.test(word) ? fact.fired.includes(word.toUpperCase()) : within(fact.text, word));
 // commas between parts, as --only has them; a part that no row has as it stands is taken word by word
 const wordsOf = (text) => {
