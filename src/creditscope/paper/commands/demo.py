@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Demo:
     """Train BP, FA, block FA and DFA on embedded data, print verdicts, draw the figure and a report (a few minutes).
 
-    Then draw all figures of the records that ship with the repository, if they are here (creditscope fetch).
+    Then draw all figures of the records that ship with the repository, if they are here (creditscope fetch paper
+    league).
 
     Example: creditscope demo --out out
     """
