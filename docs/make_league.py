@@ -88,7 +88,7 @@ def make_headlines(held: Held) -> Iterator[str]:
         "Each sentence and its bounds were written after the runs, by people who had seen them: they say how firm a "
         "finding is, and predict nothing. It stands where the whole 95 % interval over seeds keeps out of what would "
         "have refuted it. *Check*: that which asks the same of any method. Blocks L2 to L12 are A's net at other "
-        "depths, *nudging* is EP on A's net at other β."
+        "depths, *nudging* is EP on A's net at other β, *phase* is DFA on B's net by penalty and norms."
     )
     rows = []
     for headline in HEADLINES:

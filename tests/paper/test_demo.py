@@ -26,13 +26,13 @@ def test_a_second_demo_redraws_only_what_was_lost(told, tmp_path):
 @pytest.mark.slow
 def test_a_figure_that_failed_is_tried_and_told_again_and_others_are_left(told, tmp_path, monkeypatch):
     """Two figures of shipped records, of which one cannot be drawn at first."""
-    fails = {"phase"}
+    fails = {"normalisation"}
 
     def draw(names: Sequence[str], _: object, root: Path, out: Path, __: object) -> list[Path]:
         print(*(f"{name}: not drawn" for name in names if name in fails), sep="\n")
         return write_whole({out / f"{name}.png": "drawn" for name in names if name not in fails})
 
-    monkeypatch.setattr(figure, "drawable", lambda: ["audit_hero", "phase"])
+    monkeypatch.setattr(figure, "drawable", lambda: ["audit_hero", "normalisation"])
     monkeypatch.setattr(figure, "draw_figures", draw)
     for folder in ("records", "results/paper"):
         shutil.copytree(ROOT / "results" / "demo", tmp_path / folder)
@@ -41,7 +41,11 @@ def test_a_figure_that_failed_is_tried_and_told_again_and_others_are_left(told, 
     def say_of_shipped() -> tuple[bool, bool, bool]:
         """Whether one is left, one failed, and the other one is left."""
         said = told("demo", "--out", tmp_path, "--shipped", tmp_path / "results")
-        facts = (f"unchanged: {drawn / 'audit_hero.png'}", "phase: not drawn", f"unchanged: {drawn / 'phase.png'}")
+        facts = (
+            f"unchanged: {drawn / 'audit_hero.png'}",
+            "normalisation: not drawn",
+            f"unchanged: {drawn / 'normalisation.png'}",
+        )
         first, failed, second = (fact in said for fact in facts)
         return first, failed, second
 

@@ -190,6 +190,7 @@ class TestScales:
             "judges",
             "league",
             "league_more",
+            "phase",
             "trained_depth",
         }  # a scale of their own
         with pytest.raises(CreditscopeError, match="'huge'"):
@@ -334,4 +335,4 @@ class TestDemo:
     def test_every_figure_is_drawn_from_the_folder_of_its_records(self):
         found = group_by_folder()
         assert sorted(name for names in found.values() for name in names) == drawable()
-        assert set(found["league"]) == {"judges", "league", "trained_depth"}
+        assert set(found["league"]) == {"judges", "league", "phase", "trained_depth"}

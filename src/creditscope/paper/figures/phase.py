@@ -128,7 +128,7 @@ def find_title(phases: Phases) -> str:
     (norm, penalty), gain = phases.best
     if phases.answer(norm, penalty) != "more":
         return f"{net}: no cell is shown to gain {LEAST:g} pp"
-    return f"{net}: most is gained at λ = {power(penalty)}, {NAMES[norm]}: {_signed(gain)} pp"
+    return f"{net}: most is gained at λ\u00a0=\u00a0{power(penalty)}, {NAMES[norm]}: {_signed(gain)}\u00a0pp"
 
 
 def draw_cells(ax: Axes, phases: Phases) -> None:
