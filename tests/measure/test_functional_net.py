@@ -293,7 +293,7 @@ class TestRotations:
         base, stream = twin.mean_of(twin.losses()).detach(), generator(twin.subject.seed, "rotations")
         for tap, (h, a, g) in enumerate(zip(twin.seen.states, twin.seen.credits, twin.seen.exact, strict=True)):
             slope = Slope(twin, base, h, twin.from_tap(tap), h.numel())
-            turned = [turned_rows(flat_rows(a), stream).view_as(a) for _ in range(DESCENT_TURNS)]
+            turned = [t.view_as(a) for _ in range(DESCENT_TURNS) for t in turned_rows(flat_rows(a), stream, 1)]
             shares = torch.cat([slope.best([t]) for t in turned]) / slope.best([g])
             assert len(shares) == 64
             torch.testing.assert_close(found["descent_null"][tap], shares.mean(), rtol=1e-9, atol=1e-12)

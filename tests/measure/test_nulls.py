@@ -11,6 +11,8 @@ from creditscope.measure.alignment import measure_alignment
 from creditscope.measure.nulls import NORMAL_POINT, haar_frame, places_and_features, rotation_quantile, turned_rows
 from creditscope.measure.numerics import unit_rows
 
+NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
 
 def correlated_rows(n: int, d: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Credit and gradient that share a common direction, as they do in training: the hard case for a null."""
@@ -221,12 +223,22 @@ def test_the_null_is_free_of_scale(shape, scale):
         torch.testing.assert_close(scaled[key], plain[key], rtol=2e-5, atol=0)
 
 
-@pytest.mark.parametrize(("n", "d"), [(4, 9), (9, 4)])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_CUDA)])
+@pytest.mark.parametrize(("d", "n"), [(5, 5), (12, 7), (14, 7), (90, 7), (300, 1)])
+def test_a_frame_is_the_q_of_a_qr_with_a_positive_diagonal(d, n, device):
+    """By NumPy, of the same draws; tall ones are not made by a QR."""
+    q, r = np.linalg.qr(torch.randn(d, n, generator=torch.Generator().manual_seed(3), dtype=torch.float64).numpy())
+    found = haar_frame(d, n, torch.Generator().manual_seed(3), torch.device(device)).cpu()
+    np.testing.assert_allclose(found, q * np.sign(np.diag(r)), atol=1e-13)
+    np.testing.assert_allclose(found.mT @ found, np.eye(n), atol=2e-15 * d**0.5)
+
+
+@pytest.mark.parametrize(("n", "d"), [(4, 9), (9, 4), (3, 5)])
 def test_turned_rows_keep_their_geometry_and_have_no_orientation(n, d):
     stream = torch.Generator().manual_seed(0)
     x = torch.randn(n, d, generator=stream, dtype=torch.float64)
     y = torch.randn(n, d, generator=stream, dtype=torch.float64)
-    turned = [turned_rows(x, stream) for _ in range(3000)]
+    turned = turned_rows(x, stream, 3000)
     for t in turned[:3]:
         torch.testing.assert_close(t @ t.mT, x @ x.mT)
     inner = torch.stack([(t * y).sum() for t in turned])

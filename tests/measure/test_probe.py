@@ -12,7 +12,14 @@ from torch import nn
 
 from creditscope.errors import CreditscopeError
 from creditscope.measure import probe
-from creditscope.measure.probe import fit_logistic, fit_logistics, probe_accuracies, probe_accuracy, spread_rows
+from creditscope.measure.probe import (
+    fit_logistic,
+    fit_logistics,
+    probe_accuracies,
+    probe_accuracy,
+    probe_layers,
+    spread_rows,
+)
 from creditscope.stack import Batch
 
 
@@ -88,6 +95,13 @@ def test_every_tap_has_a_probe_and_the_rows_are_counted():
         measure_probe(replace(subject, probe=None))
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_they_are_those_of_the_cpu():
+    net, x, y = make_net(depth=2)
+    own, theirs = (measure_probe(make_subject(net.to(d), x.to(d), y.to(d)))["probe"].cpu() for d in ("cpu", "cuda"))
+    torch.testing.assert_close(theirs, own, atol=0.01, rtol=0)
+
+
 class Tokens(nn.Module):
     def __init__(self, tokens: int):
         super().__init__()
@@ -114,6 +128,18 @@ def test_rows_are_spread():
     assert len(index) == len(index.unique()) == 2048
     assert int(index.max()) < 50_000
     assert abs(float(index.double().mean()) - 25_000) < 50
+
+
+def test_taps_fitted_together_are_as_one_by_one():
+    """As on a GPU: of several widths, and of a tap that is constant."""
+    x, y = clusters(400, 8, 4)
+    states = [x, x[:, :5], x * 1e-6 + 1, torch.full_like(x, 0.3), x[:, :3]]
+    pairs = [(h[:200], h[200:]) for h in states]
+    together = probe_layers(pairs, y[:200], y[200:], 4)
+    alone = [probe_accuracy(h, y[:200], h_test, y[200:], 4) for h, h_test in pairs]
+    assert [t.shape for t in together] == [()] * 5
+    torch.testing.assert_close(torch.stack(together), torch.stack(alone), atol=0.011, rtol=0)
+    assert len({round(float(t), 3) for t in together}) >= 4
 
 
 class TestManyProbes:
@@ -150,7 +176,8 @@ class TestManyProbes:
         for i in (0, 1):
             single = float(probe_accuracy(x[i, ::2], y[::2], x[i, 1::2], y[1::2], 7))
             assert float(found[i]) == pytest.approx(single, abs=0.03)
-        assert found[2:].isnan().all()
+        assert float(found[2]) == pytest.approx(1 / 7)  # of a state that is the same for every row: one class
+        assert found[3].isnan()
 
     def test_a_feature_that_does_not_vary_in_training_says_nothing(self):
         x, y = self.problems(12, count=1)

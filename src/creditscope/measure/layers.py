@@ -5,7 +5,6 @@ net's first argument, H_1 .. H_{L−1} are its taps, H_L is its output. All seed
 """
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import torch
@@ -15,12 +14,9 @@ from creditscope.errors import CreditscopeError
 from creditscope.losses import errors_function
 from creditscope.measure.numerics import row_norms
 from creditscope.measure.observation import exactly
-from creditscope.measure.probe import probe_accuracies
+from creditscope.measure.probe import probe_layers
 from creditscope.stack import Batch, Net, StackedNet, as_arguments, pattern_of
 from creditscope.taps import leave_untouched, resolve_taps, watch_forward
-
-TOGETHER = 64
-"""Probes fitted in one go: more would cost memory and gain little."""
 
 
 def layer_names(net: Net) -> tuple[str, ...]:
@@ -89,20 +85,9 @@ def _centred(h: Tensor) -> Tensor:
 
 
 def _probe(states: Sequence[Tensor], others: Sequence[Tensor], train: Batch, test: Batch) -> list[Tensor]:
-    """Probe accuracy of every layer, trained on some rows and tested on others; layers of one width go together."""
+    """Probe accuracy of every layer, trained on some rows and tested on others; NaN where nothing varies over rows."""
     y, y_test = (batch.only_scored(batch.target) for batch in (train, test))
-    classes, found = states[-1].shape[-1], {}
-    for width in {h.shape[-1] for h in states}:
-        layers = [i for i, h in enumerate(states) if h.shape[-1] == width]
-        x, x_test = (_problems([of[i] for i in layers], batch) for of, batch in ((states, train), (others, test)))
-        parts = zip(x.split(TOGETHER), x_test.split(TOGETHER), strict=True)
-        accuracy = torch.cat([probe_accuracies(a, y, b, y_test, classes) for a, b in parts])
-        counts = [prod(states[i].shape[:-2]) for i in layers]
-        found |= dict(zip(layers, accuracy.split(counts), strict=True))
-    return [found[i].view(states[i].shape[:-2]) for i in range(len(states))]
-
-
-def _problems(states: Sequence[Tensor], batch: Batch) -> Tensor:
-    """The rows that count, (problems, rows, features): one problem for each layer and seed."""
-    counted = [batch.only_scored(h, dim=-2) for h in states]
-    return torch.cat([h.reshape(-1, *h.shape[-2:]) for h in counted])
+    known, unknown = ([batch.only_scored(h, dim=-2) for h in of] for of, batch in ((states, train), (others, test)))
+    found = probe_layers([*zip(known, unknown, strict=True)], y, y_test, states[-1].shape[-1])
+    varies = [(h.amax(-2) > h.amin(-2)).any(-1) for h in known]
+    return [torch.where(seen, accuracy, torch.nan) for seen, accuracy in zip(varies, found, strict=True)]

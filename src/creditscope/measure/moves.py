@@ -161,7 +161,7 @@ def measure_descent(twin: Twin) -> dict[str, Tensor]:
     fresh = fresh_credits(twin.subject, twin.seen, streams) if streams else [()] * len(twin.seen.states)
     found = []
     for tap, (h, a, g) in enumerate(zip(twin.seen.states, twin.seen.credits, twin.seen.exact, strict=True)):
-        turned = [turned_rows(flat_rows(a), stream).view_as(a) for _ in range(0 if a is g else DESCENT_TURNS)]
+        turned = [rows.view_as(a) for rows in turned_rows(flat_rows(a), stream, 0 if a is g else DESCENT_TURNS)]
         slope = Slope(twin, base, h, twin.from_tap(tap), h.numel())
         found.append(slope.shares(g, [a], turned, list(fresh[tap])))
     own, null, drawn_anew = zip(*found, strict=True)

@@ -65,19 +65,30 @@ def _simulated_rotations(d: int, device: torch.device) -> Tensor:
     return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[:, None, :]).to(device)
 
 
-def turned_rows(x: Tensor, generator: torch.Generator) -> Tensor:
-    """x R for rows x (n, d) and a Haar rotation R, shared by all rows; drawn on the CPU.
+def turned_rows(x: Tensor, generator: torch.Generator, turns: int) -> list[Tensor]:
+    """x R for rows x (n, d) and so many Haar rotations R, each shared by all rows; drawn on the CPU.
 
     With fewer rows than features no d×d matrix is needed: x = Tᵀ Vᵀ by a QR of xᵀ, and Vᵀ R is distributed as the
     transpose of any d×n matrix with Haar-distributed orthonormal columns.
     """
     n, d = x.shape
+    if not turns:
+        return []
     if n >= d:
-        return x @ haar_frame(d, d, generator, x.device).to(x)
-    return torch.linalg.qr(x.mT, mode="r").R.mT @ haar_frame(d, n, generator, x.device).to(x).mT
+        return [x @ haar_frame(d, d, generator, x.device).to(x) for _ in range(turns)]
+    corner = torch.linalg.qr(x.mT, mode="r").R.mT
+    return [corner @ haar_frame(d, n, generator, x.device).to(x).mT for _ in range(turns)]
 
 
 def haar_frame(d: int, n: int, generator: torch.Generator, device: torch.device | None = None) -> Tensor:
-    """n ≤ d orthonormal columns, Haar-distributed: QR, on the device, of a d×n Gaussian with the sign fix."""
-    q, r = torch.linalg.qr(torch.randn(d, n, generator=generator, dtype=torch.float64).to(device))
-    return q * r.diagonal().sign()
+    """n ≤ d orthonormal columns, Haar-distributed: the Q of a d×n Gaussian's QR with R's diagonal above 0.
+
+    That of a tall one, which is well conditioned, is made of products, by Cholesky's R of its Gram matrix, twice.
+    """
+    drawn = torch.randn(d, n, generator=generator, dtype=torch.float64).to(device)
+    if d < 2 * n:
+        q, r = torch.linalg.qr(drawn)
+        return q * r.diagonal().sign()
+    for _ in range(2):
+        drawn = torch.linalg.solve_triangular(torch.linalg.cholesky(drawn.mT @ drawn), drawn.mT, upper=False).mT
+    return drawn

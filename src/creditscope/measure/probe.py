@@ -3,10 +3,14 @@
 Multinomial logistic regression with scikit-learn's default penalty (C = 1), fitted in float64 where the states lie. The
 problem is convex, so this is the solution that scikit-learn finds, without a transfer to the host.
 
-A single probe is fitted by L-BFGS. Many small ones, one per layer and seed, walk in step: the curvature of −log p_y in
-the logits is at most ½ (Böhning 1992), so steps with the inverse of that bound need neither a line search nor a
-learning rate. They are accelerated (Nesterov); where momentum points uphill it starts anew (O'Donoghue & Candès 2015).
+On a CPU a single probe is fitted by L-BFGS. Many small ones, one per layer and seed, walk in step, and on a GPU all do,
+where each operation costs its start and each look at a number a wait: the curvature of −log p_y in the logits is at
+most ½ (Böhning 1992), so steps with the inverse of that bound need neither a line search nor a learning rate. They are
+accelerated (Nesterov); where momentum points uphill it starts anew (O'Donoghue & Candès 2015).
 """
+
+from collections.abc import Sequence
+from math import prod
 
 import torch
 from torch import Tensor
@@ -26,6 +30,8 @@ ITERATIONS, STEPS = 100, 1000
 CHECK_EVERY = 20
 TOLERANCE = 1e-5
 """Largest entry of the mean gradient at which one of them is solved; it stays there, whatever the others do."""
+TOGETHER = 64
+"""Probes fitted in one go: more would cost memory and gain little."""
 
 
 def measure_probe(subject: Subject, facts: Facts) -> dict[str, Tensor]:
@@ -36,10 +42,11 @@ def measure_probe(subject: Subject, facts: Facts) -> dict[str, Tensor]:
     states = _states(subject, train)
     others = states if test.inputs is train.inputs else _states(subject, test)
     y, y_test = (batch.only_scored(batch.target) for batch in (train, test))
-    found = [
-        probe_accuracy(train.only_scored(h), y, test.only_scored(h_test), y_test, facts.classes)
-        for h, h_test in zip(states, others, strict=True)
-    ]
+    pairs = [(train.only_scored(h), test.only_scored(h_test)) for h, h_test in zip(states, others, strict=True)]
+    if y.device.type == "cuda":
+        found = probe_layers(pairs, y, y_test, facts.classes)
+    else:
+        found = [probe_accuracy(h, y, h_test, y_test, facts.classes) for h, h_test in pairs]
     return {"probe": torch.stack(found), "probe_rows": torch.tensor(len(y_test), device=y_test.device)}
 
 
@@ -110,10 +117,27 @@ def fit_logistics(x: Tensor, y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
     return axes @ found_w, found_b.squeeze(-2)
 
 
+def probe_layers(layers: Sequence[tuple[Tensor, Tensor]], y: Tensor, y_test: Tensor, classes: int) -> list[Tensor]:
+    """Accuracy of a probe for every layer's states to train and to test on (…, rows, features), by what stands first.
+
+    Layers of one width go together.
+    """
+    found: dict[int, Tensor] = {}
+    for width in {h.shape[-1] for h, _ in layers}:
+        own = [i for i, (h, _) in enumerate(layers) if h.shape[-1] == width]
+        kinds = zip(*(layers[i] for i in own), strict=True)
+        known, unknown = (torch.cat([h.reshape(-1, *h.shape[-2:]) for h in kind]) for kind in kinds)
+        parts = zip(known.split(TOGETHER), unknown.split(TOGETHER), strict=True)
+        accuracy = torch.cat([probe_accuracies(x, y, x_test, y_test, classes) for x, x_test in parts])
+        counts = [prod(layers[i][0].shape[:-2]) for i in own]
+        found |= dict(zip(own, accuracy.split(counts), strict=True))
+    return [found[i].view(h.shape[:-2]) for i, (h, _) in enumerate(layers)]
+
+
 def probe_accuracies(x: Tensor, y: Tensor, x_test: Tensor, y_test: Tensor, classes: int) -> Tensor:
     """Accuracy on test rows of a probe for every problem (problems, rows, features), on standardised features.
 
-    NaN where nothing varies over the training rows, or something is not finite.
+    NaN where something is not finite.
     """
     x, x_test = x.double(), x_test.double()
     varies = x.amax(-2, keepdim=True) > x.amin(-2, keepdim=True)
@@ -122,7 +146,7 @@ def probe_accuracies(x: Tensor, y: Tensor, x_test: Tensor, y_test: Tensor, class
     ready = [torch.where(varies & finite[:, None, None], (t - mean) / sd, 0.0) for t in (x, x_test)]
     weight, bias = fit_logistics(ready[0], y, classes)
     right = ((ready[1] @ weight + bias.unsqueeze(-2)).argmax(-1) == y_test).double().mean(-1)
-    return torch.where(varies.any(-1).squeeze(-1) & finite, right, torch.nan)
+    return torch.where(finite, right, torch.nan)
 
 
 def spread_rows(count: int) -> Tensor:

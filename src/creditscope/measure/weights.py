@@ -153,7 +153,7 @@ def _output_first(x: Tensor) -> Tensor:
 
 def turned_weight(x: Tensor, generator: torch.Generator) -> Tensor:
     """A weight's gradient turned on its output side by a Haar rotation; drawn on the CPU."""
-    turned = turned_rows(_output_first(x).mT, generator)
+    (turned,) = turned_rows(_output_first(x).mT, generator, 1)
     return (turned if x.ndim == 3 and x.shape[0] == 1 else turned.mT).reshape(x.shape)
 
 
