@@ -224,7 +224,7 @@ def make_anchors(held: Held) -> Iterator[str]:
         if found is None:
             lacking[published.part] += 1
             continue
-        answer = {True: "inside", False: "**outside**", None: "one seed"}[found.inside]
+        answer = {True: "inside", False: "**outside**", None: "one seed" if found.n else "not measured"}[found.inside]
         said = [published.part, published.quantity, published.said[0], _measured(published, found)]
         rows.append([*said, str(found.n), answer + f" ({published.apart})" * bool(published.apart)])
     if rows:

@@ -224,13 +224,15 @@ def test_the_null_is_free_of_scale(shape, scale):
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_CUDA)])
-@pytest.mark.parametrize(("d", "n"), [(5, 5), (12, 7), (14, 7), (90, 7), (300, 1)])
-def test_a_frame_is_the_q_of_a_qr_with_a_positive_diagonal(d, n, device):
+@pytest.mark.parametrize(("d", "n"), [(5, 5), (13, 7), (14, 7), (90, 7), (300, 1)])
+def test_a_frame_is_the_q_of_a_qr_with_a_positive_diagonal(d, n, device, monkeypatch):
     """By NumPy, of the same draws; tall ones are not made by a QR."""
+    if d >= 2 * n:
+        monkeypatch.delattr(torch.linalg, "qr")
     q, r = np.linalg.qr(torch.randn(d, n, generator=torch.Generator().manual_seed(3), dtype=torch.float64).numpy())
     found = haar_frame(d, n, torch.Generator().manual_seed(3), torch.device(device)).cpu()
     np.testing.assert_allclose(found, q * np.sign(np.diag(r)), atol=1e-13)
-    np.testing.assert_allclose(found.mT @ found, np.eye(n), atol=2e-15 * d**0.5)
+    np.testing.assert_allclose(found.mT @ found, np.eye(n), atol=1e-14)
 
 
 @pytest.mark.parametrize(("n", "d"), [(4, 9), (9, 4), (3, 5)])
@@ -238,6 +240,7 @@ def test_turned_rows_keep_their_geometry_and_have_no_orientation(n, d):
     stream = torch.Generator().manual_seed(0)
     x = torch.randn(n, d, generator=stream, dtype=torch.float64)
     y = torch.randn(n, d, generator=stream, dtype=torch.float64)
+    assert turned_rows(x, stream, 0) == []
     turned = turned_rows(x, stream, 3000)
     for t in turned[:3]:
         torch.testing.assert_close(t @ t.mT, x @ x.mT)

@@ -17,7 +17,7 @@ from creditscope.measure.probe import (
     fit_logistics,
     probe_accuracies,
     probe_accuracy,
-    probe_layers,
+    probe_taps,
     spread_rows,
 )
 from creditscope.stack import Batch
@@ -130,12 +130,15 @@ def test_rows_are_spread():
     assert abs(float(index.double().mean()) - 25_000) < 50
 
 
-def test_taps_fitted_together_are_as_one_by_one():
-    """As on a GPU: of several widths, and of a tap that is constant."""
+@pytest.mark.parametrize(("wide", "entries"), [(1024, 2**24), (5, 1)])
+def test_taps_fitted_together_are_as_one_by_one(wide, entries, monkeypatch):
+    """As on a GPU: of several widths, of a tap that is constant, of wide ones, and of too many for one go."""
+    monkeypatch.setattr(probe, "WIDE", wide)
+    monkeypatch.setattr(probe, "ENTRIES", entries)
     x, y = clusters(400, 8, 4)
     states = [x, x[:, :5], x * 1e-6 + 1, torch.full_like(x, 0.3), x[:, :3]]
     pairs = [(h[:200], h[200:]) for h in states]
-    together = probe_layers(pairs, y[:200], y[200:], 4)
+    together = probe_taps(pairs, y[:200], y[200:], 4, in_step=True)
     alone = [probe_accuracy(h, y[:200], h_test, y[200:], 4) for h, h_test in pairs]
     assert [t.shape for t in together] == [()] * 5
     torch.testing.assert_close(torch.stack(together), torch.stack(alone), atol=0.011, rtol=0)

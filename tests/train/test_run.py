@@ -1,6 +1,7 @@
 """One run: audited or not it ends alike, as a plain PyTorch loop does; what an optimiser does to its weights."""
 
 import base64
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,7 +23,7 @@ from creditscope.tasks import ImageSettings, Task, load_task
 from creditscope.tasks.mnist1d import mnist1d
 from creditscope.train.data import RowData
 from creditscope.train.plan import plan_run
-from creditscope.train.run import build_run, make_optimiser
+from creditscope.train.run import build_run, learning_rate, make_optimiser
 from creditscope.train.stacked import stack_runs
 
 TINY = {"task": "digits", "net_options": {"depth": 2, "width": 16}, "epochs": 3, "eval_rows": 64, "tier": "quick"}
@@ -274,6 +275,22 @@ def test_a_stack_s_elements_have_the_bits_they_have_alone_and_in_plain_pytorch(k
         )
         for result in results:
             assert all(torch.equal(found[seed], wanted) for found, wanted in zip(together, result, strict=True))
+
+
+@pytest.mark.parametrize("epochs", [1, 5, 7, 250])
+@pytest.mark.parametrize("name", ["cosine", "steps"])
+def test_rates_are_those_of_torchs_schedules(name, epochs):
+    spec = plan_run(rule="bp", **TINY | {"lr": 0.3, "schedule": name, "epochs": epochs})
+    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=spec.lr)
+    if name == "cosine":
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
+    else:
+        milestones = [math.ceil(epochs * fifths / 5) for fifths in (2, 3, 4)]
+        schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, milestones)
+    for epoch in range(epochs):
+        assert learning_rate(spec, epoch) == pytest.approx(schedule.get_last_lr()[0], rel=1e-9), epoch
+        optimiser.step()
+        schedule.step()
 
 
 def adam(w: np.ndarray, g: np.ndarray, decay: float, *, lr: float, decoupled: bool) -> np.ndarray:

@@ -89,5 +89,6 @@ def _probe(states: Sequence[Tensor], others: Sequence[Tensor], train: Batch, tes
     y, y_test = (batch.only_scored(batch.target) for batch in (train, test))
     known, unknown = ([batch.only_scored(h, dim=-2) for h in of] for of, batch in ((states, train), (others, test)))
     found = probe_layers([*zip(known, unknown, strict=True)], y, y_test, states[-1].shape[-1])
+    # a tap's own probe says the share of one class there
     varies = [(h.amax(-2) > h.amin(-2)).any(-1) for h in known]
     return [torch.where(seen, accuracy, torch.nan) for seen, accuracy in zip(varies, found, strict=True)]

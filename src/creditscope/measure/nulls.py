@@ -83,12 +83,13 @@ def turned_rows(x: Tensor, generator: torch.Generator, turns: int) -> list[Tenso
 def haar_frame(d: int, n: int, generator: torch.Generator, device: torch.device | None = None) -> Tensor:
     """n ≤ d orthonormal columns, Haar-distributed: the Q of a d×n Gaussian's QR with R's diagonal above 0.
 
-    That of a tall one, which is well conditioned, is made of products, by Cholesky's R of its Gram matrix, twice.
+    For d ≥ 2n, where a Gaussian is well conditioned, by Cholesky QR done twice, which is products; the second pass
+    restores orthogonality.
     """
     drawn = torch.randn(d, n, generator=generator, dtype=torch.float64).to(device)
     if d < 2 * n:
         q, r = torch.linalg.qr(drawn)
         return q * r.diagonal().sign()
     for _ in range(2):
-        drawn = torch.linalg.solve_triangular(torch.linalg.cholesky(drawn.mT @ drawn), drawn.mT, upper=False).mT
+        drawn = torch.linalg.solve_triangular(torch.linalg.cholesky_ex(drawn.mT @ drawn).L, drawn.mT, upper=False).mT
     return drawn

@@ -3,9 +3,9 @@
 Multinomial logistic regression with scikit-learn's default penalty (C = 1), fitted in float64 where the states lie. The
 problem is convex, so this is the solution that scikit-learn finds, without a transfer to the host.
 
-On a CPU a single probe is fitted by L-BFGS. Many small ones, one per layer and seed, walk in step, and on a GPU all do,
-where each operation costs its start and each look at a number a wait: the curvature of −log p_y in the logits is at
-most ½ (Böhning 1992), so steps with the inverse of that bound need neither a line search nor a learning rate. They are
+A single probe is fitted by L-BFGS. Many small ones walk in step: those of a net's layers and of all seeds, and on a GPU
+those of its taps, because L-BFGS waits for the device at every step. The curvature of −log p_y in the logits is at most
+½ (Böhning 1992), so steps with the inverse of that bound need neither a line search nor a learning rate. They are
 accelerated (Nesterov); where momentum points uphill it starts anew (O'Donoghue & Candès 2015).
 """
 
@@ -30,8 +30,10 @@ ITERATIONS, STEPS = 100, 1000
 CHECK_EVERY = 20
 TOLERANCE = 1e-5
 """Largest entry of the mean gradient at which one of them is solved; it stays there, whatever the others do."""
-TOGETHER = 64
-"""Probes fitted in one go: more would cost memory and gain little."""
+WIDE = 1024
+"""States with more features are probed one by one on a GPU, too."""
+ENTRIES = 2**24
+"""Of the states of probes that are fitted in one go: more would cost memory and gain little."""
 
 
 def measure_probe(subject: Subject, facts: Facts) -> dict[str, Tensor]:
@@ -43,10 +45,7 @@ def measure_probe(subject: Subject, facts: Facts) -> dict[str, Tensor]:
     others = states if test.inputs is train.inputs else _states(subject, test)
     y, y_test = (batch.only_scored(batch.target) for batch in (train, test))
     pairs = [(train.only_scored(h), test.only_scored(h_test)) for h, h_test in zip(states, others, strict=True)]
-    if y.device.type == "cuda":
-        found = probe_layers(pairs, y, y_test, facts.classes)
-    else:
-        found = [probe_accuracy(h, y, h_test, y_test, facts.classes) for h, h_test in pairs]
+    found = probe_taps(pairs, y, y_test, facts.classes, in_step=y.device.type == "cuda")
     return {"probe": torch.stack(found), "probe_rows": torch.tensor(len(y_test), device=y_test.device)}
 
 
@@ -117,17 +116,29 @@ def fit_logistics(x: Tensor, y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
     return axes @ found_w, found_b.squeeze(-2)
 
 
-def probe_layers(layers: Sequence[tuple[Tensor, Tensor]], y: Tensor, y_test: Tensor, classes: int) -> list[Tensor]:
-    """Accuracy of a probe for every layer's states to train and to test on (…, rows, features), by what stands first.
+Pair = tuple[Tensor, Tensor]
+"""A layer's states to train on, and to test on."""
 
-    Layers of one width go together.
-    """
+
+def probe_taps(taps: Sequence[Pair], y: Tensor, y_test: Tensor, classes: int, *, in_step: bool) -> list[Tensor]:
+    """Accuracy of a probe for every tap (rows, features), those that are not wide in step or all one by one."""
+    narrow = [i for i, (h, _) in enumerate(taps) if in_step and h.shape[-1] <= WIDE]
+    found = dict(zip(narrow, probe_layers([taps[i] for i in narrow], y, y_test, classes), strict=True))
+    rest = (i for i in range(len(taps)) if i not in found)
+    found |= {i: probe_accuracy(taps[i][0], y, taps[i][1], y_test, classes) for i in rest}
+    return [found[i] for i in range(len(taps))]
+
+
+def probe_layers(layers: Sequence[Pair], y: Tensor, y_test: Tensor, classes: int) -> list[Tensor]:
+    """Accuracy of a probe for every layer (…, rows, features), one for each leading index; layers of one width go
+    together."""
     found: dict[int, Tensor] = {}
     for width in {h.shape[-1] for h, _ in layers}:
         own = [i for i, (h, _) in enumerate(layers) if h.shape[-1] == width]
-        kinds = zip(*(layers[i] for i in own), strict=True)
-        known, unknown = (torch.cat([h.reshape(-1, *h.shape[-2:]) for h in kind]) for kind in kinds)
-        parts = zip(known.split(TOGETHER), unknown.split(TOGETHER), strict=True)
+        both = zip(*(layers[i] for i in own), strict=True)
+        train, test = (torch.cat([h.reshape(-1, *h.shape[-2:]) for h in states]) for states in both)
+        size = max(1, ENTRIES // train[0].numel())
+        parts = zip(train.split(size), test.split(size), strict=True)
         accuracy = torch.cat([probe_accuracies(x, y, x_test, y_test, classes) for x, x_test in parts])
         counts = [prod(layers[i][0].shape[:-2]) for i in own]
         found |= dict(zip(own, accuracy.split(counts), strict=True))

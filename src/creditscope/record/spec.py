@@ -51,8 +51,8 @@ class Recipe:
     """AdamW, Adam with an L2 term, or plain SGD."""
     lr: float = 1e-3
     """Learning rate at the start."""
-    schedule: Literal["cosine", "constant"] = "cosine"
-    """Learning rate over epochs: half a cosine to 0, or constant."""
+    schedule: Literal["cosine", "constant", "steps"] = "cosine"
+    """Learning rate over epochs: half a cosine to 0, constant, or a tenth after two, three and four fifths of them."""
     weight_decay: float = 0.01
     """Weight decay (decoupled under AdamW, an L2 term under the others)."""
     decay_on: Literal["all", "first"] = "all"

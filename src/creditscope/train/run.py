@@ -227,11 +227,13 @@ def decay_groups(spec: RunSpec, applied: AppliedRule) -> list[dict[str, Any]]:
 
 
 def learning_rate(spec: RunSpec, epoch: int) -> float:
-    """lr · ½(1 + cos(π·epoch/epochs)) for epoch 0, 1, …, without warm-up and never 0; or constant.
+    """lr · ½(1 + cos(π·epoch/epochs)) for epoch 0, 1, …, without warm-up and never 0; or constant; or in steps.
 
     >>> learning_rate(RunSpec(task="t", net="n", rule="r", lr=2.0, epochs=2), 1)
     1.0
     """
     if spec.schedule == "constant":
         return spec.lr
+    if spec.schedule == "steps":
+        return spec.lr / 10 ** sum(5 * epoch >= fifths * spec.epochs for fifths in (2, 3, 4))
     return spec.lr * 0.5 * (1 + math.cos(math.pi * epoch / spec.epochs))

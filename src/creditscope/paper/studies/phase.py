@@ -10,7 +10,7 @@ BLOCKS = ("phase", "phase, no norm")
 @register_study("phase")
 def phase(scale: str = "demo") -> Study:
     """Two blocks of `league_more`; "demo" is every λ on embedded data."""
-    choose_scale({"demo": {}, **SCALES}, scale)
+    choose_scale({"demo": {}, **SCALES}, scale)  # refuses any other
     if scale != "demo":
         return Study("phase", league_more(scale, blocks=BLOCKS).runs)
     runs = normalisation(scale, penalties=ALL_PENALTIES).runs
