@@ -6,6 +6,9 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.dev
 BROWSER := $(VENV)/.browser
 
+# Tests start hundreds of processes; each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo check quick test engines coverage lint format docs site bench versions screenshots clean
 
 # Called from here, the demo also draws the figures of the records in results/.
