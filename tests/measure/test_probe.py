@@ -99,7 +99,7 @@ def test_every_tap_has_a_probe_and_the_rows_are_counted():
 def test_on_a_gpu_they_are_those_of_the_cpu():
     net, x, y = make_net(depth=2)
     own, theirs = (measure_probe(make_subject(net.to(d), x.to(d), y.to(d)))["probe"].cpu() for d in ("cpu", "cuda"))
-    torch.testing.assert_close(theirs, own, atol=0.01, rtol=0)
+    torch.testing.assert_close(theirs, own, atol=0.02, rtol=0)
 
 
 class Tokens(nn.Module):

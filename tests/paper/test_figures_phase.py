@@ -137,8 +137,6 @@ class TestExplained:
         fewer = explain({**cells, "none": cells["none"][:2]}, 0.01, terminal_norm=True)
         assert {own.n for both in fewer.values() for _, own in both} == {2}
         cut = explain({norm: own[:2] for norm, own in cells.items()}, 0.01, terminal_norm=True)
-        assert {norm: count_inside(own) for norm, own in fewer.items()} == {
-            n: count_inside(own) for n, own in cut.items()
-        }
+        assert [*map(count_inside, fewer.values())] == [*map(count_inside, cut.values())]
         one = explain({**cells, "none": cells["none"][:1]}, 0.01, terminal_norm=True)
         assert {count_inside(own) for own in one.values()} == {(0, 0)}

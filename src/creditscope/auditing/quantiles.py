@@ -13,7 +13,6 @@ MOST_STEPS, NEAR = 200, 1e-8
 """A step of Newton's that is so small, as a share, leaves an error of its square."""
 
 
-@cache
 def normal_point(p: float) -> float:
     """z with P(Z < z) = p."""
     return NormalDist().inv_cdf(p)

@@ -94,7 +94,8 @@ HEADLINES = (
         (Claim("phase", "dfa, λ 0.0001", "gain", low=0.03), Claim("phase", "dfa, λ 0.1", "gain", high=0.02)),
     ),
     Headline(
-        "Without a terminal norm DFA needs no penalty for that; credit normalised per sample is of no use either way.",
+        "Without a terminal norm DFA's blocks are worth three points and more without a penalty; credit normalised per "
+        "sample is of no use either way.",
         (
             Claim("phase, no norm", "dfa", "gain", low=0.03),
             Claim("phase, no norm", "dfa, norm sample", "gain", high=0.0),
