@@ -161,6 +161,9 @@ def group(seeds: int = 1, **fields: Any) -> RunGroup:
         [PLAIN | {"batch": 64}, PLAIN],
         [PLAIN | {"net_options": {"depth": 3}}, PLAIN],
         [PLAIN | {"seeds": 3}, PLAIN],
+        # settling takes passes, and takes fewer where it is shorter
+        [VIT | {"rule": "pc", "epochs": 10}, VIT | {"rule": "pc", "rule_options": {"steps": 5}, "epochs": 10}]
+        + [VIT | {"rule": rule, "epochs": 10} for rule in ("wm", "fa")],
         # each seed is measured on its own before and after training: ten of them would be waited for at the end
         [CIFAR | {"seeds": 10, "epochs": 30}, CIFAR | {"seeds": 3}, CIFAR | QUICK | {"seeds": 3}],
         # an epoch of a graph is one step
@@ -173,5 +176,5 @@ def test_the_longest_come_first_whatever_order_they_are_given_in(ordered):
 
 
 def test_those_of_one_length_stay_in_order():
-    groups = [group(**MLP, rule=rule) for rule in ("fa", "bp", "dfa")]
+    groups = [group(**MLP, rule=rule) for rule in ("fa", "bp", "dfa")]  # no pass more than another
     assert longest_first(groups) == groups

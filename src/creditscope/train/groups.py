@@ -15,6 +15,7 @@ import torch
 from creditscope.errors import CreditscopeError
 from creditscope.record import RunSpec, begun_by
 from creditscope.registry import NETS, TASKS
+from creditscope.rules import rule_class
 from creditscope.tasks import AnyTask, GraphTask, declared_kinds, load_task
 
 CPU_SEEDS = 8  # from which on a stack is the faster engine on a CPU, if the net is small
@@ -22,6 +23,7 @@ CPU_WORK = 2e7  # parameters × rows of a step up to which a net is small in tha
 CPU_CHUNK = 4  # seeds below which a stack is not split over cores
 ROWS = 50_000  # taken as those of any task but a graph, whose epoch is one step: to count them its data would be read
 STEP = 10  # what a step of a stack costs beside its seeds, as if it had so many more (bench/stacked.py on a GPU)
+PASSES = 3  # that a step of backprop takes, in forward passes
 DEAR = 100_000  # what the dear instruments cost a seed, as if it were trained for so many more steps of one layer
 
 
@@ -93,7 +95,8 @@ def _length(group: RunGroup) -> tuple[bool, bool, float]:
     layers = spec.net_options.get("depth", 1)
     graph = declared_kinds(TASKS.get(spec.task)) == (GraphTask.kind,)
     steps = spec.epochs * (1 if graph else ROWS / spec.batch)
-    training = steps * (layers if isinstance(layers, int) else 1) * (STEP + seeds)
+    passes = 1 + rule_class(spec.rule)(**spec.rule_options).passes / PASSES
+    training = steps * passes * (layers if isinstance(layers, int) else 1) * (STEP + seeds)
     dear = 0 if spec.tier == "quick" else 2  # snapshots, before and after training, or all of them
     if spec.tier == "full":
         dear = sum(map(spec.snapshot_due, range(spec.epochs + 1)))
