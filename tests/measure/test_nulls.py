@@ -8,7 +8,15 @@ import torch
 from scipy.stats import ortho_group
 
 from creditscope.measure.alignment import measure_alignment
-from creditscope.measure.nulls import NORMAL_POINT, haar_frame, places_and_features, rotation_quantile, turned_rows
+from creditscope.measure.nulls import (
+    NORMAL_POINT,
+    frames_by_products,
+    haar_frame,
+    haar_frames,
+    places_and_features,
+    rotation_quantile,
+    turned_rows,
+)
 from creditscope.measure.numerics import unit_rows
 
 NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -223,16 +231,32 @@ def test_the_null_is_free_of_scale(shape, scale):
         torch.testing.assert_close(scaled[key], plain[key], rtol=2e-5, atol=0)
 
 
+def check_frames(found: torch.Tensor, drawn: torch.Tensor) -> None:
+    """They are the Q of NumPy's QR with R's diagonal above 0, and orthogonal."""
+    q, r = np.linalg.qr(drawn.numpy())
+    signs = np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
+    np.testing.assert_allclose(found, q * signs, atol=1e-12)
+    unit = np.eye(drawn.shape[-1]) + np.zeros((*drawn.shape[:-2], 1, 1))
+    np.testing.assert_allclose(found.mT @ found, unit, atol=1e-14)
+
+
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_CUDA)])
-@pytest.mark.parametrize(("d", "n"), [(5, 5), (13, 7), (14, 7), (90, 7), (300, 1)])
-def test_a_frame_is_the_q_of_a_qr_with_a_positive_diagonal(d, n, device, monkeypatch):
-    """By NumPy, of the same draws; tall ones are not made by a QR."""
-    if d >= 2 * n:
+@pytest.mark.parametrize(("d", "n"), [(5, 5), (13, 7), (14, 7), (90, 7), (300, 1), (64, 64)])
+def test_frames_are_the_q_of_a_qr_with_a_positive_diagonal(d, n, device, monkeypatch):
+    """Those of a GPU without a QR, which would be done one after the other there."""
+    drawn = torch.randn(3, d, n, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    check_frames(frames_by_products(drawn), drawn)
+    if device == "cuda":
         monkeypatch.delattr(torch.linalg, "qr")
-    q, r = np.linalg.qr(torch.randn(d, n, generator=torch.Generator().manual_seed(3), dtype=torch.float64).numpy())
-    found = haar_frame(d, n, torch.Generator().manual_seed(3), torch.device(device)).cpu()
-    np.testing.assert_allclose(found, q * np.sign(np.diag(r)), atol=1e-13)
-    np.testing.assert_allclose(found.mT @ found, np.eye(n), atol=1e-14)
+    check_frames(haar_frames(drawn.to(device)).cpu(), drawn)
+
+
+@pytest.mark.parametrize("condition", [1e4, 1e9, 1e15])
+def test_frames_by_products_are_right_however_near_what_was_drawn_is_to_singular(condition):
+    """From a condition of 1e7 on, as one Gaussian in 100,000 of this size has it, squares have no Cholesky factor."""
+    u, sizes, v = np.linalg.svd(np.random.default_rng(5).normal(size=(128, 128)))
+    drawn = torch.from_numpy(u * np.append(sizes[:-1], sizes[0] / condition) @ v)
+    check_frames(frames_by_products(drawn), drawn)
 
 
 @pytest.mark.parametrize(("n", "d"), [(4, 9), (9, 4), (3, 5)])

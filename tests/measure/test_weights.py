@@ -6,13 +6,14 @@ import torch
 from torch import nn
 
 import creditscope as cs
+from creditscope.measure import nulls
 from creditscope.measure.nulls import haar_frame
 from creditscope.measure.weights import (
     Products,
     find_rounding,
     may_be_rounding,
     stage_alignment,
-    turned_weight,
+    turned_weights,
     weight_angle,
 )
 from creditscope.nets.vit import ViT
@@ -82,7 +83,8 @@ class TestTurnedWeights:
     @pytest.mark.parametrize("name", SHAPES)
     def test_only_the_output_side_turns(self, name):
         x = torch.from_numpy(gradients(6)[name])
-        turned = turned_weight(x, torch.Generator().manual_seed(0))
+        (found,) = turned_weights({"w": x}, torch.Generator().manual_seed(0), 1)
+        turned = found["w"]
         assert turned.shape == x.shape
         before, after = (outputs_first(name, t.numpy()) for t in (x, turned))
         np.testing.assert_allclose(after.T @ after, before.T @ before, atol=1e-12)
@@ -93,12 +95,25 @@ class TestTurnedWeights:
         """Mean 0, and the second moment of a Haar rotation: E x xᵀ = ‖column‖²/out on every column."""
         x = torch.from_numpy(gradients(7)[name])
         stream = torch.Generator().manual_seed(1)
-        many = np.stack([outputs_first(name, turned_weight(x, stream).numpy()) for _ in range(3000)])
+        many = np.stack([outputs_first(name, one["w"].numpy()) for one in turned_weights({"w": x}, stream, 3000)])
         columns = np.linalg.norm(outputs_first(name, x.numpy()), axis=0)
         scaled = many / columns
         np.testing.assert_allclose(scaled.mean(0), 0, atol=4.5 / (many.shape[1] * 3000) ** 0.5)
         moment = np.einsum("tij,tkj->ik", scaled, scaled) / scaled.shape[0] / scaled.shape[2]
         np.testing.assert_allclose(moment, np.eye(len(moment)) / len(moment), atol=0.03)
+
+    def test_many_in_one_go_are_as_one_after_the_other(self, monkeypatch):
+        """The same draws, whatever goes together; weights of all shapes turn apart."""
+        weights = {name: torch.from_numpy(x) for name, x in gradients(8).items()}
+        stream = torch.Generator().manual_seed(2)
+        each = [turned_weights(weights, stream, 1)[0] for _ in range(5)]
+        for entries in (1, 2 * sum(x.numel() for x in weights.values()), 2**24):
+            monkeypatch.setattr(nulls, "TOGETHER", entries)
+            many = turned_weights(weights, torch.Generator().manual_seed(2), 5)
+            for one, expected in zip(many, each, strict=True):
+                assert one.keys() == expected.keys()
+                for name in one:
+                    torch.testing.assert_close(one[name], expected[name], rtol=1e-12, atol=1e-13)
 
 
 class TestOneWeight:

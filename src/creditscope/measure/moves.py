@@ -18,7 +18,7 @@ from creditscope.measure.fresh_feedback import fresh_credits, fresh_streams
 from creditscope.measure.functional_net import Twin, mapped
 from creditscope.measure.nulls import turned_rows
 from creditscope.measure.numerics import flat_rows, row_norms
-from creditscope.measure.weights import Direction, turned_weight
+from creditscope.measure.weights import Direction, turned_weights
 from creditscope.record.schema import DESCENT_TURNS, FRESH_MOVES
 from creditscope.rng import generator
 
@@ -187,7 +187,7 @@ def measure_stage_descent(twin: Twin) -> dict[str, Tensor]:
             continue
         exact = _joined(seen.exact_weights, weights)
         own = _joined(told, weights) if weights.keys() & seen.rule_weights else exact
-        turned = [{name: turned_weight(told[name], stream) for name in weights} for _ in range(turns)]
+        turned = turned_weights({name: told[name] for name in weights}, stream, turns)
         slope = _weight_slope(twin, base, tap, weights)
         found.append(slope.shares(exact, [own], [_joined(one, weights) for one in turned]))
     own, null = zip(*found, strict=True)

@@ -10,6 +10,7 @@ of the two.
 """
 
 import math
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -20,6 +21,8 @@ FEW_FEATURES = 16
 """Below so many features that can turn, a normal law is wrong in its tails: quantiles come from simulated rotations."""
 TURNS = 4000
 """Simulated rotations."""
+TOGETHER = 2**24
+"""Entries of rotations that are made in one go."""
 UPPER = 0.99
 NORMAL_POINT = 2.3263478740408408
 """The 99 % point of a normal law."""
@@ -66,30 +69,63 @@ def _simulated_rotations(d: int, device: torch.device) -> Tensor:
 
 
 def turned_rows(x: Tensor, generator: torch.Generator, turns: int) -> list[Tensor]:
-    """x R for rows x (n, d) and so many Haar rotations R, each shared by all rows; drawn on the CPU.
+    """x R for rows x (n, d) and so many Haar rotations R, each shared by all rows; drawn on the CPU."""
+    found, at_once = [], together(x)
+    for start in range(0, turns, at_once):
+        drawn = [draw_turn(x, generator) for _ in range(start, min(start + at_once, turns))]
+        found += turn_by(x, drawn)
+    return found
+
+
+def draw_turn(x: Tensor, generator: torch.Generator) -> Tensor:
+    """What a rotation of rows x (n, d) is made of: a Gaussian of d rows, and of no more columns than are needed."""
+    n, d = x.shape
+    return torch.randn(d, min(n, d), generator=generator, dtype=torch.float64)
+
+
+def together(*rows: Tensor) -> int:
+    """How many rotations of all of these are made in one go."""
+    return max(1, TOGETHER // sum(x.shape[1] * min(x.shape) for x in rows))
+
+
+def turn_by(x: Tensor, drawn: Sequence[Tensor]) -> list[Tensor]:
+    """Rows x (n, d) turned by what was drawn.
 
     With fewer rows than features no d×d matrix is needed: x = Tᵀ Vᵀ by a QR of xᵀ, and Vᵀ R is distributed as the
     transpose of any d×n matrix with Haar-distributed orthonormal columns.
     """
-    n, d = x.shape
-    if not turns:
-        return []
-    if n >= d:
-        return [x @ haar_frame(d, d, generator, x.device).to(x) for _ in range(turns)]
-    corner = torch.linalg.qr(x.mT, mode="r").R.mT
-    return [corner @ haar_frame(d, n, generator, x.device).to(x).mT for _ in range(turns)]
+    frames = haar_frames(torch.stack(list(drawn)).to(x.device)).to(x)
+    if len(x) >= x.shape[1]:
+        return list(x @ frames)
+    return list(torch.linalg.qr(x.mT, mode="r").R.mT @ frames.mT)
 
 
-def haar_frame(d: int, n: int, generator: torch.Generator, device: torch.device | None = None) -> Tensor:
-    """n ≤ d orthonormal columns, Haar-distributed: the Q of a d×n Gaussian's QR with R's diagonal above 0.
+def haar_frames(drawn: Tensor) -> Tensor:
+    """n ≤ d orthonormal columns each, Haar-distributed: the Q of Gaussians (…, d, n), where R's diagonal is above 0."""
+    if drawn.device.type == "cuda":
+        return frames_by_products(drawn)
+    q, r = torch.linalg.qr(drawn)
+    return q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
 
-    For d ≥ 2n, where a Gaussian is well conditioned, by Cholesky QR done twice, which is products; the second pass
-    restores orthogonality.
+
+def frames_by_products(drawn: Tensor) -> Tensor:
+    """The same by shifted Cholesky QR (Fukaya et al. 2020), all at once: a GPU would do one QR after the other.
+
+    The shift makes the first Cholesky exist however badly conditioned what was drawn is; two more passes restore
+    orthogonality.
     """
-    drawn = torch.randn(d, n, generator=generator, dtype=torch.float64).to(device)
-    if d < 2 * n:
-        q, r = torch.linalg.qr(drawn)
-        return q * r.diagonal().sign()
-    for _ in range(2):
-        drawn = torch.linalg.solve_triangular(torch.linalg.cholesky_ex(drawn.mT @ drawn).L, drawn.mT, upper=False).mT
+    d, n = drawn.shape[-2:]
+    shift = 11 * n * (d + n + 1) * torch.finfo(drawn.dtype).eps
+    for passes in range(3):
+        squares = drawn.mT @ drawn
+        if not passes:
+            diagonal = squares.diagonal(dim1=-2, dim2=-1)
+            diagonal += shift * diagonal.sum(-1, keepdim=True)
+        corner = torch.linalg.cholesky_ex(squares).L
+        drawn = torch.linalg.solve_triangular(corner, drawn.mT, upper=False).mT
     return drawn
+
+
+def haar_frame(d: int, n: int, generator: torch.Generator) -> Tensor:
+    """One of d rows and n columns."""
+    return haar_frames(torch.randn(d, n, generator=generator, dtype=torch.float64))

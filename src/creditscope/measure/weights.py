@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from creditscope.measure.nulls import turned_rows
+from creditscope.measure.nulls import draw_turn, together, turn_by
 from creditscope.measure.numerics import angles, row_norms
 from creditscope.record.schema import Facts
 
@@ -151,9 +151,20 @@ def _output_first(x: Tensor) -> Tensor:
     return x.reshape(-1, x.shape[-1]).mT if x.ndim == 3 and x.shape[0] == 1 else x.flatten(1)
 
 
-def turned_weight(x: Tensor, generator: torch.Generator) -> Tensor:
-    """A weight's gradient turned on its output side by a Haar rotation; drawn on the CPU."""
-    (turned,) = turned_rows(_output_first(x).mT, generator, 1)
+def turned_weights(weights: Mapping[str, Tensor], generator: torch.Generator, turns: int) -> list[dict[str, Tensor]]:
+    """Gradients of weights, so many times, each turned on its output side by Haar rotations; drawn on the CPU."""
+    rows = {name: _output_first(x).mT for name, x in weights.items()}
+    found, at_once = [], together(*rows.values())
+    for start in range(0, turns, at_once):
+        drawn = [[draw_turn(x, generator) for x in rows.values()] for _ in range(start, min(start + at_once, turns))]
+        turned = [turn_by(x, own) for x, own in zip(rows.values(), zip(*drawn, strict=True), strict=True)]
+        for each in zip(*turned, strict=True):
+            found.append({name: _as_weight(t, weights[name]) for name, t in zip(rows, each, strict=True)})
+    return found
+
+
+def _as_weight(turned: Tensor, x: Tensor) -> Tensor:
+    """What `_output_first` made a matrix of, which stands on its other side here, in its own shape."""
     return (turned if x.ndim == 3 and x.shape[0] == 1 else turned.mT).reshape(x.shape)
 
 
