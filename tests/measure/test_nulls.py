@@ -251,11 +251,12 @@ def test_frames_are_the_q_of_a_qr_with_a_positive_diagonal(d, n, device, monkeyp
     check_frames(haar_frames(drawn.to(device)).cpu(), drawn)
 
 
-@pytest.mark.parametrize("condition", [1e4, 1e9, 1e15])
+@pytest.mark.parametrize("condition", [1e4, 1e9, 1e12])
 def test_frames_by_products_are_right_however_near_what_was_drawn_is_to_singular(condition):
     """From a condition of 1e7 on, as one Gaussian in 100,000 of this size has it, squares have no Cholesky factor."""
-    u, sizes, v = np.linalg.svd(np.random.default_rng(5).normal(size=(128, 128)))
-    drawn = torch.from_numpy(u * np.append(sizes[:-1], sizes[0] / condition) @ v)
+    u, sizes, v = np.linalg.svd(np.random.default_rng(5).normal(size=(8, 64, 64)))
+    sizes[:, -1] = sizes[:, 0] / condition
+    drawn = torch.from_numpy((u * sizes[:, None]) @ v)
     check_frames(frames_by_products(drawn), drawn)
 
 
