@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.profiler import profile
 
 from creditscope.rules import FeedbackLinear, rule_class
 from creditscope.rules._layers import LinearWithFeedback, Transport
@@ -42,6 +43,22 @@ def test_under_vmap_equals_a_loop():
     delta = torch.randn_like(stacked)
     got = torch.autograd.grad(stacked, (x, w), delta)
     torch.testing.assert_close(got, (delta @ feedback, delta.transpose(1, 2) @ x.detach()))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_under_vmap_a_layer_that_all_share_is_one_product(dim):
+    """Its weight is told by all of them; batched products of a weight that is repeated would be slower."""
+    x, w, b = torch.randn(3, 5, 4, requires_grad=True), torch.randn(6, 4, requires_grad=True), torch.randn(6)
+    feedback, transport = torch.randn(6, 4), Transport(rule_class("fa")())
+    with profile() as seen:
+        mapped = torch.vmap(lambda x: LinearWithFeedback.apply(x, w, b, feedback, transport), in_dims=dim)(x)
+    assert {"aten::bmm", "aten::baddbmm"}.isdisjoint(event.key for event in seen.key_averages())
+    each = x.movedim(dim, 0)
+    torch.testing.assert_close(mapped, each @ w.T + b)
+    delta = torch.randn_like(mapped)
+    got = torch.autograd.grad(mapped, (x, w), delta)
+    down = (delta @ feedback).movedim(0, dim)
+    torch.testing.assert_close(got, (down, delta.flatten(0, 1).T @ each.detach().flatten(0, 1)))
 
 
 def test_nothing_is_computed_for_what_needs_no_gradient():

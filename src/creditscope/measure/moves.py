@@ -125,7 +125,7 @@ class Slope:
 
     def _best_of_few(self, directions: Sequence[Tensor]) -> Tensor:
         sizes = torch.tensor(SIZES, dtype=self.base.dtype, device=self.base.device)
-        moves = torch.stack([_of_length(direction, self.start) for direction in directions])
+        moves = _of_length(torch.stack(list(directions)), self.start)
         means = mapped(
             lambda move, t: self.twin.mean_of(self.losses(self.start - t * move)),
             moves.repeat_interleave(len(sizes), 0),
@@ -219,7 +219,10 @@ def _mean_and_sd(name: str, values: Sequence[Tensor]) -> dict[str, Tensor]:
     return {name: torch.stack([x.mean() for x in values]), f"{name}_sd": torch.stack([x.std() for x in values])}
 
 
-def _of_length(direction: Tensor, state: Tensor) -> Tensor:
-    """The direction as long as the state; entries that are not finite do not move. NaN if it is zero."""
-    unit = Direction.of(direction.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0))
-    return (unit.scaled / unit.length * Direction.of(state).norm).view_as(direction)
+def _of_length(directions: Tensor, state: Tensor) -> Tensor:
+    """Each direction as long as the state; entries that are not finite do not move. NaN if it is zero."""
+    flat = directions.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).flatten(1)
+    largest = flat.abs().amax(1, keepdim=True)
+    scaled = flat / torch.where(largest == 0, 1.0, largest)
+    length = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
+    return (scaled / length * Direction.of(state).norm).view_as(directions)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from creditscope.measure.nulls import draw_turn, together, turn_by
+from creditscope.measure.nulls import cornered, draw_turn, together, turn_by
 from creditscope.measure.numerics import angles, row_norms
 from creditscope.record.schema import Facts
 
@@ -154,10 +154,10 @@ def _output_first(x: Tensor) -> Tensor:
 def turned_weights(weights: Mapping[str, Tensor], generator: torch.Generator, turns: int) -> list[dict[str, Tensor]]:
     """Gradients of weights, so many times, each turned on its output side by Haar rotations; drawn on the CPU."""
     rows = {name: _output_first(x).mT for name, x in weights.items()}
-    found, at_once = [], together(*rows.values())
+    corners, found, at_once = list(map(cornered, rows.values())), [], together(*rows.values())
     for start in range(0, turns, at_once):
         drawn = [[draw_turn(x, generator) for x in rows.values()] for _ in range(start, min(start + at_once, turns))]
-        turned = [turn_by(x, own) for x, own in zip(rows.values(), zip(*drawn, strict=True), strict=True)]
+        turned = [turn_by(x, own) for x, own in zip(corners, zip(*drawn, strict=True), strict=True)]
         for each in zip(*turned, strict=True):
             found.append({name: _as_weight(t, weights[name]) for name, t in zip(rows, each, strict=True)})
     return found

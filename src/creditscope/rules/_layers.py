@@ -89,7 +89,10 @@ class LinearWithFeedback(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
-        """The products of all seeds as one batched product; what they share is not copied."""
+        """The products of all seeds as one batched product; what they share is not copied, and if that is the whole
+        layer, all their rows are rows of one product."""
+        if all(dim is None for dim in in_dims[1:]):
+            return LinearWithFeedback.apply(args[0].movedim(in_dims[0], 0), *args[1:]), 0
         return OneForAll.vmap(info, (None, *in_dims), LinearWithFeedback.apply, *args)
 
 
