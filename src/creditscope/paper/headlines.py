@@ -104,6 +104,14 @@ HEADLINES = (
         ),
     ),
     Headline(
+        "In the ViT what learns the weights, or knows their signs, takes three fifths of BP's gain and more; FA and "
+        "DFA end below frozen blocks.",
+        (
+            *(Claim("C", row, "share", low=0.6) for row in ("wm", "kp", "sign_fa")),
+            *(Claim("C", row, "share", high=0.0) for row in ("fa", "dfa")),
+        ),
+    ),
+    Headline(
         "In a convolutional net the signs of the weights are enough, random feedback is not.",
         (
             Claim("D", "sign_fa", "share", low=0.75),

@@ -229,10 +229,10 @@ def label_some(ax: Axes, points: Sequence[tuple[str, float, float]], *, led: int
 
 
 def _is_on(point: tuple[float, float], start: tuple[float, float], end: tuple[float, float]) -> bool:
-    """Whether a line from start to end passes over the mark at a point further on."""
+    """Whether a line from start to end passes over the mark at a point further on that does not lie on the start."""
     (x, y), (right, up) = np.subtract(point, start), np.subtract(end, start)
-    length = np.hypot(right, up)
-    return 0 < x * right + y * up < length**2 and abs(x * up - y * right) < 0.04 * length
+    length, passed = np.hypot(right, up), x * right + y * up
+    return np.hypot(x, y) > 0.06 and 0 < passed < length**2 and abs(x * up - y * right) < 0.04 * length
 
 
 def label_points(ax: Axes, points: Sequence[tuple[Look, float, float]], dots: Sequence[tuple[float, float]]) -> bool:

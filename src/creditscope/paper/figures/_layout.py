@@ -199,7 +199,10 @@ def _write_heads(heads: Sequence[Head], lines: Sequence[Sequence[str]], *, named
     how |= {"va": "bottom", "size": BODY, "linespacing": 1.2}
     for (letter, panel, axes), own in zip(heads, lines, strict=True):
         ax = axes[0]
-        x = (_find_edges(axes)[0] - ax.bbox.x0) / ax.bbox.width
+        left, right = _find_edges(axes)
+        wide = max(text_width(line, size=BODY) for line in own) + (LETTER if letter else 0) + GAP
+        left -= max(0.0, left + wide * ax.figure.dpi - right)  # a tick that made room has gone, and the edge with it
+        x = (left - ax.bbox.x0) / ax.bbox.width
         for column, name in zip(axes, panel.above if named else (), strict=False):
             column.annotate(name, (0.5, 1), (0, PAD), ha="center", color=GREY, gid="column", **how)
         up = PAD + (most - len(own) + named) * LINE

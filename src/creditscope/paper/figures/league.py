@@ -40,7 +40,7 @@ READING = (
 def plot_league(records: Sequence[Record], *, page: Page = PAGE) -> Figure:
     """Draw the figure from the records of study `league`: a panel for each setting that has frozen twins."""
     boards, _ = find_boards(records)
-    height = min(1.75, 6.2 / len(boards)) if page.narrow else 2.1
+    height = min(1.75, 6.2 / len(boards)) if page.narrow else min(2.1, 7.5 / len(boards))
     panels = [Panel(find_title(board), partial(draw_board, board=board), least=2.6, height=height) for board in boards]
     return draw_page(page, panels, keys=partial(_keys, boards))
 
