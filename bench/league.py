@@ -126,6 +126,7 @@ def pack(root: Path, out: Path, scale: str) -> None:
             f"{block}: {len(found)} runs, {missing} missing, {rows[block]['worker_seconds']:.0f} worker seconds",
             flush=True,
         )
+    out.mkdir(parents=True, exist_ok=True)
     (out / TOOK).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 

@@ -20,7 +20,7 @@ from creditscope.record import RunSpec, Snapshot, read_record, run_folder
 from creditscope.tasks import ImageSettings, Task
 from creditscope.train.plan import plan_run
 from creditscope.train.run import Run, build_run
-from creditscope.train.stacked import StackedRun, stack_runs
+from creditscope.train.stacked import LEAD, LEAST_AHEAD, Pace, StackedRun, stack_runs
 from creditscope.train.training import StoppedError
 
 pytestmark = [
@@ -336,3 +336,19 @@ records = run_all(specs, sys.argv[1], engine="stacked", device="cuda:0", slots=1
 print(*(record.provenance.status for record in records))
 """
     assert run_python("-c", code, tmp_path).split() == ["complete"] * 2
+
+
+def test_the_host_is_not_far_ahead_of_the_device():
+    """A checkpoint waits for what the device was given: not for a whole epoch of dear steps."""
+    pace, seconds = Pace(), 0.1
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    torch.cuda._sleep(10**8)
+    end.record()
+    end.synchronize()
+    cycles = int(10**8 * seconds * 1e3 / start.elapsed_time(end))
+    for _ in range(30):
+        torch.cuda._sleep(cycles)
+        pace.keep()
+    left = sum(not mark.query() for mark in pace.marks)
+    assert LEAST_AHEAD <= left <= 1.5 * LEAD / seconds

@@ -39,7 +39,7 @@ from creditscope.train import stacked
 from creditscope.train.groups import group_runs
 from creditscope.train.plan import plan_run
 from creditscope.train.run import Run, build_run
-from creditscope.train.stacked import CannotStackError, StackedRun, stack_runs
+from creditscope.train.stacked import LEAD, LEAST_AHEAD, CannotStackError, Pace, StackedRun, stack_runs
 
 pytestmark = pytest.mark.slow
 
@@ -236,6 +236,50 @@ def test_audited_and_unaudited_stacks_end_bit_identical(net, rule):
     for a, b in zip(audited, plain, strict=True):
         assert len(a.snapshots) == 3
         assert_equal(Ended(a.tensors, []), b)
+
+
+class Device:
+    """One that takes so many seconds for what is given between two marks; the clock is the host's."""
+
+    def __init__(self, seconds: float):
+        self.seconds, self.now, self.free, self.waited = seconds, 0.0, 0.0, 0.0
+
+
+class Mark:
+    def __init__(self, device: Device):
+        self.device, self.done = device, 0.0
+
+    def record(self) -> None:
+        self.device.free = self.done = max(self.device.free, self.device.now) + self.device.seconds
+
+    def query(self) -> bool:
+        return self.done <= self.device.now
+
+    def synchronize(self) -> None:
+        self.device.waited += max(0.0, self.done - self.device.now)
+        self.device.now = max(self.done, self.device.now)
+
+    def elapsed_time(self, later: "Mark") -> float:
+        return 1e3 * (later.done - self.done)
+
+
+@pytest.mark.parametrize(("seconds", "waits"), [(0.3, True), (2.5, True), (0.001, False)])
+def test_the_host_is_not_far_ahead_of_the_device(seconds, waits):
+    """Else a checkpoint, or the end at a time limit, would wait for a whole epoch of dear steps; cheap ones go."""
+    device = Device(seconds)
+    pace, ahead = Pace(), list[float]()
+    for _ in range(200):
+        device.now += 0.0001
+        pace.keep(Mark(device))
+        ahead.append(device.free - device.now)
+    assert max(ahead) <= max(LEAD, LEAST_AHEAD * seconds) + seconds
+    assert (device.waited > 10 * seconds) is waits
+    if not waits:
+        assert max(ahead) > 100 * seconds  # the next epoch is drawn meanwhile
+    device.seconds = 0.001  # others have gone
+    for _ in range(2000):
+        pace.keep(Mark(device))
+    assert device.free - device.now > 0.9 * LEAD
 
 
 def test_stacking_leaves_the_runs_as_they_were():

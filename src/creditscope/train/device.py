@@ -94,6 +94,12 @@ def _has(owner: Any, name: str) -> bool:
         return False
 
 
+def wait_for_device(device: torch.device) -> None:
+    """Until it has done all that it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def forget_peak(device: torch.device) -> None:
     """Count from here on what `peak_bytes` says."""
     if device.type == "cuda":

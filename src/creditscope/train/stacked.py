@@ -5,6 +5,7 @@ step's place in the epoch and the learning rate too), so that nothing waits for 
 """
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,8 @@ from creditscope.train.data import EpochPlan, GraphData
 from creditscope.train.run import Run, copy_of, make_optimiser
 
 WARM_UP_STEPS = 3
+LEAD = 1.0  # seconds that the host may be ahead of the device: who is asked to stop waits for what was given it
+MARK_EVERY, LEAST_AHEAD = 8, 2  # steps from mark to mark, and marks that it may always be ahead
 ALIGNMENT = 16  # bytes; products on a CPU round by how their factors lie within so many
 TOLERANCE = {"float32": 1e-3, "tf32": 1e-2, "float64": 1e-8}
 """Relative error of a stacked seed's gradient above which it is not rounding, unless its own is as sensitive."""
@@ -30,6 +33,24 @@ NUDGES, NUDGE, SLACK = 4, 1e-3, 10
 
 class CannotStackError(CreditscopeError):
     """A net or rule does something that `vmap` cannot map over seeds."""
+
+
+class Pace:
+    """Lets the host be `LEAD` ahead of the device, and no more: a captured step is given in no time, and who waits for
+    the device (a checkpoint) waits for all that it was given."""
+
+    def __init__(self) -> None:
+        self.marks, self.ahead = deque[torch.cuda.Event](), LEAST_AHEAD
+
+    def keep(self, mark: torch.cuda.Event | None = None) -> None:
+        """Mark what was given so far; wait while more marks are ahead than the device passes in `LEAD`."""
+        self.marks.append(mark or torch.cuda.Event(enable_timing=True))
+        self.marks[-1].record()
+        while len(self.marks) > 1 and (len(self.marks) > self.ahead + 1 or self.marks[1].query()):
+            passed = self.marks.popleft()
+            self.marks[0].synchronize()
+            seconds = passed.elapsed_time(self.marks[0]) / 1e3
+            self.ahead = max(LEAST_AHEAD, int(LEAD / max(seconds, 1e-6)))
 
 
 @dataclass
@@ -46,6 +67,7 @@ class StackedRun(Run):
         self._next: tuple[int, EpochPlan] | None = None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._errors: RowErrors | None = None
+        self._pace = Pace()
         assert isinstance(self.net, StackedNet)
         layers = [f"{name}.step" for name, m in self.net.net.named_modules() if isinstance(m, HashDropout)]
         buffers = dict(self.net.named_buffers())
@@ -70,6 +92,8 @@ class StackedRun(Run):
             self._graph = self._captured_step()
         for step in range(self.step, steps - keep_last):
             self._advance()
+            if self._graph is not None and step % MARK_EVERY == 0:
+                self._pace.keep()
             self.pause_after(step + 1, pause)
         last = self._observed_step() if keep_last else None
         if epoch + 1 < self.spec.epochs:  # while the device works

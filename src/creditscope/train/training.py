@@ -35,6 +35,7 @@ from creditscope.train.device import (
     peak_bytes,
     release_memory,
     release_surplus,
+    wait_for_device,
     wait_for_room,
 )
 from creditscope.train.events import BUSY, NO_MEMORY, Ended, Epoch, Note
@@ -216,6 +217,7 @@ class _Training:
 
         def save(done: int) -> Iterator[Ended]:
             nonlocal saved_at, took
+            wait_for_device(self.device)  # whose time is not that of the checkpoint
             began = time.monotonic()
             yield from write(left, lambda seed, recording: recording.save(run, seed, done))
             saved_at = time.monotonic()
