@@ -1,6 +1,7 @@
 """What taps were told, over seeds: each answer against a t test, Holm and nulls computed by hand."""
 
 import re
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -253,3 +254,16 @@ class TestWhatWouldTell:
 
     def test_rows_do_not_help_where_the_null_itself_is_wider_than_delta(self):
         assert self.tell(null_sd=0.04) != self.tell(null_sd=0.06)
+
+
+def test_what_is_known_of_one_moment_is_of_its_snapshot_taps_and_limits_alone():
+    """It is computed once for all checks that ask, and is nothing that another moment or limit would be told."""
+    moment, other = make_moments(taps=both(0.3, 0.4))
+    first = judge_taps([moment], BLOCKS, LIMITS)
+    assert judge_taps([moment], list(BLOCKS), LIMITS) is first
+    assert [a.tap for a in judge_taps([moment], (2, 3), LIMITS)] == [2, 3]
+    assert [a.answer for a in judge_taps([moment], (1,), replace(LIMITS, alignment=0.39))] == ["open"]
+    (known,) = judge_taps([moment], (1,), LIMITS)
+    assert (known.answer, known.cos.mean) == ("carries", 0.3)
+    (moved,) = judge_taps([replace(moment, snapshot=other.snapshot)], (1,), LIMITS)
+    assert moved.cos.mean == 0.4

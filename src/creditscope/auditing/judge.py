@@ -5,9 +5,9 @@ from dataclasses import replace
 from itertools import islice
 
 from creditscope.auditing.checks import Check, Finding, MethodCheck, Outcome, RunCheck, SeedsCheck
-from creditscope.auditing.methods import Method, Moment, first_epoch
+from creditscope.auditing.methods import Method, Moment
 from creditscope.auditing.thresholds import Thresholds
-from creditscope.record import Record, Snapshot
+from creditscope.record import Record
 
 BySeed = Mapping[int, Mapping[str, Finding]]
 """Seed → code → finding."""
@@ -15,10 +15,17 @@ BySeed = Mapping[int, Mapping[str, Finding]]
 
 def judge_seeds(checks: Sequence[Check], method: Method, limits: Thresholds) -> BySeed:
     """What the checks find in each run alone; those of a method have nothing to say of one."""
-    return {
-        seed: {c.code: judge_run(c, record, limits) for c in checks if isinstance(c, RunCheck | SeedsCheck)}
-        for seed, record in method.runs.items()
-    }
+    of_runs = [check for check in checks if isinstance(check, RunCheck | SeedsCheck)]
+    found = {}
+    for seed, record in method.runs.items():
+        moments = moments_of(record)  # the same for all checks: what one has computed of them, others need not
+        found[seed] = {check.code: judge_run(check, record, limits, moments) for check in of_runs}
+    return found
+
+
+def moments_of(record: Record) -> list[Moment]:
+    """Every snapshot of a run as a moment."""
+    return [Moment.of(record, snapshot) for snapshot in record.snapshots]
 
 
 def judge_method(checks: Sequence[Check], method: Method, by_seed: BySeed, limits: Thresholds) -> list[Finding]:
@@ -48,12 +55,13 @@ def _of_all(finding: Finding, seeds: int) -> Finding:
     return replace(finding, seeds=seeds, seeds_hit=seeds * finding.is_issue)
 
 
-def judge_run(check: Check, record: Record, limits: Thresholds) -> Finding:
+def judge_run(check: Check, record: Record, limits: Thresholds, moments: Sequence[Moment] | None = None) -> Finding:
     """The last snapshot's finding, and the first epoch of training at which it was an issue, where that is asked."""
     if record.provenance.status == "diverged":
         return check.skipped(f"the run diverged at epoch {record.provenance.diverged_epoch}")
-    finding = _judge_moment(check, Moment.of(record), limits)
-    first = first_fired(check, record, limits) if check.traced else None
+    moments = moments or moments_of(record)
+    finding = _judge_moment(check, moments[-1], limits)
+    first = _first_issue(check, moments, limits) if check.traced else None
     return replace(finding, first_epoch=first, last_first_epoch=first, seeds_hit=int(finding.is_issue))
 
 
@@ -65,12 +73,13 @@ def first_fired(
     A snapshot that lacks the check's input is no issue. With `head_only` a net with a class token is judged by that
     token alone, which is what its head reads.
     """
+    shown = [replace(s, taps=s.head_taps) for s in record.snapshots] if head_only else record.snapshots
+    return _first_issue(check, [Moment.of(record, snapshot) for snapshot in shown], limits or Thresholds())
 
-    def fires(snapshot: Snapshot) -> bool:
-        shown = replace(snapshot, taps=snapshot.head_taps) if head_only else snapshot
-        return _judge_moment(check, Moment.of(record, shown), limits or Thresholds()).is_issue
 
-    return first_epoch(record, fires)
+def _first_issue(check: Check, moments: Iterable[Moment], limits: Thresholds) -> int | None:
+    epochs = (m.snapshot.epoch for m in moments if m.snapshot.epoch > 0 and _judge_moment(check, m, limits).is_issue)
+    return next(epochs, None)
 
 
 def _judge_moment(check: Check, moment: Moment, limits: Thresholds) -> Finding:

@@ -29,6 +29,8 @@ class Moment:
     """None for a watched model."""
     history: tuple[Snapshot, ...] = ()
     """Of a watched model: its snapshots up to this one."""
+    answers: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was computed of it alone, and is asked by several checks."""
 
     @classmethod
     def of(cls, record: Record, snapshot: Snapshot | None = None) -> "Moment":
