@@ -7,11 +7,11 @@ import torch
 from documents import ROOT, assert_says, read_table
 from scipy.stats import binom
 from trained import train_run
+from turning import haar_frame
 
 from creditscope.auditing import Thresholds, audit
 from creditscope.auditing.stats import z_limit
 from creditscope.measure.alignment import measure_alignment
-from creditscope.measure.nulls import haar_frame
 from creditscope.measure.observation import observe
 from creditscope.record import Provenance, Record
 from creditscope.train.plan import plan_run

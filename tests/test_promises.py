@@ -4,13 +4,13 @@ import pytest
 import torch
 from builders import make_facts, make_snapshot
 from torch import nn
+from turning import haar_frame
 
 import creditscope as cs
 from creditscope.auditing.methods import Moment
 from creditscope.auditing.tap_credit import judge_taps
 from creditscope.auditing.thresholds import Thresholds
 from creditscope.measure.alignment import measure_alignment
-from creditscope.measure.nulls import haar_frame
 from creditscope.nets.resmlp import ResMLP
 from creditscope.rng import global_stream
 from creditscope.tasks import load_task

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from subjects import make_net, make_subject, seen_of
+from turning import haar_frame
 
 from creditscope.measure import functional_net
 from creditscope.measure.fresh_feedback import (
@@ -18,7 +19,6 @@ from creditscope.measure.fresh_feedback import (
     own_credits,
 )
 from creditscope.measure.functional_net import subjects_of
-from creditscope.measure.nulls import haar_frame
 from creditscope.measure.numerics import UnitRows
 from creditscope.measure.observation import gather_facts, rule_facts
 from creditscope.measure.snapshot import take_snapshots

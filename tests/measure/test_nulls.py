@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import ortho_group
+from turning import haar_frame
 
 from creditscope.measure.alignment import measure_alignment
 from creditscope.measure.nulls import (
     NORMAL_POINT,
     frames_by_products,
-    haar_frame,
     haar_frames,
     places_and_features,
     rotation_quantile,
@@ -266,6 +266,7 @@ def test_turned_rows_keep_their_geometry_and_have_no_orientation(n, d):
     x = torch.randn(n, d, generator=stream, dtype=torch.float64)
     y = torch.randn(n, d, generator=stream, dtype=torch.float64)
     assert turned_rows(x, stream, 0) == []
+    assert [t.shape for t in turned_rows(x[:, :0], stream, 2)] == [(n, 0)] * 2
     turned = turned_rows(x, stream, 3000)
     for t in turned[:3]:
         torch.testing.assert_close(t @ t.mT, x @ x.mT)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from turning import haar_frame
 
 import creditscope as cs
 from creditscope.measure import nulls
-from creditscope.measure.nulls import haar_frame
 from creditscope.measure.weights import (
     Products,
     find_rounding,
@@ -102,13 +102,17 @@ class TestTurnedWeights:
         moment = np.einsum("tij,tkj->ik", scaled, scaled) / scaled.shape[0] / scaled.shape[2]
         np.testing.assert_allclose(moment, np.eye(len(moment)) / len(moment), atol=0.03)
 
+    def test_nothing_is_made_for_no_turn(self, monkeypatch):
+        monkeypatch.delattr(torch.linalg, "qr")
+        assert turned_weights({"w": torch.ones(5, 1)}, torch.Generator(), 0) == []
+
     def test_many_in_one_go_are_as_one_after_the_other(self, monkeypatch):
         """The same draws, whatever goes together; weights of all shapes turn apart."""
         weights = {name: torch.from_numpy(x) for name, x in gradients(8).items()}
         stream = torch.Generator().manual_seed(2)
         each = [turned_weights(weights, stream, 1)[0] for _ in range(5)]
         for entries in (1, 2 * sum(x.numel() for x in weights.values()), 2**24):
-            monkeypatch.setattr(nulls, "TOGETHER", entries)
+            monkeypatch.setattr(nulls, "ENTRIES", entries)
             many = turned_weights(weights, torch.Generator().manual_seed(2), 5)
             for one, expected in zip(many, each, strict=True):
                 assert one.keys() == expected.keys()

@@ -122,7 +122,7 @@ class TestLeague:
     def test_a_line_to_a_mark_passes_over_no_other(self, records, width):
         drawn = league.plot_league(records, page=Page(width=width))
         drawn.canvas.draw()
-        lines = 0
+        lines = passed = 0
         for ax in drawn.axes[:5]:
             marks = [ax.transData.transform(m.get_xydata()[0]) for m in ax.lines if m.get_marker() in "*^DsvoP"]
             for label in ax.texts:
@@ -135,8 +135,9 @@ class TestLeague:
                 near = np.hypot(*way.transpose(2, 0, 1))
                 ahead = near.argmin(axis=0) < 199  # what is nearest at the end lies behind it, or beside
                 assert (near.min(axis=0)[ahead] > 0.035 * drawn.dpi).all(), label.get_text()
-                lines += 1
+                lines, passed = lines + 1, passed + int(ahead.sum())
         assert lines > 2
+        assert passed > lines
 
     def test_where_bp_gains_nothing_there_are_no_shares(self, fig, records):
         boards, gaps = find_boards(records)

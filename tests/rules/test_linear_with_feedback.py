@@ -50,15 +50,22 @@ def test_under_vmap_a_layer_that_all_share_is_one_product(dim):
     """Its weight is told by all of them; batched products of a weight that is repeated would be slower."""
     x, w, b = torch.randn(3, 5, 4, requires_grad=True), torch.randn(6, 4, requires_grad=True), torch.randn(6)
     feedback, transport = torch.randn(6, 4), Transport(rule_class("fa")())
+    delta = torch.randn(*x.movedim(dim, 0).shape[:2], 6)
     with profile() as seen:
         mapped = torch.vmap(lambda x: LinearWithFeedback.apply(x, w, b, feedback, transport), in_dims=dim)(x)
+        got = torch.autograd.grad(mapped, (x, w), delta)
     assert {"aten::bmm", "aten::baddbmm"}.isdisjoint(event.key for event in seen.key_averages())
     each = x.movedim(dim, 0)
     torch.testing.assert_close(mapped, each @ w.T + b)
-    delta = torch.randn_like(mapped)
-    got = torch.autograd.grad(mapped, (x, w), delta)
     down = (delta @ feedback).movedim(0, dim)
     torch.testing.assert_close(got, (down, delta.flatten(0, 1).T @ each.detach().flatten(0, 1)))
+
+
+def test_under_vmap_weights_of_seeds_are_not_taken_for_those_of_slices():
+    x, w, feedback = torch.randn(2, 2, 5, 4), torch.randn(2, 6, 4), torch.randn(2, 6, 4)  # as many slices as seeds
+    transport = Transport(rule_class("fa")())
+    mapped = torch.vmap(lambda x: LinearWithFeedback.apply(x, w, None, feedback, transport))(x)
+    torch.testing.assert_close(mapped, x @ w.mT)
 
 
 def test_nothing_is_computed_for_what_needs_no_gradient():

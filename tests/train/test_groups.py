@@ -175,6 +175,15 @@ def test_the_longest_come_first_whatever_order_they_are_given_in(ordered):
     assert longest_first(expected) == longest_first(expected[::-1]) == expected
 
 
+def test_a_rule_that_cannot_be_made_is_its_run_s_failure_not_the_order_s():
+    bad = [
+        replace(group(**MLP).specs[0], rule="pc", rule_options={"steps": "x"}),
+        replace(group(**MLP).specs[0], rule="none"),
+    ]
+    groups = [group(**MLP), *(RunGroup((spec,), "stacked") for spec in bad)]
+    assert longest_first(groups) == groups
+
+
 def test_those_of_one_length_stay_in_order():
     groups = [group(**MLP, rule=rule) for rule in ("fa", "bp", "dfa")]  # no pass more than another
     assert longest_first(groups) == groups

@@ -21,8 +21,8 @@ FEW_FEATURES = 16
 """Below so many features that can turn, a normal law is wrong in its tails: quantiles come from simulated rotations."""
 TURNS = 4000
 """Simulated rotations."""
-TOGETHER = 2**24
-"""Entries of rotations that are made in one go."""
+ENTRIES = 2**22
+"""Of rotations that are made in one go."""
 UPPER = 0.99
 NORMAL_POINT = 2.3263478740408408
 """The 99 % point of a normal law."""
@@ -70,39 +70,29 @@ def _simulated_rotations(d: int, device: torch.device) -> Tensor:
 
 def turned_rows(x: Tensor, generator: torch.Generator, turns: int) -> list[Tensor]:
     """x R for rows x (n, d) and so many Haar rotations R, each shared by all rows; drawn on the CPU."""
-    found, at_once = [], together(x)
-    corner = cornered(x) if turns else x
+    return [turned for (turned,) in turn_all([x], generator, turns)]
+
+
+def turn_all(matrices: Sequence[Tensor], generator: torch.Generator, turns: int) -> list[tuple[Tensor, ...]]:
+    """The same of several matrices at every turn, each by a rotation of its own.
+
+    With fewer rows than features no d×d matrix is needed: x = T Vᵀ with an n×n corner T, and Vᵀ R is distributed as the
+    transpose of any d×n matrix with Haar-distributed orthonormal columns. Draws are in float32, which a CPU makes seven
+    times as fast; what is made of them is orthogonal in float64.
+    """
+    if not turns:
+        return []
+    sizes = [(x.shape[1], min(x.shape)) for x in matrices]
+    corners = [x if len(x) >= x.shape[1] else torch.linalg.qr(x.mT, mode="r").R.mT for x in matrices]
+    at_once, found = max(1, ENTRIES // max(1, sum(d * n for d, n in sizes))), []
     for start in range(0, turns, at_once):
-        drawn = [draw_turn(x, generator) for _ in range(start, min(start + at_once, turns))]
-        found += turn_by(corner, drawn)
+        drawn = [[torch.randn(size, generator=generator) for size in sizes] for _ in range(turns - start)[:at_once]]
+        turned = [_turn(corner, own) for corner, own in zip(corners, zip(*drawn, strict=True), strict=True)]
+        found += zip(*turned, strict=True)
     return found
 
 
-def draw_turn(x: Tensor, generator: torch.Generator) -> Tensor:
-    """What a rotation of rows x (n, d) is made of: a Gaussian of d rows, and of no more columns than are needed.
-
-    In float32, which a CPU draws seven times as fast; what is made of it is orthogonal in float64.
-    """
-    n, d = x.shape
-    return torch.randn(d, min(n, d), generator=generator)
-
-
-def together(*rows: Tensor) -> int:
-    """How many rotations of all of these are made in one go."""
-    return max(1, TOGETHER // sum(x.shape[1] * min(x.shape) for x in rows))
-
-
-def cornered(x: Tensor) -> Tensor:
-    """Rows x (n, d) as they can be turned: the n×n corner T of x = T Vᵀ, if there are fewer rows than features."""
-    return x if len(x) >= x.shape[1] else torch.linalg.qr(x.mT, mode="r").R.mT
-
-
-def turn_by(corner: Tensor, drawn: Sequence[Tensor]) -> list[Tensor]:
-    """Cornered rows turned by what was drawn.
-
-    With fewer rows than features no d×d matrix is needed: Vᵀ R is distributed as the transpose of any d×n matrix with
-    Haar-distributed orthonormal columns.
-    """
+def _turn(corner: Tensor, drawn: Sequence[Tensor]) -> list[Tensor]:
     frames = haar_frames(torch.stack(list(drawn)).to(corner.device).double()).to(corner)
     return list(corner @ (frames if corner.shape[1] == frames.shape[-2] else frames.mT))
 
@@ -131,8 +121,3 @@ def frames_by_products(drawn: Tensor) -> Tensor:
         corner = torch.linalg.cholesky_ex(squares).L
         drawn = torch.linalg.solve_triangular(corner, drawn.mT, upper=False).mT
     return drawn
-
-
-def haar_frame(d: int, n: int, generator: torch.Generator) -> Tensor:
-    """One of d rows and n columns."""
-    return haar_frames(torch.randn(d, n, generator=generator, dtype=torch.float64))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from creditscope.measure.nulls import cornered, draw_turn, together, turn_by
+from creditscope.measure.nulls import turn_all
 from creditscope.measure.numerics import angles, row_norms
 from creditscope.record.schema import Facts
 
@@ -152,20 +152,17 @@ def _output_first(x: Tensor) -> Tensor:
 
 
 def turned_weights(weights: Mapping[str, Tensor], generator: torch.Generator, turns: int) -> list[dict[str, Tensor]]:
-    """Gradients of weights, so many times, each turned on its output side by Haar rotations; drawn on the CPU."""
-    rows = {name: _output_first(x).mT for name, x in weights.items()}
-    corners, found, at_once = list(map(cornered, rows.values())), [], together(*rows.values())
-    for start in range(0, turns, at_once):
-        drawn = [[draw_turn(x, generator) for x in rows.values()] for _ in range(start, min(start + at_once, turns))]
-        turned = [turn_by(x, own) for x, own in zip(corners, zip(*drawn, strict=True), strict=True)]
-        for each in zip(*turned, strict=True):
-            found.append({name: _as_weight(t, weights[name]) for name, t in zip(rows, each, strict=True)})
-    return found
+    """Gradients of weights, so many times, each turned on its output side by a Haar rotation; drawn on the CPU."""
+    by_output = [_output_first(x).mT for x in weights.values()]
+    return [
+        {name: _as_weight(t, x) for (name, x), t in zip(weights.items(), turned, strict=True)}
+        for turned in turn_all(by_output, generator, turns)
+    ]
 
 
-def _as_weight(turned: Tensor, x: Tensor) -> Tensor:
-    """What `_output_first` made a matrix of, which stands on its other side here, in its own shape."""
-    return (turned if x.ndim == 3 and x.shape[0] == 1 else turned.mT).reshape(x.shape)
+def _as_weight(by_output: Tensor, x: Tensor) -> Tensor:
+    """A matrix (others, outputs) in the shape of the weight x that it stands for."""
+    return (by_output if x.ndim == 3 and x.shape[0] == 1 else by_output.mT).reshape(x.shape)
 
 
 def weight_angle(weight: Tensor, feedback: Tensor) -> Tensor:

@@ -105,7 +105,7 @@ HEADLINES = (
     ),
     Headline(
         "In the ViT what learns the weights, or knows their signs, takes three fifths of BP's gain and more; FA and "
-        "DFA end below frozen blocks.",
+        "DFA end below BP's frozen twin.",
         (
             *(Claim("C", row, "share", low=0.6) for row in ("wm", "kp", "sign_fa")),
             *(Claim("C", row, "share", high=0.0) for row in ("fa", "dfa")),

@@ -193,6 +193,8 @@ def find_places(
 
 FURTHER = (0.24, -0.24, 0.38, -0.38, 0.5, -0.5, 0.65, -0.65)
 """How far up from beside its point a label may stand to which a line leads, inches."""
+HIDDEN, PASSED = 0.06, 0.04
+"""Nearer than so to a point a mark lies under it, and nearer than so to a line the line passes over it; inches."""
 
 
 def label_some(ax: Axes, points: Sequence[tuple[str, float, float]], *, led: int = 0) -> None:
@@ -229,10 +231,10 @@ def label_some(ax: Axes, points: Sequence[tuple[str, float, float]], *, led: int
 
 
 def _is_on(point: tuple[float, float], start: tuple[float, float], end: tuple[float, float]) -> bool:
-    """Whether a line from start to end passes over the mark at a point further on that does not lie on the start."""
+    """Whether a line from start to end passes over the mark at a point that does not lie under its start."""
     (x, y), (right, up) = np.subtract(point, start), np.subtract(end, start)
     length, passed = np.hypot(right, up), x * right + y * up
-    return np.hypot(x, y) > 0.06 and 0 < passed < length**2 and abs(x * up - y * right) < 0.04 * length
+    return np.hypot(x, y) > HIDDEN and 0 < passed < length**2 and abs(x * up - y * right) < PASSED * length
 
 
 def label_points(ax: Axes, points: Sequence[tuple[Look, float, float]], dots: Sequence[tuple[float, float]]) -> bool:

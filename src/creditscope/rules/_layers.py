@@ -92,7 +92,8 @@ class LinearWithFeedback(torch.autograd.Function):
         """The products of all seeds as one batched product; what they share is not copied, and if that is the whole
         layer, all their rows are rows of one product."""
         if all(dim is None for dim in in_dims[1:]):
-            return LinearWithFeedback.apply(args[0].movedim(in_dims[0], 0), *args[1:]), 0
+            behind = args[1].ndim - 2  # the seeds of a weight that has its own stay in front
+            return LinearWithFeedback.apply(args[0].movedim(in_dims[0], behind), *args[1:]), behind
         return OneForAll.vmap(info, (None, *in_dims), LinearWithFeedback.apply, *args)
 
 

@@ -23,7 +23,7 @@ CPU_WORK = 2e7  # parameters × rows of a step up to which a net is small in tha
 CPU_CHUNK = 4  # seeds below which a stack is not split over cores
 ROWS = 50_000  # taken as those of any task but a graph, whose epoch is one step: to count them its data would be read
 STEP = 10  # what a step of a stack costs beside its seeds, as if it had so many more (bench/stacked.py on a GPU)
-PASSES = 3  # that a step of backprop takes, in forward passes
+BACKPROP_PASSES = 3  # that a step of backprop takes, in forward passes
 DEAR = 100_000  # what the dear instruments cost a seed, as if it were trained for so many more steps of one layer
 
 
@@ -95,10 +95,17 @@ def _length(group: RunGroup) -> tuple[bool, bool, float]:
     layers = spec.net_options.get("depth", 1)
     graph = declared_kinds(TASKS.get(spec.task)) == (GraphTask.kind,)
     steps = spec.epochs * (1 if graph else ROWS / spec.batch)
-    passes = 1 + rule_class(spec.rule)(**spec.rule_options).passes / PASSES
-    training = steps * passes * (layers if isinstance(layers, int) else 1) * (STEP + seeds)
+    training = steps * _cost_of_step(spec) * (layers if isinstance(layers, int) else 1) * (STEP + seeds)
     dear = 0 if spec.tier == "quick" else 2  # snapshots, before and after training, or all of them
     if spec.tier == "full":
         dear = sum(map(spec.snapshot_due, range(spec.epochs + 1)))
     transformer = getattr(NETS.get(spec.net), "class_token", None) is not None
     return transformer, spec.tier == "full", training + dear * seeds * DEAR
+
+
+def _cost_of_step(spec: RunSpec) -> float:
+    """In steps of backprop; 1 for a rule that cannot be made, which is its run's own failure, and told there."""
+    try:
+        return 1 + rule_class(spec.rule)(**spec.rule_options).passes / BACKPROP_PASSES
+    except Exception:
+        return 1.0

@@ -1,7 +1,7 @@
 """The *stacked* engine: many seeds of one spec trained as one, and on CUDA each step replayed as one captured graph.
 
 Nets, rules and measurements are those of the loop. All that a step reads or writes stays in place on the device (the
-step's place in the epoch and the learning rate too), so that nothing waits for the device within an epoch.
+step's place in the epoch and the learning rate too), so that within an epoch only a host that is too far ahead waits.
 """
 
 import math
@@ -22,7 +22,7 @@ from creditscope.train.data import EpochPlan, GraphData
 from creditscope.train.run import Run, copy_of, make_optimiser
 
 WARM_UP_STEPS = 3
-LEAD = 1.0  # seconds that the host may be ahead of the device: who is asked to stop waits for what was given it
+LEAD = 1.0  # seconds that the host may be ahead of the device: who is asked to stop waits for what was given to it
 MARK_EVERY, LEAST_AHEAD = 8, 2  # steps from mark to mark, and marks that it may always be ahead
 ALIGNMENT = 16  # bytes; products on a CPU round by how their factors lie within so many
 TOLERANCE = {"float32": 1e-3, "tf32": 1e-2, "float64": 1e-8}
@@ -36,15 +36,15 @@ class CannotStackError(CreditscopeError):
 
 
 class Pace:
-    """Lets the host be `LEAD` ahead of the device, and no more: a captured step is given in no time, and who waits for
-    the device (a checkpoint) waits for all that it was given."""
+    """Keeps the host about `LEAD` ahead of the device, or a few marks: a captured step is given in no time, and who
+    waits for the device (a checkpoint) waits for all that it was given."""
 
     def __init__(self) -> None:
         self.marks, self.ahead = deque[torch.cuda.Event](), LEAST_AHEAD
 
     def keep(self, mark: torch.cuda.Event | None = None) -> None:
         """Mark what was given so far; wait while more marks are ahead than the device passes in `LEAD`."""
-        self.marks.append(mark or torch.cuda.Event(enable_timing=True))
+        self.marks.append(mark or torch.cuda.Event(enable_timing=True, blocking=True))
         self.marks[-1].record()
         while len(self.marks) > 1 and (len(self.marks) > self.ahead + 1 or self.marks[1].query()):
             passed = self.marks.popleft()

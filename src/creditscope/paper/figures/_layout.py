@@ -201,7 +201,8 @@ def _write_heads(heads: Sequence[Head], lines: Sequence[Sequence[str]], *, named
         ax = axes[0]
         left, right = _find_edges(axes)
         wide = max(text_width(line, size=BODY) for line in own) + (LETTER if letter else 0) + GAP
-        left -= max(0.0, left + wide * ax.figure.dpi - right)  # a tick that made room has gone, and the edge with it
+        # further left where a tick that made room has gone, and the edge with it
+        left = min(left, max(right - wide * ax.figure.dpi, GAP * ax.figure.dpi))
         x = (left - ax.bbox.x0) / ax.bbox.width
         for column, name in zip(axes, panel.above if named else (), strict=False):
             column.annotate(name, (0.5, 1), (0, PAD), ha="center", color=GREY, gid="column", **how)
