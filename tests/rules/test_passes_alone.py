@@ -123,6 +123,15 @@ def test_gaussians_of_many_are_those_of_each(dtype, off, shape):
         torch.testing.assert_close(numbers, each, rtol=0, atol=off)
 
 
+@pytest.mark.parametrize("shape", [(128, 40), (7, 3), (1,)])
+def test_in_a_map_they_are_those_of_each_seed_to_the_bit(shape):
+    counters = torch.stack([draw_counter(torch.Generator().manual_seed(i)) + torch.tensor([0, i]) for i in range(4)])
+    found = torch.vmap(lambda own: tuple(gaussians_of_many([own, own + 1], [3, 3], shape, torch.float32)))(counters)
+    for own, first, second in zip(counters, *found, strict=True):
+        assert torch.equal(first, hashed_gaussians(salt_of(own[0], own[1], 3), shape, torch.float32))
+        assert torch.equal(second, hashed_gaussians(salt_of(own[0] + 1, own[1] + 1, 3), shape, torch.float32))
+
+
 def test_probes_of_all_taps_are_those_of_each():
     counter, like = (
         draw_counter(torch.Generator().manual_seed(0)),

@@ -10,7 +10,7 @@ from torch.func import jvp
 
 from creditscope.errors import CreditscopeError
 from creditscope.rules import CreditContext, TapRule, TapShapes, register_rule
-from creditscope.rules._pass import advanced, draw_counter, forward_mode, gaussian_probe
+from creditscope.rules._pass import advanced, draw_counter, forward_mode, gaussian_probes
 
 
 @register_rule("forward_gradient")
@@ -42,9 +42,7 @@ class ForwardGradient(TapRule):
 
     def credit(self, ctx: CreditContext) -> list[Tensor]:
         counter, taps = ctx.feedback[0], len(ctx.states)
-        probes = [
-            gaussian_probe(counter, (self.probes, *h.shape), h.dtype, place) for place, h in enumerate(ctx.states)
-        ]
+        probes = gaussian_probes(counter, [h.expand(self.probes, *h.shape) for h in ctx.states])
         if self.joint:
             pushed = self._push_all(ctx, probes).expand(taps, self.probes, *ctx.error.shape)
         else:

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from creditscope.errors import CreditscopeError
+from creditscope.rng import gaussians_of_many
 from creditscope.rules import CreditContext, TapRule, TapShapes, register_rule
-from creditscope.rules._pass import advanced, draw_counter, gaussian_probe
+from creditscope.rules._pass import advanced, draw_counter
 from creditscope.rules._spread import check_spreading, graph_of, propagated, pseudo_errors
 
 
@@ -59,7 +60,7 @@ class KAFT(TapRule):
         *feedback, counter = ctx.feedback
         matrix, dtype, taps = graph_of(ctx.inputs), feedback[0].dtype, len(feedback)
         probes = {
-            shape: [gaussian_probe(counter, shape, dtype, place) for place in range(self.probes)]
+            shape: gaussians_of_many([counter] * self.probes, range(self.probes), shape, dtype)
             for shape in set(ctx.state_shapes)
         }
         pushed = ctx.push_forward([torch.stack(probes[shape]) for shape in ctx.state_shapes])
