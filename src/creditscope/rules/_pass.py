@@ -36,7 +36,8 @@ class Forward:
 
     `inputs` are others than the step's own; tap l hands on `at[l]` instead of h_l, plus `shift[l]` (None: nothing is
     replaced, nothing is added). `tensors` replace the net's own by name, all of them. `states` are those of the step,
-    given where every tap's module returns its state and nothing else: one whose state is replaced need not be run then.
+    given where every tap's module returns its state and nothing else: one whose state is known need not be run then,
+    such as the first one at the step's own inputs.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Forward:
         states: Sequence[Tensor] | None = None,
     ):
         self.net, self.inputs, self._tensors, self._states = net, inputs, tensors, states
+        self._first = () if states is None else states[:1]
         self.modules = [net.get_submodule(tap) for tap in taps]
 
     @property
@@ -56,20 +58,24 @@ class Forward:
         return detached_tensors(self.net) if self._tensors is None else self._tensors
 
     def __call__(self, inputs: Any = None, *, at: AtTaps | None = None, shift: AtTaps | None = None) -> Pass:
-        return self._pass(self.inputs if inputs is None else inputs, at, shift)
+        if inputs is None:
+            return self._pass(self.inputs, at, shift, self._first)
+        return self._pass(inputs, at, shift)
 
     def stages(self, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """F_1(s_0), …, F_L(s_{L−1}), head(s_L): every stage but the stem, of its own state alone, in one pass."""
-        found = self._pass(self.inputs, states, skipped=1)
+        found = self._pass(self.inputs, states, known=self._first)
         return (*found.states[1:], found.output)
 
     def head(self, last: Tensor) -> Tensor:
         """The output at another last state; what is below it is not computed again, if that can be."""
-        below = [None] * (len(self.modules) - 1) if self._states is None else self._states[:-1]
-        return self._pass(self.inputs, [*below, last], skipped=len(self.modules)).output
+        if self._states is None:
+            return self._pass(self.inputs, [None] * (len(self.modules) - 1) + [last]).output
+        at = [*self._states[:-1], last]
+        return self._pass(self.inputs, at, known=at).output
 
-    def _pass(self, inputs: Any, at: AtTaps | None, shift: AtTaps | None = None, skipped: int = 0) -> Pass:
-        """A pass in which modules of the first so many taps are not run, if all they would give is known."""
+    def _pass(self, inputs: Any, at: AtTaps | None, shift: AtTaps | None = None, known: Sequence[Tensor] = ()) -> Pass:
+        """A pass in which the first modules are not run, but give what is known."""
         none = [None] * len(self.modules)
         states: list[Tensor] = []
         undo: list[Callable[[], None]] = []
@@ -82,8 +88,8 @@ class Forward:
 
         try:
             for i, (module, instead, added) in enumerate(zip(self.modules, at or none, shift or none, strict=True)):
-                if i < skipped and instead is not None and self._states is not None:
-                    undo.append(_replace_forward(module, instead))
+                if i < len(known):
+                    undo.append(_replace_forward(module, known[i]))
                 hook: Callable = lambda _, __, o, instead=instead, added=added: hand_on(o, instead, added)  # noqa: E731
                 undo.append(module.register_forward_hook(hook).remove)
             with plain_attention():
