@@ -38,7 +38,7 @@ def test_every_run_has_its_twin_and_bp_on_its_seeds(name):
     bp = {(s.seed, s.penalty, s.frozen) for s in specs if s.rule == "bp"}
     twins = {(s.rule, str(s.rule_options), s.credit_norm, s.seed, s.penalty) for s in specs if s.frozen}
     for spec in (s for s in specs if not s.frozen):
-        assert (spec.seed, spec.penalty, False) in bp
+        assert ((spec.seed, spec.penalty, False) in bp) is block.bp
         if block.twins:
             penalty = spec.penalty if spec.rule == "bp" else 0.0
             assert (spec.seed, 0.0, True) in bp

@@ -48,16 +48,21 @@ class Row:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows by one recipe, each with BP beside it and, where there are blocks to freeze, its frozen twin."""
+    """Rows by one recipe, with BP beside them (unless nothing asks for it) and, where there are blocks to freeze, each
+    with its frozen twin.
+    """
 
     recipe: dict[str, Any]
     rows: tuple[Row, ...]
     seeds: Sequence[int]
     twins: bool = True
+    bp: bool = True
 
     @property
     def all_rows(self) -> tuple[Row, ...]:
         """BP first, at every penalty that a row has."""
+        if not self.bp:
+            return self.rows
         penalties = dict.fromkeys((0.0, *(p for row in self.rows for p in row.penalties)))
         return Row("bp", penalties=tuple(penalties)), *self.rows
 

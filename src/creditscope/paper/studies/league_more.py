@@ -75,7 +75,10 @@ def anchors(
         "PEPITA": ({**mlp, **SGD}, (Row("pepita"),)),
         "local": ({**mlp, "net_options": deep, "lr": 5e-4}, LOCAL),
     }
-    return {name: Block(recipe, rows, seeds[: LONG.get(name)], twins=False) for name, (recipe, rows) in blocks.items()}
+    return {
+        name: Block(recipe, rows, seeds[: LONG.get(name)], twins=False, bp=name != "LeNet, slow")
+        for name, (recipe, rows) in blocks.items()
+    }
 
 
 SMALL = {**DEMO, **DIGITS, "net_options": {**RESMLP, "depth": 2, "width": 16}}
