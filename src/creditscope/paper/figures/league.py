@@ -52,8 +52,8 @@ def find_title(board: Board) -> str:
     if (pair := find_misled(board)) is None:
         return f"{board.name}: share of BP's gain against deep cosine"
     low, high = pair
-    said = [f"{e.short} takes {_short(board.stands(e).mean)} at cosine {_short(e.cos)}" for e in (low, high)]
-    return f"{board.name}: {said[0]}, {said[1]}"
+    share, other = (f"{_short(board.stands(e).mean)} at cosine {_short(e.cos)}" for e in pair)
+    return f"{board.name}: {low.short} takes {share}, {high.short} {other}"
 
 
 def find_misled(board: Board) -> tuple[Entry, Entry] | None:
