@@ -9,7 +9,7 @@ the infinitesimal inference limit of energy-based models", ICLR 2023); the layer
 from torch import Tensor
 
 from creditscope.rules import CreditContext, TapRule, register_rule
-from creditscope.rules.pc import check_settling, settle
+from creditscope.rules.pc import check_settling, fall, settle
 
 
 @register_rule("ep")
@@ -25,11 +25,12 @@ class EP(TapRule):
     def __init__(self, *, beta: float = 0.01, steps: int = 8, rate: float = 0.3, centred: bool = True):
         check_settling(beta, steps, rate)
         self.beta, self.steps, self.rate, self.centred = beta, steps, rate, centred
-        self.passes = 3.0 * steps * (1 + centred)
+        self.passes = 3.0 * (2 * steps - 1 if centred else steps)  # the first is alike on both sides
 
     def credit(self, ctx: CreditContext) -> list[Tensor]:
-        nudged = settle(ctx, self.beta, self.steps, self.rate)
+        first = fall(ctx)
+        nudged = settle(ctx, self.beta, self.steps, self.rate, first)
         if not self.centred:
             return [-e / self.beta for e in nudged]
-        other = settle(ctx, -self.beta, self.steps, self.rate)
+        other = settle(ctx, -self.beta, self.steps, self.rate, first)
         return [(b - a) / (2 * self.beta) for a, b in zip(nudged, other, strict=True)]

@@ -12,15 +12,17 @@ from creditscope.rules import Credit, CreditContext, TapRule, register_rule
 from creditscope.rules._pass import gradient
 
 
-def settle(ctx: CreditContext, beta: float, steps: int, rate: float) -> list[Tensor]:
-    """ε after `steps` of descent on E = ½ Σ‖ε_l‖² + βℓ from ε = 0, where tap l hands on s_l = F_l(s_{l−1}) + ε_l."""
+def fall(ctx: CreditContext, at: list[Tensor] | None = None, beta: float = 1.0) -> list[Tensor]:
+    """−β ∂ℓ/∂ε_l at errors ε (None: 0), where tap l hands on s_l = F_l(s_{l−1}) + ε_l."""
+    at = [zeros_like(h) for h in ctx.states] if at is None else at
+    return gradient(lambda errors: -beta * ctx.loss(ctx.forward(shift=errors).output).sum(), at)
 
-    def nudge(errors: list[Tensor]) -> Tensor:
-        return beta * ctx.loss(ctx.forward(shift=errors).output).sum()
 
-    errors = [zeros_like(h) for h in ctx.states]
-    for _ in range(steps):
-        errors = [e - rate * (e + g) for e, g in zip(errors, gradient(nudge, errors), strict=True)]
+def settle(ctx: CreditContext, beta: float, steps: int, rate: float, first: list[Tensor]) -> list[Tensor]:
+    """ε after `steps` of descent on E = ½ Σ‖ε_l‖² + βℓ from ε = 0, where `first` is the fall of ℓ."""
+    errors = [rate * beta * down for down in first]
+    for _ in range(steps - 1):
+        errors = [e.lerp(down, rate) for e, down in zip(errors, fall(ctx, errors, beta), strict=True)]
     return errors
 
 
@@ -51,7 +53,7 @@ class PC(TapRule):
         self.passes = 3.0 * steps + 2 * self.hands_on  # the settled states, and the pass that stages learn in
 
     def credit(self, ctx: CreditContext) -> list[Tensor] | Credit:
-        errors = settle(ctx, self.beta, self.steps, self.rate)
+        errors = settle(ctx, self.beta, self.steps, self.rate, fall(ctx))
         credit = [-e / self.beta for e in errors]
         if not self.hands_on:
             return credit
