@@ -100,6 +100,55 @@ def test_the_head_alone(net, taps, alone, runs):
     assert len(ran) == runs
 
 
+@pytest.mark.parametrize(("alone", "inputs", "runs"), [(True, None, 0), (False, None, 1), (True, B.float(), 1)])
+@pytest.mark.parametrize("given", [{}, {"shift": [torch.ones(4)] * 2}, {"at": [torch.ones(4), None]}])
+def test_the_stem_is_not_run_again_at_the_step_s_own_inputs(alone, inputs, runs, given):
+    net, x, ran = plain_net(), torch.randn(5, 4), []
+    net[0] = nn.Sequential(net[0])
+    with torch.no_grad():
+        states = [net[0](x), net[1](net[0](x))]
+        wanted = Forward(net, ["0", "1"], x)(inputs, **given)
+        net[0][0].register_forward_pre_hook(lambda *_: ran.append(1))
+        found = Forward(net, ["0", "1"], x, states=states if alone else None)(inputs, **given)
+    assert len(ran) == runs
+    assert torch.equal(found.output, wanted.output)
+    assert all(map(torch.equal, found.states, wanted.states))
+
+
+def test_what_a_hook_of_the_users_made_of_the_stem_is_not_made_twice():
+    net, x = plain_net(), torch.randn(5, 4)
+    net[0].register_forward_hook(lambda _, __, output: 2 * output)
+    with torch.no_grad():
+        states = [net[0](x), net[1](net[0](x))]
+        for given in ({}, {"shift": [torch.ones(4)] * 2}, {"at": [torch.ones(4), None]}):
+            found = Forward(net, ["0", "1"], x, states=states)(**given)
+            assert torch.equal(found.states[0], states[0])
+            assert torch.equal(found.output, Forward(net, ["0", "1"], x)(**given).output)
+
+
+@torch.no_grad()
+def test_a_module_that_works_in_place_does_not_change_the_step_s_own_state():
+    net, x = plain_net(), torch.randn(5, 4)
+    net[1] = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4))
+    h = net[0](x)
+    kept = h.clone()
+    for given in ({}, {"shift": [None, torch.ones(4)]}):
+        Forward(net, ["0", "1"], x, states=[h, net[1](h.clone())])(**given)
+        assert torch.equal(h, kept)
+
+
+@pytest.mark.parametrize("rule", ["pc", "ep", "forward_gradient", "fdfa"])
+def test_training_runs_the_stem_once_a_step(rule):
+    """Whatever was hooked to find the states is gone when the rule asks for passes of its own."""
+    net, x, y, ran = plain_net(), torch.randn(6, 4), torch.arange(6) % 2, []
+    net[0] = nn.Sequential(net[0])
+    learner = cs.attach(net, rule=rule, taps="1", stem="0", inputs=x)
+    net[0][0].register_forward_pre_hook(lambda *_: ran.append(1))
+    for _ in range(2):
+        learner.backward(x, y)
+    assert len(ran) == 2
+
+
 def test_a_forward_of_the_users_own_is_put_back():
     net, x = plain_net(), torch.randn(5, 4)
 

@@ -225,4 +225,4 @@ def test_one_sided_nudging_is_predictive_coding_at_forward_inputs():
     for a, b in zip(found[0].credits, found[1].credits, strict=True):
         assert torch.equal(a, b)
     assert rule_class("pc")().passes == 24
-    assert rule_class("ep")().passes == 48
+    assert rule_class("ep")().passes == 45  # both sides share the first pass and its backward

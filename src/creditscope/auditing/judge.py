@@ -1,6 +1,6 @@
 """Run the checks over a method: each seed's snapshots, then the method as a whole."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -18,14 +18,16 @@ def judge_seeds(checks: Sequence[Check], method: Method, limits: Thresholds) -> 
     of_runs = [check for check in checks if isinstance(check, RunCheck | SeedsCheck)]
     found = {}
     for seed, record in method.runs.items():
-        moments = moments_of(record)  # the same for all checks: what one has computed of them, others need not
+        # of a run they are the same for all checks: what one has computed of them, others need not; those of a watched
+        # model each hold all that went before
+        moments = list(moments_of(record)) if record.spec else None
         found[seed] = {check.code: judge_run(check, record, limits, moments) for check in of_runs}
     return found
 
 
-def moments_of(record: Record) -> list[Moment]:
-    """Every snapshot of a run as a moment."""
-    return [Moment.of(record, snapshot) for snapshot in record.snapshots]
+def moments_of(record: Record) -> Iterator[Moment]:
+    """Every snapshot as a moment."""
+    return (Moment.of(record, snapshot) for snapshot in record.snapshots)
 
 
 def judge_method(checks: Sequence[Check], method: Method, by_seed: BySeed, limits: Thresholds) -> list[Finding]:
@@ -59,9 +61,8 @@ def judge_run(check: Check, record: Record, limits: Thresholds, moments: Sequenc
     """The last snapshot's finding, and the first epoch of training at which it was an issue, where that is asked."""
     if record.provenance.status == "diverged":
         return check.skipped(f"the run diverged at epoch {record.provenance.diverged_epoch}")
-    moments = moments or moments_of(record)
-    finding = _judge_moment(check, moments[-1], limits)
-    first = _first_issue(check, moments, limits) if check.traced else None
+    finding = _judge_moment(check, moments[-1] if moments else Moment.of(record), limits)
+    first = _first_issue(check, moments or moments_of(record), limits) if check.traced else None
     return replace(finding, first_epoch=first, last_first_epoch=first, seeds_hit=int(finding.is_issue))
 
 

@@ -49,7 +49,6 @@ class Forward:
         states: Sequence[Tensor] | None = None,
     ):
         self.net, self.inputs, self._tensors, self._states = net, inputs, tensors, states
-        self._first = () if states is None else states[:1]
         self.modules = [net.get_submodule(tap) for tap in taps]
 
     @property
@@ -74,6 +73,11 @@ class Forward:
         at = [*self._states[:-1], last]
         return self._pass(self.inputs, at, known=at).output
 
+    @property
+    def _first(self) -> Sequence[Tensor]:
+        """What the first module gives at the step's own inputs, if that is known, and no hook makes it that."""
+        return () if self._states is None or self.modules[0]._forward_hooks else self._states[:1]
+
     def _pass(self, inputs: Any, at: AtTaps | None, shift: AtTaps | None = None, known: Sequence[Tensor] = ()) -> Pass:
         """A pass in which the first modules are not run, but give what is known."""
         none = [None] * len(self.modules)
@@ -89,7 +93,8 @@ class Forward:
         try:
             for i, (module, instead, added) in enumerate(zip(self.modules, at or none, shift or none, strict=True)):
                 if i < len(known):
-                    undo.append(_replace_forward(module, known[i]))
+                    used_as_it_is = instead is None and added is None  # perhaps by a module that works in place
+                    undo.append(_replace_forward(module, known[i].clone() if used_as_it_is else known[i]))
                 hook: Callable = lambda _, __, o, instead=instead, added=added: hand_on(o, instead, added)  # noqa: E731
                 undo.append(module.register_forward_hook(hook).remove)
             with plain_attention():

@@ -1,7 +1,7 @@
 """`creditscope league`."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -117,7 +117,7 @@ class League:
     def _plan(self) -> "list[RunSpec]":
         """Every rule, its twin, BP and its twin; a rule's file is in its spec, so that an edited one is another run."""
         from creditscope.paper.studies import drop_repeated
-        from creditscope.paper.studies._league import Block, Row
+        from creditscope.paper.studies._league import Row
         from creditscope.registry import RULES
         from creditscope.train.plan import choose_seeds, plan_run
 
@@ -135,7 +135,7 @@ class League:
         seeds = choose_seeds(read_seeds(self.seeds)) if self.seeds else block.seeds
         penalties = (0.0, self.penalty) if self.penalty else (0.0,)
         rows = tuple(Row(rule, penalties=penalties, local=RULES.get(rule).local) for rule in dict.fromkeys(self.rule))
-        wanted = Block(block.recipe, rows, seeds, block.twins).plan()
+        wanted = replace(block, rows=rows, seeds=seeds).plan()
         return [plan_run(**one) for one in drop_repeated(wanted)]
 
     def _find_others(self, problems: list[str]) -> "list[Record]":
