@@ -22,7 +22,7 @@ class Fetch:
     """
 
     names: Annotated[tyro.conf.Positional[tuple[str, ...]], option("[NAME ...]", "paper")] = ("paper",)
-    """paper: studies at full scale (13 MB); league: every rule alike (10 MB); demo; rules: all of them side by side."""
+    """paper: studies at full scale (13 MB); league: every rule alike (11 MB); demo; rules: all of them side by side."""
     out: Folder = Path("results")
     """They go into folders of these names here, which any command takes for records."""
     source: Annotated[str, tyro.conf.arg(name="from"), option("DIR_OR_URL", "the project's repository")] = ""
