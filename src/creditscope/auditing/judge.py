@@ -75,7 +75,7 @@ def first_fired(
     token alone, which is what its head reads.
     """
     shown = [replace(s, taps=s.head_taps) for s in record.snapshots] if head_only else record.snapshots
-    return _first_issue(check, [Moment.of(record, snapshot) for snapshot in shown], limits or Thresholds())
+    return _first_issue(check, (Moment.of(record, snapshot) for snapshot in shown), limits or Thresholds())
 
 
 def _first_issue(check: Check, moments: Iterable[Moment], limits: Thresholds) -> int | None:
